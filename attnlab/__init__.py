@@ -1,0 +1,40 @@
+"""attnlab: a testbed for attention variants, with an ablation runner.
+
+Importing this package is cheap: nothing heavy (torch, mlflow, optuna, pandas) is loaded before it is needed.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from attnlab.registry import register_position, register_task, register_variant
+
+if TYPE_CHECKING:
+    from attnlab.plan import plan
+    from attnlab.study import run
+    from attnlab.track import load_curves, load_runs
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "load_curves",
+    "load_runs",
+    "plan",
+    "register_position",
+    "register_task",
+    "register_variant",
+    "run",
+]
+
+_LAZY = {
+    "plan": "attnlab.plan",
+    "run": "attnlab.study",
+    "load_runs": "attnlab.track",
+    "load_curves": "attnlab.track",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'attnlab' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,30 @@
+"""What goes wrong through no fault of the program, told to the person in one line."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Bad input: one line that says what was expected, what came and where.
+
+    Args:
+        message: what was expected and what came.
+        where: the place, as ``file.yaml:12:5`` or the assignment on the command line.
+    """
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+    def __reduce__(self) -> tuple[type["UserError"], tuple[str, str]]:
+        return type(self), (self.message, self.where)  # crosses a process boundary with its place
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """``" (did you mean 'x'?)"`` for the known name nearest to ``name``, or ``""`` when none is near."""
+    close = get_close_matches(str(name), list(names), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
