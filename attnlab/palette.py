@@ -1,0 +1,49 @@
+"""One colour a variant, the same in every report and in MLflow (`mlflow.runColor`).
+
+The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can tell apart,
+plus a grey; a variant from elsewhere takes one of Paul Tol's "muted" colours, chosen by its name alone, so that it keeps
+its colour from one study to the next.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+BUILT_IN = {
+    "dense": "#000000",
+    "einsum": "#7F7F7F",
+    "no_wo": "#D55E00",
+    "transformer_xl": "#0072B2",
+    "strided_sparse": "#009E73",
+    "fixed_sparse": "#E69F00",
+    "wide": "#CC79A7",
+    "narrow": "#56B4E9",
+    "basic": "#B5A90B",  # Okabe and Ito's yellow, darkened: the original cannot be read on white
+}
+OTHERS = ("#332288", "#882255", "#117733", "#AA4499", "#44AA99", "#999933", "#CC6677", "#6699CC")
+
+
+def color_of(variant: str) -> str:
+    """Return "#RRGGBB" for a variant's name or label.
+
+    A label with options (`strided_sparse stride=16`) gets a shade of its variant's colour, so that two settings of one
+    variant stay apart and still look related. A reference such as `path/cosine.py:Cosine` counts as a name.
+    """
+    name, _, options = variant.strip().partition(" ")
+    base = BUILT_IN.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
+    if not options:
+        return base
+    towards, share = _shade(options, dark=base == BUILT_IN["dense"])
+    return _mix(base, towards, share)
+
+
+def _shade(options: str, *, dark: bool) -> tuple[int, float]:
+    """Choose what to mix in (0 black, 255 white) and how much of it, from the text of the options."""
+    digest = zlib.crc32(options.encode())
+    share = 0.15 + 0.10 * ((digest >> 1) % 4)
+    return (255 if dark or digest % 2 else 0), share
+
+
+def _mix(color: str, towards: int, share: float) -> str:
+    channels = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(c + (towards - c) * share):02X}" for c in channels)
