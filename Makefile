@@ -1,0 +1,40 @@
+# Everything runs in .venv, which the first call makes. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+
+.PHONY: help quickstart test lint types format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make quickstart  set up, run ablations/quickstart.yaml, write reports/quickstart/"
+	@echo "make test        set up, run the tests (PYTEST_ARGS='-m slow' for the slow ones)"
+	@echo "make lint        ruff: style and imports"
+	@echo "make types       pyright: types"
+	@echo "make format      let ruff repair what it can"
+	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+quickstart: $(STAMP)
+	$(BIN)/attnlab run ablations/quickstart.yaml
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/pyright
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
