@@ -1,8 +1,8 @@
 """One colour a variant, the same in every report and in MLflow (`mlflow.runColor`).
 
-The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can tell apart,
-plus a grey; a variant from elsewhere takes one of Paul Tol's "muted" colours, chosen by its name alone, so that it keeps
-its colour from one study to the next.
+The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can tell
+apart, plus a grey; a variant from elsewhere takes one of Paul Tol's "muted" colours, chosen by its name
+alone, so that it keeps its colour from one study to the next.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ OTHERS = ("#332288", "#882255", "#117733", "#AA4499", "#44AA99", "#999933", "#CC
 def color_of(variant: str) -> str:
     """Return "#RRGGBB" for a variant's name or label.
 
-    A label with options (`strided_sparse stride=16`) gets a shade of its variant's colour, so that two settings of one
-    variant stay apart and still look related. A reference such as `path/cosine.py:Cosine` counts as a name.
+    A label with options (`strided_sparse stride=16`) gets a shade of its variant's colour, so that two
+    settings of one variant stay apart and still look related. A reference such as `path/cosine.py:Cosine`
+    counts as a name.
     """
     name, _, options = variant.strip().partition(" ")
     base = BUILT_IN.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
