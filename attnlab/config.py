@@ -1,0 +1,265 @@
+"""The typed, frozen configuration of one run: what decides its numbers, and the fingerprint of it.
+
+Reading a study file and multiplying its grid is in ``studyfile``; turning a mistake into one line is in ``problems``.
+Validation is strict: ``"8"`` is no number, ``true`` is no 1, an unknown key is an error.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from attnlab.yamlfile import parse_assignments
+
+__all__ = [
+    "EvaluateConfig",
+    "MachineConfig",
+    "ModelConfig",
+    "Named",
+    "RunConfig",
+    "TrainConfig",
+    "parse_assignments",
+    "set_path",
+]
+
+
+def expected(what: str) -> PydanticCustomError:
+    """The error of one field: ``what`` completes "expected ..."."""
+    return PydanticCustomError("expected", "{what}", {"what": what})
+
+
+def conflict(message: str, field: str) -> PydanticCustomError:
+    """The error of fields that do not go together; ``field`` is the one to point at."""
+    return PydanticCustomError("conflict", "{message}", {"message": message, "field": field})
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, strict, closed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Named(Section):
+    """A registry name with its options: ``dense`` or ``{name: strided_sparse, stride: 16}``."""
+
+    name: str = Field(min_length=1)
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if not isinstance(value, dict):
+            raise expected("a name, or {name: ..., option: ...}")
+        if set(value) == {"name", "options"} and isinstance(value["options"], dict):
+            return value
+        if "name" not in value:
+            raise expected("the key 'name' beside the options")
+        if "match" in value:
+            raise PydanticCustomError("later", "{what}", {"what": "the option 'match'", "key": "match"})
+        return {"name": value["name"], "options": {k: v for k, v in value.items() if k != "name"}}
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        return {"name": self.name, **self.options}
+
+    @property
+    def label(self) -> str:
+        """Short, for tables: ``strided_sparse stride=16``; of a path only the class: ``Cosine``."""
+        return " ".join([self.name.rpartition(":")[2], *(f"{k}={v}" for k, v in self.options.items())])
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Count = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Betas = Annotated[tuple[Fraction, Fraction], BeforeValidator(_tuple)]
+
+
+class ModelConfig(Section):
+    """The network around the attention variant."""
+
+    dim: Count = Field(128, description="model width")
+    depth: Count = Field(2, description="blocks")
+    heads: Count = Field(4, description="attention heads")
+    ff_mult: float = Field(4.0, gt=0, description="width of the feed-forward, in multiples of dim")
+    activation: Literal["relu", "gelu"] = "gelu"
+    norm: Literal["pre", "post"] = Field("pre", description="layer norm before or after each sublayer")
+    dropout: Fraction = 0.0
+    embedding_dropout: Fraction = 0.0
+    word_dropout: Fraction = Field(0.0, description="share of the input tokens that are blanked in training")
+    pool: Literal["mean", "max", "class"] = Field("mean", description="how a classifier sums up a sequence")
+    tied: bool = Field(False, description="the output layer of a language model is its embedding")
+    memory: int = Field(0, ge=0, description="hidden states of earlier segments that keys also run over")
+
+
+class TrainConfig(Section):
+    """Optimiser, schedule and pace. Exactly one of ``steps`` and ``epochs`` says how long."""
+
+    steps: Count | None = Field(None, description="optimiser steps")
+    epochs: float | None = Field(None, gt=0, description="passes over the training split")
+    batch_size: Count = Field(32, description="sequences of one optimiser step, all micro-batches together")
+    accumulate: Count = Field(1, description="micro-batches that a batch is split into; divides batch_size")
+    lr: float = Field(3e-4, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    betas: Betas = (0.9, 0.98)
+    warmup: int | float = Field(0, description="steps (whole), or a fraction of the run (between 0 and 1)")
+    schedule: Literal["constant", "cosine"] = "cosine"
+    final_lr: float = Field(0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
+    clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="largest gradient norm; null: no clipping")
+    checkpoint_activations: bool = Field(False, description="recompute activations in the backward pass")
+    precision: Literal["fp32", "bf16"] = "fp32"
+    eval_every: Count | None = Field(None, description="steps; null: each epoch, or the end when steps are counted")
+    checkpoint_every: Count | None = Field(None, description="steps; null: at each evaluation")
+    log_every: Count = Field(10, description="steps between two points of a curve")
+    select: Literal["last", "best"] = Field("last", description="weights that meet the test split; best by valid")
+
+    @field_validator("warmup", mode="before")
+    @classmethod
+    def _warmup(cls, value: Any) -> Any:
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not whole and not (isinstance(value, float) and 0 <= value < 1):
+            raise expected("a number of steps (whole), or a fraction of the run (at least 0, less than 1)")
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.steps is not None and self.epochs is not None:
+            raise conflict("expected one of 'steps' and 'epochs', got both", "epochs")
+        if self.steps is None and self.epochs is None:
+            raise conflict("expected one of 'steps' and 'epochs', got neither", "")
+        if self.batch_size % self.accumulate:
+            raise conflict(
+                f"expected a divisor of batch_size {self.batch_size}, got {self.accumulate}", "accumulate"
+            )
+        return self
+
+
+class EvaluateConfig(Section):
+    """How ``valid`` and ``test`` are read."""
+
+    protocol: Literal["segment", "sliding"] = "segment"
+    stride: Count | None = Field(None, description="tokens between two windows of the sliding protocol")
+    batch_size: Count | None = Field(None, description="null: the training batch size")
+    valid_limit: Count | None = Field(None, description="bytes (language model) or texts (classifier); null: all")
+    test_limit: Count | None = Field(None, description="bytes (language model) or texts (classifier); null: all")
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.protocol == "sliding" and self.stride is None:
+            raise conflict("the protocol 'sliding' needs a 'stride': expected a number of tokens, got none", "protocol")
+        if self.protocol == "segment" and self.stride is not None:
+            raise conflict("'stride' belongs to the protocol 'sliding', got 'segment'", "stride")
+        return self
+
+
+class MachineConfig(Section):
+    """What it runs on. Part of the fingerprint: speed, memory and the last bits depend on it."""
+
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    threads: Count | None = Field(None, description="null: what the machine has, shared among the workers")
+    matmul_precision: Literal["highest", "high", "medium"] = Field(
+        "highest", description="torch.set_float32_matmul_precision"
+    )
+    reuse_memory: bool = Field(False, description="keep freed buffers in the process (glibc mallopt)")
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _device(cls, value: Any) -> Any:
+        number = str(value).removeprefix("cuda:")
+        if value not in ("auto", "cpu", "cuda") and not (str(value).startswith("cuda:") and number.isdigit()):
+            raise expected("'auto', 'cpu', 'cuda' or 'cuda:N'")
+        return value
+
+
+_NAME = {"type": "string", "minLength": 1}
+_NAMED_SCHEMA = {
+    "anyOf": [_NAME, {"type": "object", "properties": {"name": _NAME}, "required": ["name"]}],
+}
+NamedField = Annotated[Named, WithJsonSchema(_NAMED_SCHEMA)]
+
+
+class RunConfig(Section):
+    """Everything that decides the numbers of one run."""
+
+    task: NamedField
+    variant: NamedField
+    position: NamedField | None = Field(None, description="null: the variant's own default")
+    backend: str = Field("auto", min_length=1, description="reference, sdpa, xformers or auto")
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig
+    evaluate: EvaluateConfig = EvaluateConfig()
+    machine: MachineConfig = MachineConfig()
+    seed: int = Field(0, ge=0)
+    sources: dict[str, str] = Field({}, description="user files -> sha256; filled in by the plan")
+    data: str = Field("", description="the identity of the task's data; filled in by the plan")
+
+    def fingerprint(self) -> str:
+        """16 hex digits over everything above and attnlab's version.
+
+        Folders are left out (of user files their content counts), so that a project may be moved.
+        """
+        from attnlab import __version__
+
+        fields = self.model_dump(mode="json")
+        fields["sources"] = sorted(self.sources.values())
+        for kind in ("task", "variant", "position"):
+            if fields[kind] is not None:
+                named = fields[kind] = dict(fields[kind])
+                named["name"] = named["name"].rpartition("/")[2]
+                if isinstance(named.get("path"), str):
+                    named["path"] = Path(named["path"]).name
+        text = json.dumps({"version": __version__, **fields}, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """The configuration as JSON, in the words of the YAML; ``from_json`` reads it back."""
+        return self.model_dump_json(indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what ``to_json`` wrote."""
+        return cls.model_validate(json.loads(text))
+
+    def with_(self, changes: dict[str, Any]) -> Self:
+        """A copy with dotted paths set: ``config.with_({"train.lr": 1e-3, "variant": "no_wo"})``.
+
+        Raises:
+            UserError: a path that names no field, or a value that the field does not take.
+        """
+        from attnlab.problems import validate
+
+        fields = self.model_dump()
+        for path, value in changes.items():
+            set_path(fields, path, value)
+        return validate(type(self), fields, where=lambda loc: ".".join(map(str, loc)))
+
+
+def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
+    """Set a dotted path in nested dicts, in place. A bare name on the way (``variant: dense``) becomes ``{name: ...}``;
+    a dict set over a section of the configuration is merged into it."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        child = fields.get(parent)
+        if not isinstance(child, dict):
+            child = {"name": child} if isinstance(child, str) else {}
+        fields[parent] = child = dict(child)
+        fields = child
+    if isinstance(value, dict) and "name" not in value and isinstance(fields.get(last), dict):
+        value = {**fields[last], **value}
+    fields[last] = value
