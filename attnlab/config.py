@@ -1,11 +1,12 @@
 """The typed, frozen configuration of one run: what decides its numbers, and the fingerprint of it.
 
-Reading a study file and multiplying its grid is in ``studyfile``; turning a mistake into one line is in ``problems``.
+Reading a study file and multiplying its grid is in ``studyfile``, turning a mistake into one line in ``problems``.
 Validation is strict: ``"8"`` is no number, ``true`` is no 1, an unknown key is an error.
 """
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -101,6 +102,7 @@ class ModelConfig(Section):
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before or after each sublayer")
     dropout: Fraction = 0.0
+    attention_dropout: Fraction = Field(0.0, description="share of the attention weights dropped in training")
     embedding_dropout: Fraction = 0.0
     word_dropout: Fraction = Field(0.0, description="share of the input tokens that are blanked in training")
     pool: Literal["mean", "max", "class"] = Field("mean", description="how a classifier sums up a sequence")
@@ -121,13 +123,13 @@ class TrainConfig(Section):
     warmup: int | float = Field(0, description="steps (whole), or a fraction of the run (between 0 and 1)")
     schedule: Literal["constant", "cosine"] = "cosine"
     final_lr: float = Field(0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
-    clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="largest gradient norm; null: no clipping")
+    clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="largest gradient norm; null: any")
     checkpoint_activations: bool = Field(False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16"] = "fp32"
-    eval_every: Count | None = Field(None, description="steps; null: each epoch, or the end when steps are counted")
+    eval_every: Count | None = Field(None, description="steps; null: each epoch, or only at the end")
     checkpoint_every: Count | None = Field(None, description="steps; null: at each evaluation")
     log_every: Count = Field(10, description="steps between two points of a curve")
-    select: Literal["last", "best"] = Field("last", description="weights that meet the test split; best by valid")
+    select: Literal["last", "best"] = Field("last", description="weights that meet the test split")
 
     @field_validator("warmup", mode="before")
     @classmethod
@@ -156,22 +158,22 @@ class EvaluateConfig(Section):
     protocol: Literal["segment", "sliding"] = "segment"
     stride: Count | None = Field(None, description="tokens between two windows of the sliding protocol")
     batch_size: Count | None = Field(None, description="null: the training batch size")
-    valid_limit: Count | None = Field(None, description="bytes (language model) or texts (classifier); null: all")
-    test_limit: Count | None = Field(None, description="bytes (language model) or texts (classifier); null: all")
+    valid_limit: Count | None = Field(None, description="bytes or texts; null: all")
+    test_limit: Count | None = Field(None, description="bytes or texts; null: all")
 
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.protocol == "sliding" and self.stride is None:
-            raise conflict("the protocol 'sliding' needs a 'stride': expected a number of tokens, got none", "protocol")
+            raise conflict("expected a 'stride' beside the protocol 'sliding', got none", "protocol")
         if self.protocol == "segment" and self.stride is not None:
-            raise conflict("'stride' belongs to the protocol 'sliding', got 'segment'", "stride")
+            raise conflict("expected 'stride' only with the protocol 'sliding', got 'segment'", "stride")
         return self
 
 
 class MachineConfig(Section):
     """What it runs on. Part of the fingerprint: speed, memory and the last bits depend on it."""
 
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     threads: Count | None = Field(None, description="null: what the machine has, shared among the workers")
     matmul_precision: Literal["highest", "high", "medium"] = Field(
         "highest", description="torch.set_float32_matmul_precision"
@@ -181,8 +183,7 @@ class MachineConfig(Section):
     @field_validator("device", mode="before")
     @classmethod
     def _device(cls, value: Any) -> Any:
-        number = str(value).removeprefix("cuda:")
-        if value not in ("auto", "cpu", "cuda") and not (str(value).startswith("cuda:") and number.isdigit()):
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(value)):
             raise expected("'auto', 'cpu', 'cuda' or 'cuda:N'")
         return value
 
@@ -251,8 +252,10 @@ class RunConfig(Section):
 
 
 def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
-    """Set a dotted path in nested dicts, in place. A bare name on the way (``variant: dense``) becomes ``{name: ...}``;
-    a dict set over a section of the configuration is merged into it."""
+    """Set a dotted path in nested dicts, in place.
+
+    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict set over a section is merged into it.
+    """
     *parents, last = path.split(".")
     for parent in parents:
         child = fields.get(parent)

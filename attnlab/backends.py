@@ -1,0 +1,149 @@
+"""Softmax attention, several implementations of the same mathematics.
+
+    y_i = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j      over the keys j that query i may see
+
+``reference`` materialises the logits and reads like the formula: it is the oracle for the others. ``sdpa`` is PyTorch's
+``scaled_dot_product_attention``; ``xformers`` is ``memory_efficient_attention`` and needs a CUDA device. A query that
+may see no key at all yields zeros, never NaN, in each of them.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.layers import causal_mask
+
+BACKENDS = ("reference", "sdpa", "xformers")
+SHORT = 512  # up to this length batched products beat SDPA's kernels on a CPU
+
+
+def unavailable(backend: str, device: str) -> str | None:
+    """Why ``backend`` cannot run on ``device`` (``"cpu"``, ``"cuda"``, ``"cuda:1"``), or None when it can."""
+    if backend != "xformers":
+        return None
+    if not device.startswith("cuda"):
+        return f"backend xformers needs a CUDA device (its attention has no operator for {device})"
+    try:
+        import xformers.ops  # noqa: F401
+    except ImportError as error:
+        return f"backend xformers cannot be imported: {error}"
+    return None
+
+
+def resolve(device: str, *, length: int, hook: str, dropout: float, offered: tuple[str, ...]) -> str:
+    """The backend that ``auto`` stands for, decided when the plan is made.
+
+    On a CPU a bias or dropout sends SDPA down its slow path, and short sequences are faster as plain batched products.
+
+    Args:
+        hook: the position scheme's hook.
+        offered: the backends that the variant declares.
+    """
+    on_cpu = not device.startswith("cuda")
+    prefers_reference = hook == "bias" or (on_cpu and (dropout > 0 or length <= SHORT))
+    wanted = "reference" if prefers_reference else "sdpa"
+    return wanted if wanted in offered else offered[0]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    backend: str = "reference",
+    causal: bool = False,
+    allowed: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> Tensor:
+    """Attention of ``q`` over ``k`` and ``v``.
+
+    Args:
+        q: (b, h, t, d). k: (b, h, s, d). v: (b, h, s, e).
+        causal: query i sees keys up to i + s - t only.
+        allowed: boolean, broadcastable to (b, h, t, s), True = may be attended; together with ``causal``, both must hold.
+        bias: broadcastable to (b, h, t, s), added to the scaled logits.
+        dropout: probability of dropping an attention weight (0 outside training).
+        scale: default 1 / sqrt(d).
+
+    Returns:
+        (b, h, t, e).
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    call = {"reference": _reference, "sdpa": _sdpa, "xformers": _xformers}[backend]
+    y = call(q, k, v, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
+    if allowed is not None:  # without a mask every query sees at least one key
+        y = y * _sees_any(q, k, causal, allowed).to(y.dtype)
+    return y
+
+
+def _sees_any(q: Tensor, k: Tensor, causal: bool, allowed: Tensor) -> Tensor:
+    """(..., t, 1): whether a query has any key at all."""
+    return _visible(q, k, causal, allowed).any(-1, keepdim=True)  # type: ignore[union-attr]
+
+
+def _visible(q: Tensor, k: Tensor, causal: bool, allowed: Tensor | None) -> Tensor | None:
+    """The two masks as one, broadcastable to (b, h, t, s); None when everything is visible."""
+    if not causal:
+        return allowed
+    below = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    return below if allowed is None else below & allowed
+
+
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+) -> Tensor:
+    logits = torch.einsum("bhtd,bhsd->bhts", q * scale, k)
+    if bias is not None:
+        logits = logits + bias
+    visible = _visible(q, k, causal, allowed)
+    if visible is not None:
+        # The lowest finite value, not -inf: a row without any key then stays finite, forward and backward.
+        logits = logits.masked_fill(~visible, torch.finfo(logits.dtype).min)
+    weights = F.dropout(logits.softmax(-1), dropout)
+    return torch.einsum("bhts,bhse->bhte", weights.to(v.dtype), v)
+
+
+def _sdpa(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+) -> Tensor:
+    plain = causal and allowed is None and bias is None and q.shape[-2] == k.shape[-2]
+    if plain:  # is_causal aligns to the top left, which is our alignment only where t = s
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
+    mask = _additive(_visible(q, k, causal, allowed), bias, q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+
+
+def _additive(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Mask and bias as one tensor to add to the logits."""
+    if visible is None:
+        return None if bias is None else bias.to(dtype)
+    lowest = torch.finfo(dtype).min
+    if bias is None:
+        return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, lowest)
+    return bias.to(dtype).masked_fill(~visible, lowest)
+
+
+def _xformers(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+) -> Tensor:
+    from xformers.ops import fmha, memory_efficient_attention
+
+    if causal and allowed is None and bias is None:
+        mask = fmha.attn_bias.LowerTriangularFromBottomRightMask()
+    else:
+        mask = _aligned(_additive(_visible(q, k, causal, allowed), bias, q.dtype), q, k)
+    by_position = [x.transpose(1, 2) for x in (q, k, v)]  # xformers wants (b, t, h, d)
+    return memory_efficient_attention(*by_position, attn_bias=mask, p=dropout, scale=scale).transpose(1, 2)
+
+
+def _aligned(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """(b, h, t, s) in memory whose rows begin at multiples of 8 elements, which the kernels demand."""
+    if mask is None:
+        return None
+    b, h, t, s = *q.shape[:3], k.shape[-2]
+    rows = F.pad(mask.expand(*mask.shape[:-2], t, s), (0, -s % 8))
+    return rows[..., :s].expand(b, h, t, s)

@@ -1,0 +1,47 @@
+"""A model's scores on a split, as exact means."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from attnlab.config import RunConfig
+from attnlab.machine import autocast
+from attnlab.metrics import merge
+from attnlab.model import Classifier, LanguageModel
+
+if TYPE_CHECKING:
+    from attnlab.tasks import Batch, Task
+
+
+def forward(
+    model: LanguageModel | Classifier, batch: "Batch", memory: list[Tensor] | None
+) -> tuple[Tensor, list[Tensor] | None]:
+    """The model's logits for a batch, and the memory for the next one (emptied first where the batch starts afresh)."""
+    if isinstance(model, Classifier):
+        return model(batch.inputs, batch.mask), None
+    return model(batch.inputs, None if batch.fresh else memory)
+
+
+def evaluate(
+    model: LanguageModel | Classifier, task: "Task", split: str, *, config: RunConfig, device: torch.device
+) -> dict[str, float]:
+    """Every metric of the task on ``valid`` or ``test``, by the configured protocol and limit. The model stays in train mode."""
+    how = config.evaluate
+    batches = task.eval_batches(
+        split,
+        batch_size=how.batch_size or config.train.batch_size,
+        limit=how.test_limit if split == "test" else how.valid_limit,
+        protocol=how.protocol,
+        stride=how.stride,
+    )
+    scores = []
+    memory: list[Tensor] | None = None
+    model.eval()
+    with torch.inference_mode(), autocast(device, config.train.precision):
+        for batch in batches:
+            batch = batch.to(device)
+            logits, memory = forward(model, batch, memory)
+            scores.append(task.score(logits.float(), batch))
+    model.train()
+    return {name: mean.value for name, mean in merge(scores).items()}

@@ -1,0 +1,94 @@
+"""What a configuration costs: parameters, arithmetic, memory.
+
+Every figure is defined so that two variants can be compared by it; tokens/s is taken by the training loop itself.
+"""
+
+import resource
+import sys
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from attnlab.config import RunConfig
+from attnlab.machine import autocast
+from attnlab.model import Classifier, LanguageModel, TaskShape, build
+from attnlab.variants import Variant
+
+MIB = 2**20
+
+
+def parameters(model: nn.Module) -> dict[str, int]:
+    """``parameters`` of the whole model, and ``attention_parameters``: the variants' own, position schemes in them included."""
+    attention = {p for m in model.modules() if isinstance(m, Variant) for p in m.parameters()}
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "attention_parameters": sum(p.numel() for p in attention),
+    }
+
+
+def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
+    """Parameters and ``flops_per_token`` of a resolved configuration, without allocating the model.
+
+    ``flops_per_token`` is 2 x multiply-accumulate of one forward pass over a full-length sequence, divided by its length;
+    it counts what the configured backend computes, hidden keys included. A training step costs about three times as much.
+    """
+    with torch.device("meta"):
+        model = build(config, task)
+    counts = parameters(model)
+    try:
+        return counts | {"flops_per_token": _flops(model, config, task)}
+    except (NotImplementedError, RuntimeError):  # a variant whose shapes depend on values cannot run without them
+        return counts | {"flops_per_token": _flops(build(config, task), config, task)}
+
+
+def _flops(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> int:
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        _forward(model, config, task, rows=1)
+    return counter.get_total_flops() // task.length
+
+
+def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> float:
+    """MiB that one micro-batch of full length keeps for the backward pass, parameters not counted.
+
+    Counted storage by storage as autograd saves them, hence exact and the same on every device.
+    """
+    device = next(model.parameters()).device
+    storages = {p.untyped_storage()._cdata for p in model.parameters()}
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in storages:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    rows = config.train.batch_size // config.train.accumulate
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), saved_tensors_hooks(pack, lambda tensor: tensor):
+        with autocast(device, config.train.precision):
+            logits = _forward(model.train(), config, task, rows=rows)
+    del logits
+    return sum(sizes.values()) / MIB
+
+
+def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape, *, rows: int) -> Tensor:
+    """One forward pass over a made-up batch at the full length, with a full memory where the model keeps one."""
+    weight = next(model.parameters())
+    tokens = torch.ones(rows, task.length, dtype=torch.long, device=weight.device)
+    if isinstance(model, Classifier):
+        return model(tokens)
+    m, dim = config.model.memory, config.model.dim
+    memory = [weight.new_zeros(rows, m, dim) for _ in range(config.model.depth)] if m else None
+    return model(tokens, memory)[0]
+
+
+def peaks(device: torch.device) -> dict[str, float]:
+    """Largest memory use so far: ``host_peak_mib`` of the process, and on CUDA what was allocated and reserved."""
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    found = {"host_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB}
+    if device.type == "cuda":
+        found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
+        found["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB
+    return found

@@ -1,0 +1,65 @@
+"""Relative positions of Transformer-XL (Dai et al. 2019, section 3.3).
+
+The logit between query i and key j, before the scale, has four terms:
+
+    A_ij = q_i . k_j            (a) content, which the variant itself computes
+         + q_i . r_(i-j)        (b) content-dependent distance
+         + u . k_j              (c) global content
+         + v . r_(i-j)          (d) global distance
+
+with r_n = W_kR R_n, R_n the sinusoid of the distance n, and u, v learned vectors of each head. This scheme adds (b), (c) and
+(d), so it works with any variant that has logits, with or without memory.
+
+Departures: u and v belong to one block (the authors' ``untie_r``); the authors start them at zero or from a normal, we at
+zero; in a bidirectional role distances are negative for keys ahead (XLNet does the same).
+
+Code to paper: ``distance`` W_kR; ``u`` u; ``v`` v.
+Cost: one (b, h, t, s) tensor beside the logits; its distances are shifted into place by a view, not a gather.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.layers import sinusoids
+from attnlab.positions import Position, PositionSetting
+
+
+class Relative(Position):
+    """Learned preference for content at a distance, with u and v."""
+
+    hook = "bias"
+    paper = "Dai et al. 2019"
+
+    def __init__(self, setting: PositionSetting) -> None:
+        super().__init__(setting)
+        h, d = setting.heads, setting.head_dim
+        self.distance = nn.Linear(setting.dim, h * d, bias=False)
+        self.u = nn.Parameter(torch.zeros(h, d))
+        self.v = nn.Parameter(torch.zeros(h, d))
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        t, s = q.shape[-2], k.shape[-2]
+        # Distances s-1 .. 0, then those of keys ahead: one more than is used, so that `shift` can be a view.
+        ahead = 1 if self.setting.role == "causal" else t
+        n = torch.arange(s - 1, -ahead - 1, -1, device=q.device)
+        waves = sinusoids(n, self.setting.dim).to(self.distance.weight.dtype)
+        r = self.distance(waves).unflatten(-1, self.u.shape).transpose(0, 1)  # (h, s+ahead, d)
+        by_distance = torch.einsum("bhtd,hnd->bhtn", (q + self.v[:, None].to(q.dtype)) * scale, r.to(q.dtype))  # (b) + (d)
+        by_content = torch.einsum("hd,bhsd->bhs", self.u.to(k.dtype) * scale, k)  # (c)
+        return shift(by_distance, s) + by_content.unsqueeze(-2)
+
+
+def shift(x: Tensor, s: int) -> Tensor:
+    """From columns by distance to columns by key.
+
+    Column ``c`` of ``x`` (b, h, t, n) holds the distance ``s - 1 - c``. Key ``j`` of query ``i`` lies at the distance
+    ``i + s - t - j``, hence in column ``j + t - 1 - i``: one place further left on every row, which is the same memory read
+    with rows of ``n - 1``.
+
+    Returns:
+        (b, h, t, s), a view. Needs ``n > s``. Entries whose distance ``x`` does not hold come from a neighbouring row: keys
+        that a causal mask hides.
+    """
+    t, n = x.shape[-2:]
+    rows = x.flatten(-2)[..., t - 1 : t * n - 1]
+    return rows.unflatten(-1, (t, n - 1))[..., :s]

@@ -1,0 +1,47 @@
+"""Rotary positions: RoFormer (Su et al. 2021), equations 14 and 15.
+
+Each pair of neighbouring features (x_1, x_2) of a query or key at position m is turned by the angle m theta_i,
+theta_i = base^(-2(i-1)/d), so that q_m . k_n depends on m and n through m - n only.
+
+Departure: positions count from the first key, memory included; only differences matter, so nothing else changes.
+"""
+
+import torch
+from torch import Tensor
+
+from attnlab.layers import angles
+from attnlab.positions import Position, PositionSetting
+
+
+class Rotary(Position):
+    """Turns queries and keys. No parameters, any length.
+
+    Args:
+        base: the wavelength scale, 10000 in the paper.
+    """
+
+    hook = "rotate"
+    paper = "Su et al. 2021"
+
+    def __init__(self, setting: PositionSetting, *, base: float = 10_000.0) -> None:
+        super().__init__(setting)
+        self.base = base
+
+    @classmethod
+    def refuses(cls, setting: PositionSetting) -> str | None:
+        if setting.head_dim % 2:
+            return f"rotary positions turn pairs of features: the head width {setting.head_dim} is odd"
+        return super().refuses(setting)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        t, s = q.shape[-2], k.shape[-2]
+        angle = angles(torch.arange(s, device=k.device), self.setting.head_dim, base=self.base)  # (s, d/2)
+        cos, sin = angle.cos(), angle.sin()
+        return _turn(q, cos[s - t :], sin[s - t :]), _turn(k, cos, sin)
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the feature pairs of x (b, h, n, d) by the angles of cos and sin (n, d/2)."""
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    x1, x2 = x[..., 0::2], x[..., 1::2]
+    return torch.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).flatten(-2)

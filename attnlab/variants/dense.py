@@ -1,0 +1,32 @@
+"""Multi-head attention: Vaswani et al. 2017, section 3.2.
+
+    head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(d)) s W_V,i          (1)
+    y      = Concat(head_1, ..., head_h) W_O
+
+x is the input, s what keys and values run over: x itself, [memory; x], or another sequence. Departures: no biases in the
+projections (nor has the paper any). Cost: time O(t s dim), O(h t s) for the logits where a backend materialises them.
+
+Code to paper: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
+"""
+
+from torch import Tensor, nn
+
+from attnlab.variants import Projections, Setting, Variant, merge_heads
+
+
+class Dense(Variant):
+    """Every query attends to every key that its role allows."""
+
+    memory = True
+    backends = ("reference", "sdpa", "xformers")
+    paper = "Vaswani et al. 2017"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, source)
+        y = self.attend(q, k, v, mask)  # (b, h, t, d)
+        return self.out(merge_heads(y))

@@ -1,0 +1,56 @@
+"""Multi-head attention written as one Einstein summation a step: the mathematics of ``dense``, index by index.
+
+Vaswani et al. 2017, equation 1, without reshaping: the heads are an index of the weights. It exchanges state_dicts with
+``dense`` and must agree with it; what it adds is that the formulas can be read off the code.
+
+Indices: b batch, t query position, s key position, m model feature, h head, d head feature, c one of (query, key, value).
+"""
+
+import torch
+from einops import rearrange
+from torch import Tensor, einsum, nn
+from torch.nn import functional as F
+
+from attnlab.layers import causal_mask
+from attnlab.variants import Projections, Setting, Variant
+
+
+class Einsum(Variant):
+    """``dense`` by einsum alone."""
+
+    memory = True
+    backends = ("reference",)
+    paper = "Vaswani et al. 2017"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        source = x if source is None else source
+        w_q, w_k, w_v = rearrange(self.project.weight, "(c h d) m -> c h d m", c=3, h=self.heads)
+        w_o = rearrange(self.out.weight, "m (h d) -> m h d", h=self.heads)
+
+        q = einsum("btm,hdm->bhtd", x, w_q)
+        k = einsum("bsm,hdm->bhsd", source, w_k)
+        v = einsum("bsm,hdm->bhsd", source, w_v)
+        scale = q.shape[-1] ** -0.5
+        q, k = self.rotated(q, k)
+
+        logits = einsum("bhtd,bhsd->bhts", q, k) * scale
+        if self.position is not None and self.position.hook == "bias":
+            logits = logits + self.position.bias(q, k, scale=scale)
+        visible = self._visible(logits, mask)
+        weights = logits.masked_fill(~visible, torch.finfo(logits.dtype).min).softmax(-1)
+        weights = weights * visible.any(-1, keepdim=True)  # a query that sees nothing yields zeros
+        weights = F.dropout(weights, self.dropout, self.training)
+        return einsum("bhts,bhsd,mhd->btm", weights.to(v.dtype), v, w_o)
+
+    def _visible(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """(1 or b, 1, t, s), True where query t may see key s."""
+        t, s = logits.shape[-2:]
+        visible = torch.ones(1, 1, t, s, dtype=torch.bool, device=logits.device)
+        if self.causal:
+            visible = visible & causal_mask(t, s, device=logits.device)
+        return visible if mask is None else visible & rearrange(mask, "b s -> b 1 1 s")

@@ -1,0 +1,83 @@
+"""Fixed sparse attention: Sparse Transformers (Child et al. 2019, section 4.2), by exact decomposition.
+
+With blocks of length l whose last c positions are summaries, query i attends in half of the heads to its own block and in the
+other half to every summary so far:
+
+    A1_i = {j <= i : floor(j / l) = floor(i / l)}         A2_i = {j <= i : j mod l >= l - c}
+
+A query before the first summary has an empty A2: those heads give zeros there. Neither part builds a t x t matrix. The pattern
+is the paper's; splitting it over heads is its "multi-head" form, and the projections are those of ``dense``.
+
+Any length, as in ``strided_sparse``. Cost: time and saved memory O(t (l + c t / l) dim).
+
+Code to paper: ``stride`` l; ``summary`` c; ``block`` attends over A1, ``summaries`` over A2.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.backends import attend
+from attnlab.errors import UserError
+from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants.blocks import by_block, from_block
+
+
+class FixedSparse(Variant):
+    """The own block in half of the heads, the summary positions of all blocks in the others.
+
+    Args:
+        stride: l, the length of a block.
+        summary: c, how many positions at the end of a block everyone may look at, at most ``stride``.
+    """
+
+    roles = frozenset({"causal"})
+    hooks = frozenset({"embed", "rotate"})  # a bias would be t x t
+    backends = ("reference", "sdpa", "xformers")
+    paper = "Child et al. 2019"
+
+    def __init__(self, setting: Setting, *, stride: int = 16, summary: int = 4) -> None:
+        super().__init__(setting)
+        if not 1 <= summary <= stride:
+            raise UserError(f"fixed_sparse: expected 1 <= summary <= stride, got summary {summary} and stride {stride}")
+        self.stride, self.summary = stride, summary
+        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    @classmethod
+    def refuses(cls, *, heads: int, **asked: object) -> str | None:
+        if heads < 2:
+            return "it needs at least two heads: half of them for the block, half for the summaries"
+        return super().refuses(heads=heads, **asked)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, source)
+        q, k = self.rotated(q, k)
+        half = self.heads // 2
+        y_block = self.block(q[:, :half], k[:, :half], v[:, :half], mask)
+        y_summaries = self.summaries(q[:, half:], k[:, half:], v[:, half:], mask)
+        return self.out(merge_heads(torch.cat([y_block, y_summaries], dim=1)))
+
+    def block(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """(b, h, t, d): attention over A1."""
+        b, t = q.shape[0], q.shape[2]
+        blocks = [by_block(z, self.stride).flatten(0, 1) for z in (q, k, v)]  # (b n, h, l, d)
+        seen = None
+        if mask is not None:
+            seen = by_block(mask[:, None, :, None], self.stride).flatten(0, 1).transpose(-2, -1)  # (b n, 1, 1, l)
+        return from_block(self._attend(*blocks, seen, causal=True).unflatten(0, (b, -1)), t)
+
+    def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """(b, h, t, d): attention over A2."""
+        t = q.shape[2]
+        j = torch.arange(t)
+        j = j[j % self.stride >= self.stride - self.summary].to(q.device)  # where the summaries stand
+        if len(j) == 0:  # not even the first block is complete
+            return torch.zeros_like(q)
+        allowed = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
+        if mask is not None:
+            allowed = allowed & mask[:, None, None, j]
+        return self._attend(q, k[:, :, j], v[:, :, j], allowed, causal=False)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        return attend(q, k, v, backend=self.backend, causal=causal, allowed=allowed, dropout=dropout)

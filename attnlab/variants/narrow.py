@@ -1,0 +1,36 @@
+"""Narrow attention: one small projection shared by all heads (Bloem 2019, "narrow self-attention").
+
+The input is cut into h pieces of d = dim / h features, and each head sees its own piece only:
+
+    head_i = softmax(x_i W_Q (s_i W_K)^T / sqrt(d)) s_i W_V,       W_Q, W_K, W_V of d x d, the same for every head
+    y      = Concat(head_1, ..., head_h) W_O
+
+3 d^2 + dim^2 parameters a block: the projections shrink by h^2.
+"""
+
+from torch import Tensor, nn
+
+from attnlab.layers import split_heads
+from attnlab.variants import Setting, Variant, merge_heads
+
+
+class Narrow(Variant):
+    """Heads that each look at a slice of the input through the same small projections."""
+
+    memory = True
+    backends = ("reference", "sdpa", "xformers")
+    paper = "Bloem 2019"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        d = setting.dim // setting.heads
+        self.query = nn.Linear(d, d, bias=False)
+        self.key = nn.Linear(d, d, bias=False)
+        self.value = nn.Linear(d, d, bias=False)
+        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        x_i = split_heads(x, self.heads)  # (b, h, t, d)
+        s_i = x_i if source is None else split_heads(source, self.heads)  # (b, h, s, d)
+        y = self.attend(self.query(x_i), self.key(s_i), self.value(s_i), mask)
+        return self.out(merge_heads(y))

@@ -1,0 +1,28 @@
+"""Multi-head attention without the output projection W_O.
+
+    head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(d)) s W_V,i
+    y      = Concat(head_1, ..., head_h)
+
+Everything else is ``dense``: heads, projections of every head, scale. Without W_O head i writes to its own d features of the
+output and no other; with a single head, W_V W_O is one matrix, and W_O is redundant. dim^2 parameters fewer a block.
+"""
+
+from torch import Tensor
+
+from attnlab.variants import Projections, Setting, Variant, merge_heads
+
+
+class NoWo(Variant):
+    """``dense`` with the concatenated heads as its output."""
+
+    memory = True
+    backends = ("reference", "sdpa", "xformers")
+    paper = "Bloem 2019 asks the question"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, source)
+        return merge_heads(self.attend(q, k, v, mask))
