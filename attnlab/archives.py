@@ -1,7 +1,7 @@
 """The archives that data sets come in: their addresses, and how the contents of each are read and verified.
 
-What counts are the *contents*: another archive of the same contents is as good as the original. They are read in
-memory, under the names that are expected and no others; nothing is unpacked onto the disk.
+What counts are the *contents*: another archive of the same contents is as good as the original. They are read
+in memory, under the names that are expected and no others; nothing is unpacked onto the disk.
 """
 
 import hashlib

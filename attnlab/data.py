@@ -1,7 +1,8 @@
 """Where data sets come from, and where what is prepared from them is kept.
 
-An archive is fetched once from its original address, verified, and never fetched again; one placed in the folder
-by hand is verified and used. Nothing that was cut short, by a bad line or a kill, is ever taken for a whole.
+An archive is fetched once from its original address, verified, and never fetched again; one placed in the
+folder by hand is verified and used. Nothing that was cut short, by a bad line or a kill, is ever taken for a
+whole.
 """
 
 import fcntl
@@ -108,7 +109,7 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
     if _whole(place):
         return place
     _make_folder(place.parent, "ATTNLAB_CACHE")
-    with _lock(place.parent / f".{place.name}.lock", f"{name}: another process is preparing it: waiting", say):
+    with _lock(place.parent / f".{place.name}.lock", f"{name}: another process is preparing it", say):
         if _whole(place):
             return place
         for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed one: we hold the lock
@@ -178,7 +179,7 @@ def verify(source: Source) -> str:
 
 @dataclass(frozen=True)
 class Status:
-    """What the folders hold of a data set: ``found`` is the archive's size in bytes, None where it is not there."""
+    """What the folders hold of one; ``found`` is the size of its archive in bytes, None if there is none."""
 
     source: Source
     path: Path
@@ -197,7 +198,7 @@ def status() -> list[Status]:
 
 
 def _download(source: Source, path: Path, say: Say) -> Any:
-    """Fetch into a folder of its own, verify there, then move: a broken file never bears the archive's name."""
+    """Fetch into a folder of its own, verify, then move: a broken file never bears the archive's name."""
     import pooch
 
     _make_folder(path.parent, "ATTNLAB_DATA")
@@ -210,7 +211,7 @@ def _download(source: Source, path: Path, say: Say) -> Any:
         try:
             say(f"{source.name}: fetching {source.url} ({source.size / 1e6:.0f} MB) into {path.parent}")
             get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
-            got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=get))
+            got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=get))  # type: ignore[arg-type]
             contents, note = source.read(source, got)
             _sync(got)
             os.replace(got, path)

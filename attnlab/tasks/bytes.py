@@ -1,0 +1,179 @@
+"""Language models over bytes: what ``enwik8``, ``pydocs`` and ``text`` share.
+
+A text is one array of bytes, cut into ``train``, ``valid`` and ``test`` in that order. Every byte of a split
+but its first is to be predicted, and each exactly once in an evaluation, so bits per byte is exact: total
+negative log2-likelihood over bytes counted.
+
+``segment``: disjoint segments of ``length``; each row of a batch reads consecutive ones, so that a memory can
+be carried from batch to batch. ``sliding``: windows of ``length`` that move on by ``stride``, of which only
+the last ``stride`` predictions count (of the first window, all): every byte but the first ``length`` is
+predicted from at least ``length - stride`` bytes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+
+from attnlab.data import Say
+from attnlab.errors import UserError, nearest
+from attnlab.seeds import stream
+from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
+
+if TYPE_CHECKING:
+    from attnlab.config import RunConfig
+
+SAMPLINGS = ("random", "contiguous")
+
+
+class ByteTask(Task):
+    """Predict the next byte. A subclass says what the text is: ``cuts``, ``read`` and ``identity``.
+
+    Args:
+        length: bytes that a row reads.
+        sampling: how training rows are drawn: ``random`` places, or ``contiguous``, where each row of the
+            batch reads a part of the text in order (what a memory needs) and starts anew from a shifted place
+            at its end.
+    """
+
+    kind: Literal["language_model", "classifier"] = "language_model"
+    role: Literal["causal", "bidirectional"] = "causal"
+    metric = "bits_per_byte"
+    direction: Literal["min", "max"] = "min"
+    vocabulary = 256
+
+    def __init__(self, *, length: int, sampling: str) -> None:
+        if sampling not in SAMPLINGS:
+            hint = nearest(str(sampling), SAMPLINGS)
+            raise UserError(f"sampling: expected {' or '.join(SAMPLINGS)}, got {sampling!r}{hint}")
+        self.length = whole_number(length, name="length")
+        self.sampling = sampling
+        self._text: np.ndarray | None = None
+
+    def cuts(self) -> tuple[int, int, int]:
+        """Where ``train``, ``valid`` and ``test`` end, in bytes; known without ``prepare``."""
+        raise NotImplementedError
+
+    def read(self, say: Say) -> np.ndarray:
+        """The whole text as (n,) uint8, memory-mapped where it is large."""
+        raise NotImplementedError
+
+    def prepare(self, say: Say = print) -> None:
+        if self._text is None:
+            text = self.read(say)
+            if len(text) != self.cuts()[-1]:
+                raise UserError(f"expected a text of {self.cuts()[-1]:,} bytes, found {len(text):,}")
+            self._text = text
+
+    def split(self, name: str) -> np.ndarray:
+        """One split as (n,) uint8, not copied."""
+        self.prepare(lambda line: None)
+        assert self._text is not None
+        which = SPLITS.index(known_split(name))
+        ends = (0, *self.cuts())
+        return self._text[ends[which] : ends[which + 1]]
+
+    def check(self, config: RunConfig) -> str | None:
+        evaluate = config.evaluate
+        if config.model.memory and self.sampling == "random":
+            return "memory goes on from the segment before: it needs the task's option sampling: contiguous"
+        if evaluate.protocol == "sliding" and not (evaluate.stride and 1 <= evaluate.stride <= self.length):
+            return f"the sliding protocol needs evaluate.stride from 1 to the length {self.length}"
+        return None
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        if self.sampling == "contiguous":
+            return self._segments_per_pass(batch_size)
+        return max(1, self._predicted() // (self.length * batch_size))
+
+    def _predicted(self) -> int:
+        """Bytes of ``train`` that can be predicted; a text that has not one row is the user's mistake."""
+        count = self.cuts()[0] - 1
+        if count < self.length:
+            least = self.length + 1
+            raise UserError(f"the text is too short: train has {count + 1:,} bytes, a row needs {least:,}")
+        return count
+
+    def _segments_per_pass(self, batch_size: int) -> int:
+        part = self._predicted() // batch_size
+        if part < self.length:
+            raise UserError(
+                f"the text is too short for {batch_size} rows of {self.length} bytes each: "
+                f"train has {self.cuts()[0]:,} bytes"
+            )
+        return max(1, part // self.length - 1)  # one less than fit: a pass may begin at any shift
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        if self.sampling == "random":
+            rng = np.random.default_rng(stream(seed, "order", step))
+            starts = rng.integers(0, self._predicted() - self.length + 1, size=batch_size)
+            return _windows(self.split("train"), starts, self.length, fresh=True)
+        steps = self._segments_per_pass(batch_size)
+        turn, segment = divmod(step, steps)
+        part = self._predicted() // batch_size
+        rng = np.random.default_rng(stream(seed, "order", turn))
+        shifts = rng.integers(0, part - steps * self.length + 1, size=batch_size)
+        starts = np.arange(batch_size) * part + shifts + segment * self.length
+        return _windows(self.split("train"), starts, self.length, fresh=segment == 0)
+
+    def eval_batches(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        protocol: str = "segment",
+        stride: int | None = None,
+    ) -> Iterator[Batch]:
+        """All of a split, or its first ``limit`` bytes, under one of the two protocols above."""
+        text = self.split(split)
+        text = text if limit is None else text[:limit]
+        if len(text) < 2:
+            raise UserError(f"the {split} split has {len(text)} bytes: there is nothing to predict")
+        if protocol == "segment":
+            return _segments(text, self.length, batch_size)
+        if protocol != "sliding":
+            raise UserError(f"unknown protocol {protocol!r}: expected segment or sliding")
+        stride = whole_number(stride, name="stride")
+        if stride > self.length:
+            raise UserError(f"stride: expected at most the length {self.length}, got {stride}")
+        return _sliding(text, self.length, batch_size, stride)
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode("utf-8", errors="replace")
+
+
+def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool) -> Batch:
+    """Rows of ``length`` bytes from ``starts``; where one runs past the text, zeros that predict nothing."""
+    places = starts[:, None] + np.arange(length + 1)  # (b, length + 1): a row and the byte after it
+    rows = torch.from_numpy(text[np.minimum(places, len(text) - 1)].astype(np.int64))
+    outside = torch.from_numpy(places >= len(text))
+    inputs, targets = rows[:, :-1], rows[:, 1:]
+    if outside.any():
+        inputs, targets = inputs.masked_fill(outside[:, :-1], 0), targets.masked_fill(outside[:, 1:], IGNORED)
+    return Batch(inputs.contiguous(), targets.contiguous(), fresh=fresh)
+
+
+def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]:
+    """Disjoint segments; row r reads the r-th run of consecutive ones, and every batch has the same rows."""
+    count = -(-(len(text) - 1) // length)
+    run = -(-count // min(batch_size, count))
+    first = np.arange(-(-count // run)) * run  # the last row may run out before the others
+    for step in range(run):
+        yield _windows(text, (first + step) * length, length, fresh=step == 0)
+
+
+def _sliding(text: np.ndarray, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
+    """Windows that overlap by ``length - stride``; what an earlier window has counted is ignored."""
+    count = 1 + -(-max(0, len(text) - 1 - length) // stride)
+    for begin in range(0, count, batch_size):
+        numbers = np.arange(begin, min(begin + batch_size, count))
+        batch = _windows(text, numbers * stride, length, fresh=True)
+        batch.targets[int(begin == 0) :, : length - stride] = IGNORED
+        yield batch

@@ -1,0 +1,66 @@
+"""``text``: any file of yours, as bytes."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from attnlab import data
+from attnlab.data import Say
+from attnlab.errors import UserError
+from attnlab.tasks.bytes import ByteTask
+
+FORMAT = 1  # of the prepared file
+
+
+class Text(ByteTask):
+    """A file read byte by byte, split 90/5/5 % in the order of its bytes.
+
+    Args:
+        path: the file, relative to the working directory.
+        length: bytes that a row reads.
+        sampling: ``random`` places, or ``contiguous`` rows, which a memory needs.
+    """
+
+    def __init__(self, *, path: str, length: int = 256, sampling: str = "random") -> None:
+        super().__init__(length=length, sampling=sampling)
+        self.path = Path(path).expanduser().resolve()
+        if not self.path.is_file():
+            raise UserError(f"task text: expected a file at {self.path}: it is not there")
+        size = self.path.stat().st_size
+        if size * 90 // 100 <= self.length or size < 40:  # 40: two bytes for each of the small splits
+            least = max(40, -(-(self.length + 1) * 100 // 90))
+            raise UserError(f"task text: {self.path} has {size:,} bytes; rows of {length} need {least:,}")
+        self._seen: tuple[tuple[int, int], str] | None = None
+
+    def identity(self) -> str:
+        return f"text sha256:{self._digest()}"
+
+    def cuts(self) -> tuple[int, int, int]:
+        size = self.path.stat().st_size if self._text is None else len(self._text)
+        return size * 90 // 100, size * 95 // 100, size
+
+    def read(self, say: Say) -> np.ndarray:
+        """A copy of the file, under its checksum: what is trained on stays, whatever becomes of the file."""
+        digest = self._digest()
+
+        def build(place: Path) -> None:
+            shutil.copyfile(self.path, place / "text")
+            if _sha256(place / "text") != digest:
+                raise UserError(f"task text: {self.path} changed while it was read")
+
+        place = data.prepared("text", {"sha256": digest, "format": FORMAT}, build, say=say)
+        return np.memmap(place / "text", dtype=np.uint8, mode="r")
+
+    def _digest(self) -> str:
+        status = self.path.stat()
+        stamp = (status.st_size, status.st_mtime_ns)
+        if self._seen is None or self._seen[0] != stamp:
+            self._seen = (stamp, _sha256(self.path))
+        return self._seen[1]
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
