@@ -116,6 +116,7 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
             shutil.rmtree(left_over)
         half = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".half"))
         try:
+            half.chmod(0o755)  # as any folder; mkdtemp makes it private
             build(half)
             sizes = {file.name: file.stat().st_size for file in half.iterdir()}
             (half / "manifest.json").write_text(json.dumps({"key": key, "sizes": sizes}, indent=1))

@@ -1,0 +1,224 @@
+"""``imdb``: is a film review favourable? The 50,000 of the Large Movie Review Dataset (Maas et al. 2011).
+
+The data set has no validation split: 10 % of its training half is held out, stratified, by a seed of its own,
+so that ``train`` has 22,500 reviews, ``valid`` 2,500 and ``test`` 25,000. Words are lower-cased, split at
+white space and punctuation; the vocabulary is counted on ``train`` alone. A review longer than ``length``
+keeps its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from attnlab import data
+from attnlab.archives import IMDB, REVIEWS_PER_FOLDER
+from attnlab.data import Say
+from attnlab.errors import UserError
+from attnlab.seeds import stream
+from attnlab.tasks import SPLITS, Batch, Task, known_split, whole_number
+from attnlab.tasks.buckets import by_length, shuffled_by_length
+
+if TYPE_CHECKING:
+    from attnlab.config import RunConfig
+
+FORMAT = 1  # of the prepared files
+PADDING, UNKNOWN = "[PAD]", "[UNK]"  # numbers 0 and 1
+HELD_OUT = REVIEWS_PER_FOLDER // 10  # reviews of each class in ``valid``
+HOLD_OUT_SEED = 0
+CLASSES = ("neg", "pos")  # numbers 0 and 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """Reviews, unclipped: number ``i`` is ``tokens[ends[i - 1]:ends[i]]`` and of class ``labels[i]``."""
+
+    tokens: np.ndarray
+    ends: np.ndarray
+    labels: np.ndarray
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        return np.concatenate([[0], self.ends[:-1]])
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return self.ends - self.starts
+
+
+class Imdb(Task):
+    """Classify reviews of films as unfavourable (0) or favourable (1).
+
+    Args:
+        length: words of a review that are read, from its beginning.
+        vocabulary: words that have a number of their own, with [PAD] = 0 and [UNK] = 1.
+    """
+
+    kind = "classifier"
+    role = "bidirectional"
+    metric = "accuracy"
+    direction = "max"
+    classes = 2
+
+    def __init__(self, *, length: int = 512, vocabulary: int = 50_000) -> None:
+        self.length = whole_number(length, name="length")
+        self.vocabulary = whole_number(vocabulary, name="vocabulary", least=3)
+        self._place: Path | None = None
+        self._splits: dict[str, Split] = {}
+        self._epoch: tuple[tuple[int, int, int], list[np.ndarray]] | None = None
+
+    def identity(self) -> str:
+        return f"imdb sha256:{IMDB.contents}"
+
+    def prepare(self, say: Say = print) -> None:
+        if self._place is not None:
+            return
+        key = {
+            "contents": IMDB.contents,
+            "vocabulary": self.vocabulary,
+            "tokenizers": version("tokenizers"),
+            "held_out": [HELD_OUT, HOLD_OUT_SEED],
+            "format": FORMAT,
+        }
+        self._place = data.prepared("imdb", key, lambda place: _build(place, self.vocabulary, say), say=say)
+
+    def split(self, name: str) -> Split:
+        """One split, memory-mapped."""
+        if known_split(name) not in self._splits:
+            self.prepare(lambda line: None)
+            assert self._place is not None
+            tokens = np.load(self._place / f"{name}-tokens.npy", mmap_mode="r")
+            ends, labels = (np.load(self._place / f"{name}-{part}.npy") for part in ("ends", "labels"))
+            self._splits[name] = Split(tokens, ends, labels)
+        return self._splits[name]
+
+    def check(self, config: RunConfig) -> str | None:
+        if config.model.memory:
+            return "memory needs a text that goes on: reviews do not follow one another"
+        if config.evaluate.protocol != "segment":
+            return f"the {config.evaluate.protocol} protocol is for language models: reviews are read whole"
+        return None
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return -(-2 * (REVIEWS_PER_FOLDER - HELD_OUT) // batch_size)
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        """Reviews of like lengths; each once an epoch, in batches whose sizes differ by one at most."""
+        epoch, number = divmod(step, self.steps_per_epoch(batch_size))
+        return self._batch("train", self._order(epoch, seed, batch_size)[number])
+
+    def _order(self, epoch: int, seed: int, batch_size: int) -> list[np.ndarray]:
+        key = (epoch, seed, batch_size)  # with the task's own options, all that decides it
+        if self._epoch is None or self._epoch[0] != key:
+            rng = np.random.default_rng(stream(seed, "order", epoch))
+            lengths = np.minimum(self.split("train").lengths, self.length)
+            self._epoch = key, shuffled_by_length(lengths, rng, batch_size=batch_size)
+        return self._epoch[1]
+
+    def eval_batches(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        protocol: str = "segment",
+        stride: int | None = None,
+    ) -> Iterator[Batch]:
+        """Reviews from the longest down, as many a batch as ``batch_size`` of the longest have words.
+
+        ``limit`` takes that many of the reviews, always the same and as many of each class.
+        """
+        if protocol != "segment":
+            raise UserError(f"imdb reads reviews whole: it has no protocol {protocol!r}")
+        reviews = self.split(split)
+        chosen = _balanced(reviews.labels)[:limit]
+        lengths = np.minimum(reviews.lengths[chosen], self.length)
+        for batch in by_length(lengths, tokens=batch_size * self.length):
+            yield self._batch(split, chosen[batch])
+
+    def _batch(self, split: str, reviews: np.ndarray) -> Batch:
+        """(b, longest of these) words, padded with 0."""
+        of = self.split(split)
+        lengths = np.minimum(of.lengths[reviews], self.length)
+        longest = int(lengths.max())
+        inputs = np.zeros((len(reviews), longest), dtype=np.int64)
+        for row, (start, length) in enumerate(zip(of.starts[reviews], lengths, strict=True)):
+            inputs[row, :length] = of.tokens[start : start + length]
+        real = np.arange(longest) < lengths[:, None]
+        mask = None if real.all() else torch.from_numpy(real)
+        labels = torch.from_numpy(of.labels[reviews].astype(np.int64))
+        return Batch(torch.from_numpy(inputs), labels, mask)
+
+    def encode(self, text: str) -> list[int]:
+        return self._words.encode(text).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._words.decode(list(ids))
+
+    @cached_property
+    def _words(self) -> Any:
+        from tokenizers import Tokenizer
+
+        self.prepare(lambda line: None)
+        return Tokenizer.from_file(str(self._place / "words.json"))  # type: ignore[operator]
+
+
+def _balanced(labels: np.ndarray) -> np.ndarray:
+    """All reviews in a fixed order in which the classes take turns: every beginning of it is balanced."""
+    rng = np.random.default_rng(HOLD_OUT_SEED)
+    of_class = [rng.permutation(np.flatnonzero(labels == label)) for label in range(len(CLASSES))]
+    return np.stack(of_class, axis=1).reshape(-1)
+
+
+def _hold_out(names: list[str]) -> dict[str, list[str]]:
+    """Which reviews belong to which split; ``names`` in order."""
+    rng = np.random.default_rng(HOLD_OUT_SEED)
+    held: set[str] = set()
+    for label in CLASSES:
+        of_class = [name for name in names if name.startswith(f"train/{label}/")]
+        held.update(of_class[i] for i in rng.permutation(len(of_class))[:HELD_OUT])
+    train = [name for name in names if name.startswith("train/")]
+    return {
+        "train": [name for name in train if name not in held],
+        "valid": [name for name in train if name in held],
+        "test": [name for name in names if name.startswith("test/")],
+    }
+
+
+def _word_tokenizer(texts: list[str], vocabulary: int) -> Any:
+    """Words and their numbers, the most frequent of ``texts`` first."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    words = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
+    line_break = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
+    words.normalizer = normalizers.Sequence([line_break, normalizers.Lowercase()])  # type: ignore[assignment]
+    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]  # each mark for itself
+    special = [PADDING, UNKNOWN]
+    trainer = trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False)
+    words.train_from_iterator(texts, trainer)
+    return words
+
+
+def _build(place: Path, vocabulary: int, say: Say) -> None:
+    """Write the prepared files: ``words.json`` and three arrays a split."""
+    reviews = data.load(IMDB, say=say)
+    splits = _hold_out(list(reviews))
+    texts = {split: [reviews[name].decode() for name in names] for split, names in splits.items()}
+    say(f"imdb: counting words in {len(texts['train']):,} training reviews")
+    words = _word_tokenizer(texts["train"], vocabulary)
+    words.save(str(place / "words.json"))
+    kind = np.uint16 if vocabulary <= 1 << 16 else np.uint32
+    for split in SPLITS:
+        say(f"imdb: numbering the words of {len(texts[split]):,} reviews ({split})")
+        rows = [found.ids or [1] for found in words.encode_batch_fast(texts[split])]  # never an empty row
+        np.save(place / f"{split}-tokens.npy", np.concatenate([np.asarray(row, dtype=kind) for row in rows]))
+        np.save(place / f"{split}-ends.npy", np.cumsum([len(row) for row in rows]))
+        labels = [CLASSES.index(name.split("/")[1]) for name in splits[split]]
+        np.save(place / f"{split}-labels.npy", np.asarray(labels, dtype=np.uint8))
