@@ -1,0 +1,227 @@
+"""What MLflow is told about a run, in plain dictionaries: params, tags and the note beside it.
+
+Flat names that begin with what a person compares: MLflow's own table, charts and comparison then read well.
+"""
+
+from __future__ import annotations
+
+import getpass
+import inspect
+import json
+import os
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.palette import color_of
+
+if TYPE_CHECKING:
+    from attnlab.config import RunConfig
+    from attnlab.plan import Plan, Run
+
+# Parameters that every run has, and where in the configuration they stand.
+FIXED = {
+    "seed": "seed",
+    "dim": "model.dim",
+    "depth": "model.depth",
+    "heads": "model.heads",
+    "memory": "model.memory",
+    "backend": "backend",
+    "precision": "train.precision",
+    "device": "machine.device",
+    "lr": "train.lr",
+    "batch_size": "train.batch_size",
+    "steps": "train.steps",
+    "epochs": "train.epochs",
+}
+NOTE_LIMIT = 7_900  # characters: MLflow refuses a tag longer than 8,000
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    """The configuration with dotted names: ``{"train.lr": 3e-4, "variant": "strided_sparse stride=16", ...}``."""
+    found: dict[str, Any] = {}
+    for key, value in config.model_dump(mode="json").items():
+        if key in ("task", "variant", "position"):
+            named = getattr(config, key)
+            found[key] = named.label if named else "none"
+        elif isinstance(value, dict) and key != "sources":
+            found |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+def param_names(axes: list[str]) -> dict[str, str]:
+    """Axis -> the short name of its MLflow param: ``train.lr`` -> ``lr``; the whole path where two would collide."""
+    names: dict[str, str] = {}
+    for axis in axes:
+        short = axis.rpartition(".")[2]
+        taken = short in names.values() or FIXED.get(short, axis) != axis
+        names[axis] = axis if taken else short
+    return names
+
+
+def params(run: Run) -> dict[str, str]:
+    """One flat param for each thing that people compare, the axes of the grid first; the same names in every run."""
+    config, axes = run.config, run.cell.axes
+    fields = flat(config)
+    shown = {name: str(axes[axis]) for axis, name in param_names(list(axes)).items()}
+    for key in ("variant", "position", "task"):
+        shown.setdefault(key, fields[key])
+    shown.setdefault("length", str(length(config)))
+    for key, path in FIXED.items():
+        value = fields[path]
+        if value is not None:  # a run has steps or epochs
+            shown.setdefault(key, f"{value:g}" if isinstance(value, float) else str(value))
+    return shown
+
+
+def length(config: RunConfig) -> int | str:
+    """The task's sequence length: its option, else its constructor's default."""
+    from attnlab.registry import TASKS
+
+    if "length" in config.task.options:
+        return config.task.options["length"]
+    parameter = inspect.signature(TASKS.get(config.task.name)).parameters.get("length")
+    return parameter.default if parameter and parameter.default is not parameter.empty else "-"
+
+
+def tags(run: Run, *, plan: Plan) -> dict[str, str]:
+    """What a record needs and nobody compares: where it comes from, how to repeat it, how the UI shows it."""
+    config = run.config
+    return {
+        "attnlab.study": plan.study.study,
+        "attnlab.cell": run.cell.name,
+        "attnlab.seed": str(run.seed),
+        "attnlab.fingerprint": run.fingerprint,
+        "attnlab.axes": json.dumps(run.cell.axes),
+        "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
+        "attnlab.versions": versions(),
+        "attnlab.folder": f"work/{run.fingerprint}",
+        "mlflow.source.name": command(),
+        "mlflow.source.type": "LOCAL",
+        "mlflow.user": user(),
+        "mlflow.runColor": color_of(config.variant.label),
+        "mlflow.note.content": note(run, plan=plan),
+        **git(str(plan.folder or Path.cwd())),
+    }
+
+
+def note(run: Run, *, plan: Plan, reason: str = "") -> str:
+    """Markdown for the run's page: what this is, and what there is to say about how it ended."""
+    fields = flat(run.config)
+    lines = [f"**{run.cell.name}**, seed {run.seed}, of the study *{plan.study.study}*", ""]
+    if reason:
+        lines += [f"> {reason}", ""]
+    lines += ["| axis | value |", "|---|---|", *(f"| {axis} | {value} |" for axis, value in run.cell.axes.items()), ""]
+    lines += [f"{run.cell.parameters:,} parameters" if run.cell.parameters else "", ""]
+    task = f"{fields['task']}, {fields['model.depth']} x {fields['model.dim']}, {fields['model.heads']} heads"
+    lines += [f"{task}; backend {fields['backend']}; the whole configuration is the artifact `config.yaml`."]
+    return "\n".join(lines)[:NOTE_LIMIT]
+
+
+def study_note(plan: Plan) -> str:
+    """Markdown for the experiment's page: what is compared, what was refused or left out, and why."""
+    study = plan.study
+    lines = [f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {', '.join(map(str, study.seeds))}.", ""]
+    refused = [(cell.name, cell.refusal) for cell in plan.cells if cell.refusal]
+    if refused:
+        lines += ["Refused:", "", *(f"- {name}: {why}" for name, why in refused), ""]
+    lines += [f"The difference from the baseline and its interval: `attnlab report {study.study}`."]
+    return "\n".join(lines)[:4_900]  # an experiment's tag is shorter than a run's
+
+
+@cache
+def versions() -> str:
+    """The packages that decide the numbers, in one line."""
+    from attnlab import __version__
+
+    found = [f"attnlab {__version__}", f"python {platform.python_version()}"]
+    for package in ("torch", "xformers", "optuna", "mlflow"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:  # xformers is optional
+            continue
+    return ", ".join(found)
+
+
+@cache
+def git(folder: str) -> dict[str, str]:
+    """The commit that ``folder`` is at, with ``+dirty`` when files differ from it; nothing outside of a checkout."""
+
+    def ask(*words: str) -> str:
+        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False, timeout=20)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        commit = ask("rev-parse", "HEAD")
+        dirty = "+dirty" if commit and ask("status", "--porcelain", "--untracked-files=no") else ""
+    except (OSError, subprocess.TimeoutExpired):  # no git on this machine
+        return {}
+    return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}
+
+
+def command() -> str:
+    """The command line this process was started with, without the folder of its program."""
+    return shlex.join([Path(sys.argv[0]).name or "python", *(redact(word) for word in sys.argv[1:])])[:500]
+
+
+def user() -> str:
+    """The login name, for MLflow's own column."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return str(os.getuid())
+
+
+def owner(root: Path) -> str:
+    """Names the folder of runs on this machine without spelling it out: only its own stale runs may be ended."""
+    from zlib import crc32
+
+    return f"{socket.gethostname()}-{crc32(str(root.resolve()).encode()):08x}"
+
+
+def device_name(device: str) -> str:
+    """The processor that a run uses, as its maker calls it. For CUDA: call it in the run's own process."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux, or an architecture that names no model
+        return platform.processor() or platform.machine()
+
+
+def redact(text: str) -> str:
+    """The text with user names and passwords taken out of every address in it."""
+    return re.sub(r"//[^/\s]*@", "//***@", text)
+
+
+def as_yaml(value: dict[str, Any]) -> str:
+    """A dictionary as YAML 1.2."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    text = StringIO()
+    writer = YAML()
+    writer.default_flow_style = False
+    writer.dump(value, text)
+    return text.getvalue()
+
+
+def study_text(plan: Plan) -> str:
+    """The study's YAML as it was written, or made from what a notebook passed."""
+    path = plan.study.path
+    if path is not None and Path(path).is_file():
+        return Path(path).read_text(encoding="utf-8")
+    return as_yaml(plan.study.model_dump(mode="json", exclude_defaults=True))

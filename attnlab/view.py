@@ -1,0 +1,152 @@
+"""The stock MLflow UI, opened on a view that shows axes, metrics and charts.
+
+The view is an experiment tag that MLflow's own "share" button would write: undocumented, so nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab import record
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.plan import Plan
+
+VIEW_KEY = "attnlab"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+COSTS = ("parameters", "tokens_per_s", "saved_mib", "train_seconds")
+
+
+def view_state(plan: Plan) -> str:
+    """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 characters)."""
+    metric, direction = goal(plan)
+    axes = list(record.param_names(list(plan.cells[0].axes) if plan.cells else []).values())
+    columns = [f"params.`{name}`" for name in dict.fromkeys([*axes, "seed"])]
+    columns += [f"metrics.`{name}`" for name in (metric, *COSTS)] + ["tags.`attnlab.state`"]
+    sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
+    charts = [
+        _bar(plan, sections["Result"], metric),
+        _bar(plan, sections["Result"], f"valid_{metric}"),
+        _line(plan, sections["Learning curves"], f"valid/{metric}"),
+        _line(plan, sections["Learning curves"], "train/loss"),
+        *(_bar(plan, sections["Cost"], name) for name in (*COSTS, "gpu_peak_mib", "host_peak_mib")),
+    ]
+    state = {
+        "searchFilter": "tags.`attnlab.current` = 'yes'",
+        "orderByKey": f"metrics.`{metric}`",
+        "orderByAsc": direction == "min",
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": columns,
+        "runsHiddenMode": "SHOW_ALL",
+        "compareRunCharts": charts,
+        "compareRunSections": [
+            {"uuid": key, "name": name, "display": True, "isReordered": True, "deleted": False, "isGenerated": False}
+            for name, key in sections.items()
+        ],
+        "isAccordionReordered": True,
+        "hideEmptyCharts": True,
+        "autoRefreshEnabled": True,
+        "useGroupedValuesInCharts": True,
+        "groupBy": None,
+    }
+    packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
+    return f"deflate;{packed}"
+
+
+def goal(plan: Plan) -> tuple[str, str]:
+    """The study's metric and its direction, ``min`` or ``max``: the study's word, else its task's."""
+    from attnlab.registry import TASKS
+
+    task: Any = TASKS.get(plan.cells[0].config.task.name)
+    metric = plan.study.metric or task.metric
+    return metric, task.direction if metric == task.metric else "min"
+
+
+def _id(plan: Plan, name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # the same again when the view is rewritten
+
+
+def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
+    shared = {"uuid": _id(plan, f"{section}/{metric}"), "metricSectionId": section, "deleted": False}
+    return {**shared, "type": "BAR", "isGenerated": False, "runsCountToCompare": 100, "metricKey": metric}
+
+
+def _line(plan: Plan, section: str, metric: str) -> dict[str, Any]:
+    more = {"selectedMetricKeys": [metric], "xAxisKey": "step", "scaleType": "linear", "xAxisScaleType": "linear"}
+    more |= {"lineSmoothness": 0, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True, "yAxisKey": "metric"}
+    return {**_bar(plan, section, metric), "type": "LINE", **more}
+
+
+def ui_url(experiment: str | None, base: str) -> str:
+    """The address of an experiment's preset view; of the list of experiments without one."""
+    if experiment is None:
+        return f"{base}/#/experiments?workflowType=machine_learning"
+    return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
+
+
+class Server:
+    """``mlflow server`` on this machine, as a child of this process.
+
+    The store's address goes through the environment: a command line can be read by everyone on the machine.
+    """
+
+    def __init__(self, uri: str, *, root: Path, port: int, host: str = "127.0.0.1") -> None:
+        self.base = f"http://{host}:{port}"
+        settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        settings |= {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
+        environment = {**os.environ, **settings}
+        environment.pop("MLFLOW_TRACKING_URI", None)
+        words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+        self._log = root / "ui.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                words, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def ready(self, seconds: float = 60) -> None:
+        """Wait until it answers.
+
+        Raises:
+            UserError: it ended (the port is taken, say) or did not answer in time.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.base}/health", timeout=2).close()
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.2)
+            else:
+                if self._process.poll() is None:  # else: it was someone else's server that answered
+                    return
+        self.close()
+        raise UserError(f"the MLflow UI did not start at {self.base}: see {self._log}, or try another --port")
+
+    def wait(self) -> None:
+        """Until it ends."""
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it and its own children."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()

@@ -1,0 +1,237 @@
+"""One run in a process of its own: both ends of it.
+
+The child is forked from a server that has imported torch already, so that it starts in hundredths of a second and
+its peak memory is its own. It trains and reports over a pipe; the parent does all the logging. Whatever happens to the
+child (an exception, a segmentation fault, the kernel's out-of-memory killer) is a reason that the parent can read;
+and when the parent dies, a second pipe, the lifeline, closes and the child ends too.
+"""
+
+import faulthandler
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from attnlab.config import RunConfig
+from attnlab.errors import UserError
+from attnlab.lock import hold
+from attnlab.record import device_name
+from attnlab.registry import load_file
+
+TRAIN = "attnlab.train:train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a child needs to know.
+
+    Args:
+        folder: for checkpoints and the child's own output (``log.txt``).
+        share: of how many workers this is one; they divide the processor's threads where the configuration leaves
+            the number open.
+        train: ``"module:function"`` called as ``function(config, report=..., folder=...)``.
+    """
+
+    config: RunConfig
+    folder: Path
+    share: int = 1
+    train: str = TRAIN
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+class Worker:
+    """The parent's end of one child."""
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["attnlab.train"])
+        self.pipe, theirs = context.Pipe()
+        lifeline, self._lifeline = context.Pipe(duplex=False)
+        self._process = context.Process(target=_child, args=(job, theirs, lifeline), name="attnlab-run")
+        with _no_main(), _no_interrupts():
+            self._process.start()
+        theirs.close()
+        lifeline.close()
+        self.closed = False
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which leads a process group of its own."""
+        return self._process.pid or 0
+
+    @property
+    def waitables(self) -> list[Any]:
+        """One of them becomes ready when the child has something to say or is gone."""
+        return [self.pipe, self._process.sentinel]
+
+    def messages(self) -> Iterator[tuple[Any, ...]]:
+        """What has arrived; afterwards ``closed`` says whether more can come."""
+        gone = not self._process.is_alive()  # asked first: what it sent before it went is read below
+        try:
+            while self.pipe.poll():
+                yield self.pipe.recv()
+        except (EOFError, OSError):  # the child is gone, perhaps in the middle of a message
+            gone = True
+        self.closed = self.closed or gone
+
+    def end(self) -> str:
+        """Reap a child that is gone, with what it may have left behind; how it ended, in words."""
+        self._process.join(timeout=5)
+        code = self._process.exitcode
+        self.kill()
+        return "the process closed its pipe and did not end" if code is None else _how(code)
+
+    def kill(self) -> None:
+        """End the child and whatever it started, at once: checkpoints are written atomically."""
+        for send, target in ((os.killpg, self.pid), (os.kill, self.pid)):
+            try:
+                send(target, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):  # gone, or not yet leader of its own group
+                continue
+        self._process.join(timeout=5)
+        self._release()
+
+    def stop(self) -> None:
+        """Ask the child to stop at its next report."""
+        self.pipe.send("stop")
+
+    def _release(self) -> None:
+        self.closed = True
+        self.pipe.close()
+        self._lifeline.close()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"the process ended with exit code {code}"
+    hint = " (on Linux often: no memory left on the machine)" if code == -signal.SIGKILL else ""
+    return f"the process was ended by {signal.Signals(-code).name}{hint}"
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """Hide the caller's ``__main__`` while a process starts.
+
+    multiprocessing would import it again in the child: a script without a main guard would start the study anew,
+    a notebook has nothing to import.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C goes to every process on the terminal; the server (started here, once) and its children leave it to us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
+    os.setpgid(0, 0)  # the parent ends us together with whatever we start
+    threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
+    os.environ.clear()
+    os.environ.update(job.environment)  # the server may be older than a change to it
+    job.folder.mkdir(parents=True, exist_ok=True)
+    _output_to(job.folder / "log.txt")
+    try:
+        with hold(job.folder / "lock", what="this very configuration", wait=20):
+            pipe.send(_train(job, pipe))
+    except BrokenPipeError:  # the parent is gone; so are we in a moment
+        _end(1)
+    except UserError as error:
+        pipe.send(("raised", str(error)))
+    except BaseException as error:
+        traceback.print_exc()
+        pipe.send(("raised", f"{type(error).__name__}: {error}" + _line()))
+    _end(0)
+
+
+def _end(code: int) -> None:
+    """Leave without tearing torch down: quick, and no thread of the user's can hold it up."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _train(job: Job, pipe: Connection) -> tuple[Any, ...]:
+    pipe.send(("started", _machine(job)))
+
+    def report(step: int, metrics: dict[str, float]) -> bool:
+        pipe.send(("metrics", step, {name: float(value) for name, value in metrics.items()}))
+        return pipe.poll() and pipe.recv() == "stop"
+
+    result = _function(job.train)(job.config, report=report, folder=job.folder)
+    summary = {name: float(value) for name, value in result.summary.items()}
+    return ("ended", result.state, summary, result.step, result.reason)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _machine(job: Job) -> dict[str, Any]:
+    """Divide the processor among the workers; say what this one has and how many steps lie ahead."""
+    import torch
+
+    if job.config.machine.threads is None and job.share > 1:
+        torch.set_num_threads(max(1, torch.get_num_threads() // job.share))
+    threads = job.config.machine.threads or torch.get_num_threads()
+    device = job.config.machine.device
+    name = device_name(device) + ("" if device.startswith("cuda") else f" ({threads} threads)")
+    return {"device": name, "total": _total(job)}
+
+
+def _total(job: Job) -> int | None:
+    """The length of the run in steps, for the display; None where it is not known before the run."""
+    if job.config.train.steps is not None or job.train != TRAIN:
+        return job.config.train.steps
+    from attnlab.registry import TASKS
+    from attnlab.train import total_steps
+
+    for path in job.config.sources:
+        load_file(Path(path))  # the task may be the user's own
+    task = TASKS.get(job.config.task.name)(**job.config.task.options)
+    task.prepare()
+    return total_steps(job.config.train, task)
+
+
+def _die_with_parent(lifeline: Connection) -> None:
+    try:
+        lifeline.recv()  # nothing is ever sent: this returns when the parent is gone
+    except (EOFError, OSError):
+        os.killpg(0, signal.SIGKILL)
+
+
+def _output_to(path: Path) -> None:
+    """Send what this process prints to a file: the terminal belongs to the parent's display."""
+    with path.open("ab") as file:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    faulthandler.enable()
+
+
+def _line() -> str:
+    """`` (file.py:12)`` of the exception being handled."""
+    frames = traceback.extract_tb(sys.exc_info()[2])
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
