@@ -1,7 +1,7 @@
 """The typed, frozen configuration of one run: what decides its numbers, and the fingerprint of it.
 
-Reading a study file and multiplying its grid is in ``studyfile``, turning a mistake into one line in ``problems``.
-Validation is strict: ``"8"`` is no number, ``true`` is no 1, an unknown key is an error.
+A study file is read in ``studyfile``, its grid multiplied in ``cells``, a mistake put into one line in
+``problems``. Validation is strict: ``"8"`` is no number, ``true`` is no 1, an unknown key is an error.
 """
 
 import hashlib
@@ -95,41 +95,61 @@ Betas = Annotated[tuple[Fraction, Fraction], BeforeValidator(_tuple)]
 class ModelConfig(Section):
     """The network around the attention variant."""
 
-    dim: Count = Field(128, description="model width")
-    depth: Count = Field(2, description="blocks")
-    heads: Count = Field(4, description="attention heads")
-    ff_mult: float = Field(4.0, gt=0, description="width of the feed-forward, in multiples of dim")
+    dim: Count = Field(default=128, description="model width")
+    depth: Count = Field(default=2, description="blocks")
+    heads: Count = Field(default=4, description="attention heads")
+    ff_mult: float = Field(default=4.0, gt=0, description="width of the feed-forward, in multiples of dim")
     activation: Literal["relu", "gelu"] = "gelu"
-    norm: Literal["pre", "post"] = Field("pre", description="layer norm before or after each sublayer")
+    norm: Literal["pre", "post"] = Field(
+        default="pre", description="layer norm before or after each sublayer"
+    )
     dropout: Fraction = 0.0
-    attention_dropout: Fraction = Field(0.0, description="share of the attention weights dropped in training")
+    attention_dropout: Fraction = Field(
+        default=0.0, description="share of the attention weights dropped in training"
+    )
     embedding_dropout: Fraction = 0.0
-    word_dropout: Fraction = Field(0.0, description="share of the input tokens that are blanked in training")
-    pool: Literal["mean", "max", "class"] = Field("mean", description="how a classifier sums up a sequence")
-    tied: bool = Field(False, description="the output layer of a language model is its embedding")
-    memory: int = Field(0, ge=0, description="hidden states of earlier segments that keys also run over")
+    word_dropout: Fraction = Field(
+        default=0.0, description="share of the input tokens that are blanked in training"
+    )
+    pool: Literal["mean", "max", "class"] = Field(
+        default="mean", description="how a classifier sums up a sequence"
+    )
+    tied: bool = Field(default=False, description="the output layer of a language model is its embedding")
+    memory: int = Field(
+        default=0, ge=0, description="hidden states of earlier segments that keys also run over"
+    )
 
 
 class TrainConfig(Section):
     """Optimiser, schedule and pace. Exactly one of ``steps`` and ``epochs`` says how long."""
 
-    steps: Count | None = Field(None, description="optimiser steps")
-    epochs: float | None = Field(None, gt=0, description="passes over the training split")
-    batch_size: Count = Field(32, description="sequences of one optimiser step, all micro-batches together")
-    accumulate: Count = Field(1, description="micro-batches that a batch is split into; divides batch_size")
-    lr: float = Field(3e-4, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
+    steps: Count | None = Field(default=None, description="optimiser steps")
+    epochs: float | None = Field(default=None, gt=0, description="passes over the training split")
+    batch_size: Count = Field(
+        default=32, description="sequences of one optimiser step, all micro-batches together"
+    )
+    accumulate: Count = Field(
+        default=1, description="micro-batches that a batch is split into; divides batch_size"
+    )
+    lr: float = Field(default=3e-4, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     betas: Betas = (0.9, 0.98)
-    warmup: int | float = Field(0, description="steps (whole), or a fraction of the run (between 0 and 1)")
+    warmup: int | float = Field(
+        default=0, description="steps (whole), or a fraction of the run (between 0 and 1)"
+    )
     schedule: Literal["constant", "cosine"] = "cosine"
-    final_lr: float = Field(0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
-    clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="largest gradient norm; null: any")
-    checkpoint_activations: bool = Field(False, description="recompute activations in the backward pass")
+    final_lr: float = Field(default=0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
+    clip: Annotated[float, Field(gt=0)] | None = Field(
+        default=1.0, description="largest gradient norm; null: any"
+    )
+    checkpoint_activations: bool = Field(
+        default=False, description="recompute activations in the backward pass"
+    )
     precision: Literal["fp32", "bf16"] = "fp32"
-    eval_every: Count | None = Field(None, description="steps; null: each epoch, or only at the end")
-    checkpoint_every: Count | None = Field(None, description="steps; null: at each evaluation")
-    log_every: Count = Field(10, description="steps between two points of a curve")
-    select: Literal["last", "best"] = Field("last", description="weights that meet the test split")
+    eval_every: Count | None = Field(default=None, description="steps; null: each epoch, or only at the end")
+    checkpoint_every: Count | None = Field(default=None, description="steps; null: at each evaluation")
+    log_every: Count = Field(default=10, description="steps between two points of a curve")
+    select: Literal["last", "best"] = Field(default="last", description="weights that meet the test split")
 
     @field_validator("warmup", mode="before")
     @classmethod
@@ -156,10 +176,12 @@ class EvaluateConfig(Section):
     """How ``valid`` and ``test`` are read."""
 
     protocol: Literal["segment", "sliding"] = "segment"
-    stride: Count | None = Field(None, description="tokens between two windows of the sliding protocol")
-    batch_size: Count | None = Field(None, description="null: the training batch size")
-    valid_limit: Count | None = Field(None, description="bytes or texts; null: all")
-    test_limit: Count | None = Field(None, description="bytes or texts; null: all")
+    stride: Count | None = Field(
+        default=None, description="tokens between two windows of the sliding protocol"
+    )
+    batch_size: Count | None = Field(default=None, description="null: the training batch size")
+    valid_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
+    test_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -173,12 +195,14 @@ class EvaluateConfig(Section):
 class MachineConfig(Section):
     """What it runs on. Part of the fingerprint: speed, memory and the last bits depend on it."""
 
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
-    threads: Count | None = Field(None, description="null: what the machine has, shared among the workers")
-    matmul_precision: Literal["highest", "high", "medium"] = Field(
-        "highest", description="torch.set_float32_matmul_precision"
+    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    threads: Count | None = Field(
+        default=None, description="null: what the machine has, shared among the workers"
     )
-    reuse_memory: bool = Field(False, description="keep freed buffers in the process (glibc mallopt)")
+    matmul_precision: Literal["highest", "high", "medium"] = Field(
+        default="highest", description="torch.set_float32_matmul_precision"
+    )
+    reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
 
     @field_validator("device", mode="before")
     @classmethod
@@ -200,15 +224,15 @@ class RunConfig(Section):
 
     task: NamedField
     variant: NamedField
-    position: NamedField | None = Field(None, description="null: the variant's own default")
-    backend: str = Field("auto", min_length=1, description="reference, sdpa, xformers or auto")
+    position: NamedField | None = Field(default=None, description="null: the variant's own default")
+    backend: str = Field(default="auto", min_length=1, description="reference, sdpa, xformers or auto")
     model: ModelConfig = ModelConfig()
     train: TrainConfig
     evaluate: EvaluateConfig = EvaluateConfig()
     machine: MachineConfig = MachineConfig()
-    seed: int = Field(0, ge=0)
-    sources: dict[str, str] = Field({}, description="user files -> sha256; filled in by the plan")
-    data: str = Field("", description="the identity of the task's data; filled in by the plan")
+    seed: int = Field(default=0, ge=0)
+    sources: dict[str, str] = Field(default={}, description="user files -> sha256; filled in by the plan")
+    data: str = Field(default="", description="the identity of the task's data; filled in by the plan")
 
     def fingerprint(self) -> str:
         """16 hex digits over everything above and attnlab's version.
@@ -254,7 +278,8 @@ class RunConfig(Section):
 def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
     """Set a dotted path in nested dicts, in place.
 
-    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict set over a section is merged into it.
+    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict set over a section is merged
+    into it.
     """
     *parents, last = path.split(".")
     for parent in parents:

@@ -1,0 +1,146 @@
+"""From what pydantic found wrong to one line: what was expected, what came, where, and the nearest name."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from attnlab.errors import UserError, nearest
+from attnlab.yamlfile import Loc, dotted, kind
+
+M = TypeVar("M", bound=BaseModel)
+Where = Callable[..., str]  # where(loc, key=False) -> the place in a file
+
+FILLED_IN = ("seed", "sources", "data")  # fields of a run that no study file sets
+PARTIAL = frozenset({"missing", "conflict"})  # what a part of a configuration cannot be blamed for
+
+
+def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> M:
+    """``fields`` as a ``model``.
+
+    Args:
+        where: the place of a location in ``fields``; ``key=True`` asks for the key rather than the value.
+        prefix: what to write before a location in messages.
+
+    Raises:
+        UserError: the first mistake, in one line.
+    """
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise _first(error, model, fields, where, prefix, ignore=frozenset()) from None
+
+
+def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> None:
+    """Like ``validate`` for some of the fields: what is missing, or takes others to judge, may pass."""
+    try:
+        model.model_validate(fields)
+    except ValidationError as error:
+        if any(problem["type"] not in PARTIAL for problem in error.errors()):
+            raise _first(error, model, fields, where, prefix, ignore=PARTIAL) from None
+
+
+def _first(
+    error: ValidationError,
+    model: type[BaseModel],
+    fields: dict[str, Any],
+    where: Where,
+    prefix: Loc,
+    *,
+    ignore: frozenset[str],
+) -> UserError:
+    problems = [problem for problem in error.errors() if problem["type"] not in ignore]
+    # A misspelt key is also a missing one: the misspelling is the mistake, so it comes first.
+    problems.sort(key=lambda problem: (problem["type"] == "missing", problem["type"] != "extra_forbidden"))
+    problem = problems[0]
+    loc: Loc = problem["loc"]
+    context = problem.get("ctx", {})
+    if problem["type"] == "extra_forbidden":
+        return UserError(
+            unknown_key(str(loc[-1]), field_names(model, loc[:-1]), loc[:-1], prefix), where(loc, key=True)
+        )
+    if problem["type"] == "later":
+        return UserError(not_yet(context["what"]), where((*loc, context["key"]), key=True))
+    if problem["type"] == "conflict":
+        loc = (*loc, context["field"]) if context["field"] else loc
+        return UserError(_named((*prefix, *loc), context["message"]), where(loc))
+    if problem["type"] == "missing":
+        return UserError(
+            f"expected the key {str(loc[-1])!r}{_inside((*prefix, *loc[:-1]))}, got none", where(loc)
+        )
+    came = problem["input"]
+    near = nearest(came, _choices(context.get("expected", ""))) if isinstance(came, str) else ""
+    return UserError(
+        _named((*prefix, *loc), f"expected {_wanted(problem)}, got {kind(came)}{near}"), where(loc)
+    )
+
+
+def _named(loc: Loc, message: str) -> str:
+    return f"{dotted(loc)}: {message}" if loc else message
+
+
+def _inside(loc: Loc) -> str:
+    return f" in {dotted(loc)}" if loc else ""
+
+
+def not_yet(what: str) -> str:
+    """The message for a word of the design that has no code behind it yet."""
+    return f"{what} is planned, but this version of attnlab does not have it yet: leave it out"
+
+
+def unknown_key(name: str, known: list[str], loc: Loc, prefix: Loc = ()) -> str:
+    """The message for a key that nothing reads."""
+    expectation = f"expected one of {', '.join(known)}"
+    return f"unknown key {name!r}{_inside((*prefix, *loc))}{nearest(name, known)}: {expectation}"
+
+
+def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that may stand at ``loc`` of a study file or a configuration."""
+    for part in loc:
+        if isinstance(part, int):  # an item of a list of models: what stands in the list
+            continue
+        model = next(iter(_models(model.model_fields[part].annotation)), model)
+    return [name for name in model.model_fields if name not in FILLED_IN]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for inner in getattr(annotation, "__args__", ()) for found in _models(inner)]
+
+
+def _choices(text: str) -> list[str]:
+    """``"'relu' or 'gelu'"`` (pydantic's wording of a Literal) -> the choices."""
+    return text.split("'")[1::2]
+
+
+_TYPES = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "greater_than": "a number greater than {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number less than {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "string_too_short": "a text that is not empty",
+    "string_pattern_mismatch": "letters, digits, '_', '-' and '.' only",
+    "literal_error": "{expected}",
+    "expected": "{what}",
+    "too_long": "a list of {max_length}",
+}
+
+
+def _wanted(problem: Any) -> str:
+    context = problem.get("ctx", {})
+    if problem["type"] == "too_short":
+        one = {"Dictionary": "at least one axis, such as variant: [dense, no_wo]"}
+        return one.get(context["field_type"], "at least one value in the list")
+    template = _TYPES.get(problem["type"])
+    return template.format(**context) if template else problem["msg"]

@@ -1,0 +1,224 @@
+"""A study file: read strictly, checked as far as that needs no registry. ``cells`` multiplies its grid."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from attnlab.axes import Label, canonical, labels, pick, text
+from attnlab.config import RunConfig, Section, expected, set_path
+from attnlab.errors import UserError, nearest
+from attnlab.problems import FILLED_IN, check_part, field_names, not_yet, unknown_key, validate
+from attnlab.yamlfile import Loc, Places, read
+
+NAMED = ("task", "variant", "position")  # fields whose options are checked in the plan, against their classes
+
+
+class Skip(Section):
+    """Cells to leave out, and why."""
+
+    where: dict[str, Any] = Field(min_length=1, description="axis -> value, or a list of values")
+    because: str = Field(min_length=1)
+
+
+class StudyConfig(Section):
+    """One study file. After reading, ``baseline`` maps axes to labels, as the axes of a cell do."""
+
+    study: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="its name: letters, digits, _ - ."
+    )
+    imports: list[str] = Field(default=[], description="Python files to import first, relative to this file")
+    base: dict[str, Any] = Field(default={}, description="what every cell shares")
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default={}, min_length=1, description="axis (a dotted path of the configuration) -> values"
+    )
+    skip: list[Skip] = []
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
+    baseline: dict[str, Any] | None = Field(
+        default=None, description="the cells that the others are compared with"
+    )
+    metric: str | None = Field(default=None, description="null: the task's own")
+    margin: float | None = Field(default=None, gt=0, description="the difference that still counts as none")
+    retries: int = Field(default=1, ge=0, description="how often a failed run is tried again")
+
+    _path: Path | None = PrivateAttr(None)
+    _places: Places = PrivateAttr(default_factory=Places)
+    _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @field_validator("baseline", mode="after")
+    @classmethod
+    def _some_baseline(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value == {}:
+            raise expected("at least one axis, such as {variant: dense}")
+        return value
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from; None of a study given as a dict."""
+        return self._path
+
+    @property
+    def folder(self) -> Path:
+        """What the paths in it are relative to: the file's folder, of a dict the working directory."""
+        return self._path.parent if self._path else Path()
+
+    @property
+    def sets(self) -> dict[str, Any]:
+        """The assignments over the base that it was read with."""
+        return self._sets
+
+    def where(self, *loc: str | int, key: bool = False) -> str:
+        """The place of something in the file: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``."""
+        return self._places.at(loc, key=key)
+
+
+def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | None = None) -> StudyConfig:
+    """Read a study file, or take one that is a dict, and check everything that needs no registry.
+
+    Args:
+        sets: dotted path -> value, over the base; ``seeds``, ``retries`` and the like over the study itself.
+
+    Raises:
+        UserError: the first mistake, with ``file:line:column``.
+    """
+    if isinstance(source, dict):
+        data, places, path = dict(source), Places(), None
+    else:
+        path = Path(source)
+        data, places = read(path, what="a study")
+    for key in ("search", "confirm"):
+        if key in data:
+            raise UserError(not_yet(f"the key {key!r}"), places.at((key,), key=True))
+    own = set(StudyConfig.model_fields) - {"base", "grid", "skip", "imports"}
+    over_study = {key: value for key, value in (sets or {}).items() if key in own}
+
+    def where(loc: Loc, *, key: bool = False) -> str:
+        top = str(loc[0]) if loc else ""
+        return assignment(top, over_study[top]) if top in over_study else places.at(loc, key=key)
+
+    study = validate(StudyConfig, {**data, **over_study}, where=where)
+    study._path, study._places = path, places
+    study._sets = {key: value for key, value in (sets or {}).items() if key not in over_study}
+    for i, seed in enumerate(study.seeds):
+        if seed in study.seeds[:i]:
+            raise UserError(f"seeds: expected each seed once, got {seed} again", where(("seeds", i)))
+    _check_base(study)
+    _check_grid(study)
+    _check_sets(study)
+    _check_skip(study)
+    return study if study.baseline is None else _with_baseline(study, where)
+
+
+def assignment(key: str, value: Any) -> str:
+    """How an assignment is called in a message: as it was typed."""
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _check_base(study: StudyConfig) -> None:
+    if "seed" in study.base:
+        place = study.where("base", "seed", key=True)
+        raise UserError("base: expected 'seeds: [...]' at the top of the study, got 'seed'", place)
+    for key in FILLED_IN:
+        if key in study.base:
+            message = unknown_key(key, field_names(RunConfig, ()), ("base",))
+            raise UserError(message, study.where("base", key, key=True))
+
+    def where(loc: Loc, *, key: bool = False) -> str:
+        return study.where("base", *loc, key=key)
+
+    check_part(RunConfig, study.base, prefix=("base",), where=where)
+
+
+def _check_path(path: str, *, place: str) -> None:
+    """Raise unless the dotted path names a field of a run."""
+    if path == "seed":
+        raise UserError("expected 'seeds: [...]' at the top of the study, got 'seed'", place)
+    known = field_names(RunConfig, ())
+    sections = [name for name in known if name not in (*NAMED, "backend")]
+    paths = known + [
+        f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))
+    ]
+    first, _, rest = path.partition(".")
+    if path in paths or (first in NAMED and rest and "." not in rest):
+        return
+    same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
+    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(path, paths)
+    expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"
+    raise UserError(f"{path!r} names no field of a run{near}: {expectation}", place)
+
+
+def _check_grid(study: StudyConfig) -> None:
+    for axis, values in study.grid.items():
+        _check_path(axis, place=study.where("grid", axis, key=True))
+        seen: set[str] = set()
+        for i, value in enumerate(values):
+
+            def where(loc: Loc, *, key: bool = False, at: Loc = ("grid", axis, i)) -> str:
+                return study.where(*at, *loc, key=key)
+
+            _check_value(axis, value, where=where)
+            if canonical(value) in seen:
+                message = f"grid.{axis}: expected each value once, got {text(value)} again"
+                raise UserError(message, study.where("grid", axis, i))
+            seen.add(canonical(value))
+
+
+def _check_value(path: str, value: Any, *, where: Callable[..., str]) -> None:
+    """Check the type of one value under a dotted path; options of a task or variant wait for the plan."""
+    parts = tuple(path.split("."))
+    if parts[0] in NAMED and len(parts) > 1:
+        return
+    fields: dict[str, Any] = {}
+    set_path(fields, path, value)
+    check_part(RunConfig, fields, where=lambda loc, key=False: where(loc[len(parts) :], key=key))
+
+
+def _check_sets(study: StudyConfig) -> None:
+    for path, value in study.sets.items():
+        place = assignment(path, value)
+        _check_path(path, place=place)
+        _check_value(path, value, where=lambda loc, key=False, place=place: place)
+        for axis in study.grid:
+            if path == axis or path.startswith(f"{axis}."):
+                raise UserError(
+                    f"the axis {axis!r} of the grid sets it in each cell: choose with --only", place
+                )
+
+
+def _check_skip(study: StudyConfig) -> None:
+    for i, skip in enumerate(study.skip):
+        for axis, wanted in skip.where.items():
+            loc = ("skip", i, "where", axis)
+            check_axis(study, axis, place=study.where(*loc, key=True))
+            if isinstance(wanted, list) and not wanted:
+                raise UserError(f"{axis}: expected at least one value, got an empty list", study.where(*loc))
+            for n, item in enumerate(wanted if isinstance(wanted, list) else [wanted]):
+                place = study.where(*loc, n) if isinstance(wanted, list) else study.where(*loc)
+                pick(axis, study.grid[axis], item, place=place)
+
+
+def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
+    """Raise unless the study's grid has that axis."""
+    if axis not in study.grid:
+        known = list(study.grid)
+        expectation = f"expected one of {', '.join(known)}" if known else "the study has no grid"
+        raise UserError(f"{axis!r} is no axis of the grid{nearest(axis, known)}: {expectation}", place)
+
+
+def _with_baseline(study: StudyConfig, where: Callable[..., str]) -> StudyConfig:
+    """The study with its baseline in the labels of the axes."""
+    found: dict[str, Label] = {}
+    for axis, wanted in (study.baseline or {}).items():
+        check_axis(study, axis, place=where(("baseline", axis), key=True))
+        place = where(("baseline", axis))
+        which = pick(axis, study.grid[axis], wanted, place=place)
+        named = [labels(study.grid[axis])[i] for i in which]
+        if len(named) > 1:
+            raise UserError(
+                f"{axis}: expected one value, got {text(wanted)}, which names {', '.join(map(str, named))}",
+                place,
+            )
+        found[axis] = named[0]
+    return study.model_copy(update={"baseline": found})
