@@ -1,0 +1,157 @@
+"""From runs to the rows of a table: one row a cell, over its seeds, against its baseline.
+
+Both the table that ends `attnlab run` and the report are made of these rows, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any
+
+from attnlab import stats
+
+COSTS = {  # summary metrics that stand beside the primary one: name -> heading
+    "tokens_per_s": "tokens/s",
+    "saved_mib": "saved MiB",
+    "gpu_peak_mib": "GPU peak MiB",
+    "host_peak_mib": "host peak MiB",
+    "parameters": "parameters",
+    "attention_parameters": "of attention",
+    "flops_per_token": "FLOPs/token",
+    "train_seconds": "train s",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a study asks: of which metric, in which direction, against which baseline, with which margin.
+
+    `direction` is "min" or "max". `baseline` maps some of the axes to values: the baseline of a cell is the cell
+    whose other axes are its own. `axes` are the names of the grid's axes, in order.
+    """
+
+    study: str
+    axes: tuple[str, ...]
+    metric: str
+    direction: str
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+    margin: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell: its values by seed, what they come to, and what became of its runs.
+
+    `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is none;
+    `verdict` is "" for a baseline. `states` counts runs by state; `reasons` say why runs did not complete.
+    """
+
+    name: str
+    axes: Mapping[str, Any]
+    values: Mapping[int, float]
+    value: stats.Interval | None
+    costs: Mapping[str, stats.Interval]
+    states: Mapping[str, int]
+    reasons: tuple[str, ...] = ()
+    baseline: str = ""
+    difference: stats.Difference | None = None
+    verdict: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """States in words: "completed" where all did, else "2 completed, 1 diverged"."""
+        if len(self.states) == 1:
+            return next(iter(self.states))
+        return ", ".join(f"{count} {state}" for state, count in self.states.items())
+
+
+def rows(runs: Iterable[Mapping[str, Any]], question: Question) -> list[Row]:
+    """Group runs by cell, in the order in which cells first appear, and compare each with its baseline.
+
+    Args:
+        runs: one mapping a run, with `state`, `reason`, `seed`, the axes and the summary metrics.
+        question: what to compare.
+    """
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(tuple(_plain(run.get(axis)) for axis in question.axes), []).append(run)
+    cells = {key: _row(key, group, question) for key, group in groups.items()}
+    return _compared(cells, question)
+
+
+def _row(key: tuple[Any, ...], runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
+    done = [run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None]
+    values = {int(run["seed"]): float(run[question.metric]) for run in done}
+    costs = {}
+    for cost in COSTS:
+        seen = [number for run in done if (number := _number(run.get(cost))) is not None]
+        if seen:
+            costs[cost] = stats.interval(seen)
+    reasons = dict.fromkeys(str(run.get("reason") or "") for run in runs if run["state"] != "completed")
+    return Row(
+        name=" ".join(str(part) for part in key) or question.study,
+        axes=dict(zip(question.axes, key, strict=True)),
+        values=values,
+        value=stats.interval(list(values.values())) if values else None,
+        costs=costs,
+        states=Counter(str(run["state"]) for run in runs),
+        reasons=tuple(reason for reason in reasons if reason),
+    )
+
+
+def _compared(cells: dict[tuple[Any, ...], Row], question: Question) -> list[Row]:
+    """Fill in baselines, differences (corrected over the whole table) and verdicts."""
+    if not question.baseline:
+        return list(cells.values())
+    found: list[Row] = []
+    for row in cells.values():
+        at = tuple(_plain(question.baseline.get(axis, row.axes[axis])) for axis in question.axes)
+        other = cells.get(at)
+        if other is None or other is row or row.value is None:
+            found.append(row)
+            continue
+        difference = stats.difference(row.values, other.values, margin=question.margin)
+        found.append(replace(row, baseline=other.name, difference=difference))
+    corrected = stats.correct([row.difference for row in found])
+    return [
+        replace(row, difference=difference, verdict=_verdict(difference, question)) if row.baseline else row
+        for row, difference in zip(found, corrected, strict=True)
+    ]
+
+
+def _verdict(difference: stats.Difference | None, question: Question) -> str:
+    return stats.verdict(difference, direction=question.direction, margin=question.margin)
+
+
+def _plain(value: Any) -> Any:
+    """Make axis values comparable: MLflow hands params back as text."""
+    return str(value)
+
+
+def _number(value: Any) -> float | None:
+    """Return a float, or None for what is absent (a table of runs pads with NaN)."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return None if value != value else float(value)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Format for a table: enough digits to tell cells apart, thousands apart, no exponents below a million."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e9:
+        return f"{value:.3g}"
+    if abs(value) >= 1000 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}" if abs(value) >= 10 ** (digits - 1) or abs(value) < 1e-3 else f"{value:.{digits}f}"
+
+
+def plus_minus(value: stats.Interval | None, *, digits: int = 3) -> str:
+    """Write "2.113 ± 0.020", or the mean alone where there is no interval, or "" for None."""
+    if value is None:
+        return ""
+    mean = significant(value.mean, digits)
+    return mean if value.half is None else f"{mean} ± {significant(value.half, digits)}"
