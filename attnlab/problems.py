@@ -55,28 +55,29 @@ def _first(
     problem = problems[0]
     loc: Loc = problem["loc"]
     context = problem.get("ctx", {})
+    here = (*prefix, *loc)
     if problem["type"] == "extra_forbidden":
-        return UserError(
-            unknown_key(str(loc[-1]), field_names(model, loc[:-1]), loc[:-1], prefix), where(loc, key=True)
-        )
+        message = unknown_key(str(loc[-1]), field_names(model, loc[:-1]), here[:-1])
+        return UserError(message, where(loc, key=True))
     if problem["type"] == "later":
         return UserError(not_yet(context["what"]), where((*loc, context["key"]), key=True))
     if problem["type"] == "conflict":
-        loc = (*loc, context["field"]) if context["field"] else loc
-        return UserError(_named((*prefix, *loc), context["message"]), where(loc))
+        end = (context["field"],) if context["field"] else ()
+        return _error((*here, *end), context["message"], where((*loc, *end)))
     if problem["type"] == "missing":
-        return UserError(
-            f"expected the key {str(loc[-1])!r}{_inside((*prefix, *loc[:-1]))}, got none", where(loc)
-        )
+        if isinstance(loc[-1], int):  # a list that is too short
+            message = f"expected a list of more than {loc[-1]}, got {kind(problem['input'])}"
+            return _error(here[:-1], message, where(loc))
+        return UserError(f"expected the key {loc[-1]!r}{_inside(here[:-1])}, got none", where(loc))
     came = problem["input"]
     near = nearest(came, _choices(context.get("expected", ""))) if isinstance(came, str) else ""
-    return UserError(
-        _named((*prefix, *loc), f"expected {_wanted(problem)}, got {kind(came)}{near}"), where(loc)
-    )
+    return _error(here, f"expected {_wanted(problem)}, got {kind(came)}{near}", where(loc))
 
 
-def _named(loc: Loc, message: str) -> str:
-    return f"{dotted(loc)}: {message}" if loc else message
+def _error(loc: Loc, message: str, place: str) -> UserError:
+    """The message with the field's path before it, unless the place is a path or an assignment and says it."""
+    said = not loc or place.startswith(dotted(loc))
+    return UserError(message if said else f"{dotted(loc)}: {message}", place)
 
 
 def _inside(loc: Loc) -> str:
@@ -88,10 +89,10 @@ def not_yet(what: str) -> str:
     return f"{what} is planned, but this version of attnlab does not have it yet: leave it out"
 
 
-def unknown_key(name: str, known: list[str], loc: Loc, prefix: Loc = ()) -> str:
+def unknown_key(name: str, known: list[str], loc: Loc) -> str:
     """The message for a key that nothing reads."""
     expectation = f"expected one of {', '.join(known)}"
-    return f"unknown key {name!r}{_inside((*prefix, *loc))}{nearest(name, known)}: {expectation}"
+    return f"unknown key {name!r}{_inside(loc)}{nearest(name, known)}: {expectation}"
 
 
 def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
@@ -125,10 +126,10 @@ _TYPES = {
     "tuple_type": "a list",
     "dict_type": "a mapping of keys",
     "model_type": "a mapping of keys",
-    "greater_than": "a number greater than {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number less than {lt}",
-    "less_than_equal": "a number of at most {le}",
+    "greater_than": "a number greater than {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number less than {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
     "string_too_short": "a text that is not empty",
     "string_pattern_mismatch": "letters, digits, '_', '-' and '.' only",
     "literal_error": "{expected}",
@@ -139,8 +140,11 @@ _TYPES = {
 
 def _wanted(problem: Any) -> str:
     context = problem.get("ctx", {})
+    if problem["loc"] == ("grid",):
+        return "at least one axis, such as variant: [dense, no_wo]"
     if problem["type"] == "too_short":
-        one = {"Dictionary": "at least one axis, such as variant: [dense, no_wo]"}
-        return one.get(context["field_type"], "at least one value in the list")
+        return (
+            "at least one key" if context["field_type"] == "Dictionary" else "at least one value in the list"
+        )
     template = _TYPES.get(problem["type"])
     return template.format(**context) if template else problem["msg"]

@@ -156,6 +156,10 @@ def _mapping(node: Any, path: Loc, name: str, places: Places, around: tuple[Any,
             raise UserError(f"expected each key once, got {key!r} again (first in line {first})", place)
         places.keys[(*path, key)] = place
         found[key] = _build(value_node, (*path, key), name, places, around)
+        if (
+            found[key] is None and not value_node.value
+        ):  # nothing was written: YAML's own place is the next line
+            places.values[(*path, key)] = place
     return found
 
 
