@@ -154,10 +154,10 @@ def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool) 
     places = starts[:, None] + np.arange(length + 1)  # (b, length + 1): a row and the byte after it
     rows = torch.from_numpy(text[np.minimum(places, len(text) - 1)].astype(np.int64))
     outside = torch.from_numpy(places >= len(text))
-    inputs, targets = rows[:, :-1], rows[:, 1:]
+    inputs, targets = rows[:, :-1].contiguous(), rows[:, 1:].clone()  # of one row, slices would share memory
     if outside.any():
         inputs, targets = inputs.masked_fill(outside[:, :-1], 0), targets.masked_fill(outside[:, 1:], IGNORED)
-    return Batch(inputs.contiguous(), targets.contiguous(), fresh=fresh)
+    return Batch(inputs, targets.contiguous(), fresh=fresh)
 
 
 def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]:

@@ -217,8 +217,11 @@ def _build(place: Path, vocabulary: int, say: Say) -> None:
     kind = np.uint16 if vocabulary <= 1 << 16 else np.uint32
     for split in SPLITS:
         say(f"imdb: numbering the words of {len(texts[split]):,} reviews ({split})")
-        rows = [found.ids or [1] for found in words.encode_batch_fast(texts[split])]  # never an empty row
-        np.save(place / f"{split}-tokens.npy", np.concatenate([np.asarray(row, dtype=kind) for row in rows]))
+        rows = []
+        for begin in range(0, len(texts[split]), 4096):  # in parts: encodings are large
+            found = words.encode_batch_fast(texts[split][begin : begin + 4096])
+            rows += [np.asarray(one.ids or [1], dtype=kind) for one in found]  # never an empty row
+        np.save(place / f"{split}-tokens.npy", np.concatenate(rows))
         np.save(place / f"{split}-ends.npy", np.cumsum([len(row) for row in rows]))
         labels = [CLASSES.index(name.split("/")[1]) for name in splits[split]]
         np.save(place / f"{split}-labels.npy", np.asarray(labels, dtype=np.uint8))

@@ -1,0 +1,48 @@
+"""What every test runs under: few threads, no telemetry, and folders of its own for whatever is written."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+REAL_DATA = Path(os.environ.get("ATTNLAB_DATA") or ROOT.parent / "shared" / "data").resolve()
+
+# Before anything is imported, and in the environment: processes that tests start inherit it. The workers of
+# pytest-xdist inherit the first process's folders, so what one prepares the others find.
+if "ATTNLAB_TESTS" not in os.environ:
+    _home = tempfile.TemporaryDirectory(prefix="attnlab-tests-")  # removed when this process ends
+    os.environ["ATTNLAB_TESTS"] = _home.name
+    os.environ["ATTNLAB_REAL_DATA"] = str(REAL_DATA)
+    for name in ("DATA", "CACHE", "RUNS"):
+        os.environ[f"ATTNLAB_{name}"] = str(Path(_home.name) / name.lower())
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_threads() -> None:
+    """One thread a process: test inputs are tiny, and several processes share the machine."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty folders of this test's own: ``data`` for archives and ``prepared`` beside it."""
+    monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "prepared"))
+    return tmp_path
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of real archives, as ``ATTNLAB_DATA``; skips where there is none."""
+    place = Path(os.environ["ATTNLAB_REAL_DATA"])
+    if not (place / "enwik8.zip").is_file() or not (place / "aclImdb_v1.tar.gz").is_file():
+        pytest.skip(f"no enwik8.zip and aclImdb_v1.tar.gz in {place}; set ATTNLAB_DATA to a folder with them")
+    monkeypatch.setenv("ATTNLAB_DATA", str(place))
+    return place
