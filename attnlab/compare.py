@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any
 
 from attnlab import stats
+from attnlab.cells import cell_name
 
 COSTS = {  # summary metrics that stand beside the primary one: name -> heading
     "tokens_per_s": "tokens/s",
@@ -29,8 +30,8 @@ COSTS = {  # summary metrics that stand beside the primary one: name -> heading
 class Question:
     """What a study asks: of which metric, in which direction, against which baseline, with which margin.
 
-    `direction` is "min" or "max". `baseline` maps some of the axes to values: the baseline of a cell is the cell
-    whose other axes are its own. `axes` are the names of the grid's axes, in order.
+    `direction` is "min" or "max". `baseline` maps some of the axes to values: the baseline of a cell is the
+    cell whose other axes are its own. `axes` are the names of the grid's axes, in order.
     """
 
     study: str
@@ -45,12 +46,13 @@ class Question:
 class Row:
     """One cell: its values by seed, what they come to, and what became of its runs.
 
-    `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is none;
-    `verdict` is "" for a baseline. `states` counts runs by state; `reasons` say why runs did not complete.
+    `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is
+    none; `verdict` is "" for a baseline. `states` counts runs by state; `reasons` say why runs did not
+    complete.
     """
 
     name: str
-    axes: Mapping[str, Any]
+    axes: Mapping[str, str]
     values: Mapping[int, float]
     value: stats.Interval | None
     costs: Mapping[str, stats.Interval]
@@ -75,25 +77,28 @@ def rows(runs: Iterable[Mapping[str, Any]], question: Question) -> list[Row]:
         runs: one mapping a run, with `state`, `reason`, `seed`, the axes and the summary metrics.
         question: what to compare.
     """
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for run in runs:
-        groups.setdefault(tuple(_plain(run.get(axis)) for axis in question.axes), []).append(run)
+        groups.setdefault(tuple(plain(run.get(axis)) for axis in question.axes), []).append(run)
     cells = {key: _row(key, group, question) for key, group in groups.items()}
     return _compared(cells, question)
 
 
-def _row(key: tuple[Any, ...], runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
-    done = [run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None]
+def _row(key: tuple[str, ...], runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
+    done = [
+        run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None
+    ]
     values = {int(run["seed"]): float(run[question.metric]) for run in done}
     costs = {}
     for cost in COSTS:
         seen = [number for run in done if (number := _number(run.get(cost))) is not None]
         if seen:
             costs[cost] = stats.interval(seen)
+    axes = dict(zip(question.axes, key, strict=True))
     reasons = dict.fromkeys(str(run.get("reason") or "") for run in runs if run["state"] != "completed")
     return Row(
-        name=" ".join(str(part) for part in key) or question.study,
-        axes=dict(zip(question.axes, key, strict=True)),
+        name=str(runs[0].get("cell") or cell_name({**axes})),
+        axes=axes,
         values=values,
         value=stats.interval(list(values.values())) if values else None,
         costs=costs,
@@ -102,13 +107,13 @@ def _row(key: tuple[Any, ...], runs: Sequence[Mapping[str, Any]], question: Ques
     )
 
 
-def _compared(cells: dict[tuple[Any, ...], Row], question: Question) -> list[Row]:
+def _compared(cells: dict[tuple[str, ...], Row], question: Question) -> list[Row]:
     """Fill in baselines, differences (corrected over the whole table) and verdicts."""
     if not question.baseline:
         return list(cells.values())
     found: list[Row] = []
     for row in cells.values():
-        at = tuple(_plain(question.baseline.get(axis, row.axes[axis])) for axis in question.axes)
+        at = tuple(plain(question.baseline.get(axis, row.axes[axis])) for axis in question.axes)
         other = cells.get(at)
         if other is None or other is row or row.value is None:
             found.append(row)
@@ -126,9 +131,9 @@ def _verdict(difference: stats.Difference | None, question: Question) -> str:
     return stats.verdict(difference, direction=question.direction, margin=question.margin)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> str:
     """Make axis values comparable: MLflow hands params back as text."""
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _number(value: Any) -> float | None:
@@ -139,19 +144,20 @@ def _number(value: Any) -> float | None:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format for a table: enough digits to tell cells apart, thousands apart, no exponents below a million."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 1e9:
-        return f"{value:.3g}"
-    if abs(value) >= 1000 or float(value).is_integer():
+    """Format a cost: that many digits that count, whole above that, thousands apart."""
+    if abs(value) >= 10 ** (digits - 1) or float(value).is_integer():
         return f"{value:,.0f}"
-    return f"{value:.{digits}g}" if abs(value) >= 10 ** (digits - 1) or abs(value) < 1e-3 else f"{value:.{digits}f}"
+    return f"{value:.{digits}g}"
 
 
-def plus_minus(value: stats.Interval | None, *, digits: int = 3) -> str:
-    """Write "2.113 ± 0.020", or the mean alone where there is no interval, or "" for None."""
+def fixed(value: float, digits: int = 4) -> str:
+    """Format a metric, so that the figures of a column end at the same place; a tiny one keeps its size."""
+    return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
+
+
+def plus_minus(value: stats.Interval | None, *, sign: bool = False) -> str:
+    """Write "2.1130 ± 0.0200", or the mean alone where there is no interval, or "" for None."""
     if value is None:
         return ""
-    mean = significant(value.mean, digits)
-    return mean if value.half is None else f"{mean} ± {significant(value.half, digits)}"
+    mean = ("+" if sign and value.mean > 0 else "") + fixed(value.mean)
+    return mean if value.half is None else f"{mean} ± {fixed(value.half)}"

@@ -61,18 +61,23 @@ def dots(rows: Sequence[Dots], *, title: str, note: str = "") -> str:
     return _svg(floor + bottom, title, parts)
 
 
-def curves(lines: Sequence[Curve], *, title: str, note: str = "", name: str = "curves") -> str:
+def curves(
+    lines: Sequence[Curve],
+    *,
+    title: str,
+    note: str = "",
+    name: str = "curves",
+    span: tuple[float, float] | None = None,
+) -> str:
     """Draw curves over steps with a legend below, one entry a label.
 
-    The start of training is far from everything that follows: the vertical axis is fitted to what comes after
-    the first tenth of the steps, and what lies outside is cut. `name` makes the clip path unique within a
-    page.
+    The vertical axis is `span`, else fitted to these lines by `late_span`; what lies outside is cut. `name`
+    makes the clip path unique within a page.
     """
     labels = list(dict.fromkeys((c.label, c.color, c.dash) for c in lines))
-    left, right, top, floor = 46, WIDTH - 8, 44, 274
+    left, right, top, floor = 46, WIDTH - 14, 44, 274
     last = max((step for c in lines for step, _ in c.points), default=1)
-    late = [v for c in lines for step, v in c.points if step >= last / 10]
-    low, high = _padded(late or [v for c in lines for _, v in c.points])
+    low, high = span or late_span(lines)
     x, y = _scale((0, last), (left, right)), _scale((low, high), (floor, top))
     parts = _head(title, note)
     for tick in _ticks(low, high):
@@ -86,6 +91,13 @@ def curves(lines: Sequence[Curve], *, title: str, note: str = "", name: str = "c
     parts += [_curve([(x(step), y(v)) for step, v in c.points], c.color, dash=c.dash) for c in lines]
     parts.append("</g>")
     return _svg(floor + 44 + _legend(labels, floor + 50, parts), title, parts)
+
+
+def late_span(lines: Sequence[Curve]) -> tuple[float, float]:
+    """Fit a vertical axis to what comes after the first quarter: the start is far from all that follows."""
+    last = max((step for c in lines for step, _ in c.points), default=1)
+    late = [v for c in lines for step, v in c.points if step >= last / 4]
+    return _padded(late or [v for c in lines for _, v in c.points])
 
 
 def _legend(labels: Sequence[tuple[str, str, str]], top: float, parts: list[str]) -> float:
@@ -149,9 +161,7 @@ def _line(
     return f'<line {place} stroke="{color}" stroke-width="{width}" stroke-opacity="{opacity}"/>'
 
 
-def _curve(
-    points: Sequence[tuple[float, float]], color: str, *, dash: str = "", width: float = 1.7
-) -> str:
+def _curve(points: Sequence[tuple[float, float]], color: str, *, dash: str = "", width: float = 1.7) -> str:
     if len(points) == 1:
         return _dot(*points[0], color)
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -175,6 +185,7 @@ def _text(
 
 
 def _svg(height: float, title: str, parts: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
+    head += f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
     body = "\n".join(['<rect width="100%" height="100%" fill="#fff"/>', *parts])
     return f'{head} aria-label="{escape(title)}" font-family="{FONT}">\n{body}\n</svg>\n'

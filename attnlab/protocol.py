@@ -1,0 +1,136 @@
+"""How a study was measured and how to repeat it, read back from its runs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.compare import Question
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+SECTIONS = ("model", "train", "evaluate", "machine")
+SINGLE = ("task", "data", "variant", "position", "backend")
+ORIGIN = ("device", "versions", "commit")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a study asks, the YAML it was written in, and the command that ran it."""
+
+    question: Question
+    yaml: str = ""
+    command: str = ""
+
+
+def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
+    """Read the study's YAML and command back from the newest of its runs.
+
+    Args:
+        runs: as `track.load_runs` returns them, not empty.
+    """
+    from attnlab import track
+    from attnlab.studyfile import read_study
+
+    client = track.connect(track.runs_folder(root))
+    newest = runs.iloc[-1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(client.download_artifacts(str(newest["run_id"]), "study.yaml", folder))
+        text, study = path.read_text(encoding="utf-8"), read_study(path)
+    task, _, _ = str(newest["task"]).partition(" ")
+    metric, direction = goal(task, metric=study.metric, sources=newest.get("sources"))
+    axes = tuple(study.grid) or ("variant",)
+    question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin)
+    tags = client.get_run(str(newest["run_id"])).data.tags
+    return Source(question, text, tags.get("mlflow.source.name", ""))
+
+
+def goal(task: str, *, metric: str | None, sources: Any = None) -> tuple[str, str]:
+    """Return the study's metric and its direction, from its task's class.
+
+    A user's task may have moved since the runs were made: then the metric's name has to do.
+    """
+    from attnlab.registry import TASKS, load_file
+
+    try:
+        for path in sources if isinstance(sources, Mapping) else ():
+            load_file(Path(path))
+        cls: Any = TASKS.get(task)
+        metric = metric or str(cls.metric)
+        if metric == cls.metric:
+            return metric, str(cls.direction)
+    except UserError:
+        metric = metric or "bits_per_byte"
+    return metric, "max" if "accuracy" in metric else "min"
+
+
+def lead(yaml: str) -> list[str]:
+    """The comment that opens the study's YAML, as paragraphs: it usually says what the study is for."""
+    words: list[str] = []
+    for line in yaml.splitlines():
+        if not line.startswith("#"):
+            break
+        text = line.lstrip("# ").rstrip()
+        if not text.startswith("yaml-language-server"):
+            words.append(text)
+    paragraphs = "\n".join(words).strip().split("\n\n")
+    return [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
+
+
+def protocol(records: Sequence[Mapping[str, Any]], *, axes: Sequence[str]) -> list[tuple[str, str]]:
+    """What all runs share, section by section, and what differed without being an axis."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    found = [(name, _values(records, name)) for name in SINGLE if name in names and name not in axes]
+    for section in SECTIONS:
+        fields = [n for n in names if n.startswith(f"{section}.") and n not in axes]
+        parts = [f"{n.partition('.')[2]} {text}" for n in fields if (text := _values(records, n))]
+        found.append((section, ", ".join(parts)))
+    seeds = sorted({int(record["seed"]) for record in records})
+    found.append(("seeds", ", ".join(map(str, seeds))))
+    found += [(name, _values(records, name, separator="; ")) for name in ORIGIN if name in names]
+    started = [record["started"] for record in records if record.get("started") is not None]
+    if started:
+        found.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
+    hours = sum(
+        float(r["seconds"]) for r in records if r.get("seconds") == r.get("seconds") and r.get("seconds")
+    )
+    found.append(("time", f"{hours / 60:.1f} minutes over all runs, evaluation included"))
+    return [(name, text) for name, text in found if text]
+
+
+def _values(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
+    """Every value that a field took; "" where it took none (the other of steps and epochs)."""
+    given = [record.get(name) for record in records]
+    shown = dict.fromkeys(
+        _text(value) for value in given if value is not None and value == value and value != ""
+    )
+    return separator.join(shown)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
+
+
+def commands(source: Source, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What to type to get these numbers again."""
+    commit = next((str(r["commit"]) for r in reversed(records) if r.get("commit")), "")
+    found = []
+    if commit:
+        changed = "   # with changes that were not committed" if commit.endswith("+dirty") else ""
+        found.append(f"git checkout {commit.removesuffix('+dirty')}{changed}")
+    run = (
+        source.command
+        if source.command.startswith("attnlab ")
+        else f"attnlab run {source.question.study}.yaml"
+    )
+    return [*found, run, f"attnlab report {source.question.study}"]

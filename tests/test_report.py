@@ -1,0 +1,141 @@
+"""Rows, tables and pages of a report, from runs that are made up."""
+
+import csv
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from synthetic import QUESTION, SOURCE, YAML, made_up
+
+from attnlab import compare, protocol, report
+from attnlab.palette import BUILT_IN, color_of
+from attnlab.plots import Curve, Dots, curves, dots
+
+FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg"}
+
+
+def table(seeds: int = 3) -> dict[str, compare.Row]:
+    runs, _ = made_up(seeds=seeds)
+    return {row.name: row for row in compare.rows(runs.to_dict("records"), QUESTION)}  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    runs, points = made_up()
+    report.write(out, source=SOURCE, runs=runs, curves=points)
+    return out
+
+
+def test_cells_are_compared_with_the_baseline_of_their_own_axes() -> None:
+    found = table()
+    assert len(found) == 10
+    assert found["no_wo learned"].baseline == "dense learned"
+    assert found["no_wo rotary"].baseline == "dense rotary"
+    assert found["dense learned"].baseline == "" and found["dense learned"].verdict == ""
+    assert found["basic learned"].verdict == "worse"
+
+
+def test_what_did_not_complete_is_counted_and_explained() -> None:
+    found = table()
+    assert found["no_wo rotary"].outcome == "2 completed, 1 diverged"
+    assert set(found["no_wo rotary"].values) == {0, 2}
+    refused = found["basic rotary"]
+    assert (refused.outcome, refused.value, refused.reasons) == (
+        "refused",
+        None,
+        ("basic has no queries to rotate",),
+    )
+
+
+def test_differences_are_paired_by_seed() -> None:
+    runs, _ = made_up()
+    done = runs[(runs["variant"] == "no_wo") & (runs["position"] == "learned")].set_index("seed")
+    base = runs[(runs["variant"] == "dense") & (runs["position"] == "learned")].set_index("seed")
+    expected = (done["bits_per_byte"] - base["bits_per_byte"]).mean()
+    difference = table()["no_wo learned"].difference
+    assert difference is not None and difference.interval.mean == pytest.approx(expected)
+    assert difference.p_holm is not None and difference.p is not None and difference.p_holm > difference.p
+
+
+def test_one_seed_has_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    report.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    text = (tmp_path / "README.md").read_text()
+    assert "One seed: no interval" in text and "not settled: one seed" in text
+    assert "t-interval" not in text and not re.search(r"\d ± \d", text)
+
+
+def test_every_file_is_written_and_stands_alone(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} >= FILES
+    page = (folder / "index.html").read_text()
+    assert "viewport" in page and not re.search(r'(src|href)="https?:', page) and "<script" not in page
+    for link in re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text()):
+        assert (folder / link).is_file()
+
+
+def test_the_pages_hold_cells_reasons_protocol_and_commands(folder: Path) -> None:
+    for name in ("index.html", "README.md"):
+        text = (folder / name).read_text()
+        for expected in (
+            "strided_sparse stride=16 rotary",
+            "basic has no queries to rotate",
+            "the training loss became nan at step 120",
+            "what does each part of attention buy?",
+            "lower is better",
+            "dim 128, depth 2",
+            "A Processor of 2 Cores",
+            "git checkout 0123456789ab ",
+            "attnlab run ablations/made-up.yaml",
+            "baseline: {variant: dense}",
+        ):
+            assert expected in text, (name, expected)
+
+
+def test_no_page_says_that_there_is_no_difference(folder: Path) -> None:
+    for path in folder.iterdir():
+        assert "no difference" not in path.read_text().lower()
+        assert "no significant" not in path.read_text().lower()
+
+
+def test_csv_has_a_row_a_cell_and_a_row_a_run(folder: Path) -> None:
+    cells = list(csv.DictReader((folder / "cells.csv").open()))
+    assert len(cells) == 10
+    assert float(cells[0]["bits_per_byte"]) == pytest.approx(table()["dense learned"].value.mean)  # type: ignore[union-attr]
+    assert len(list(csv.DictReader((folder / "runs.csv").open()))) == 28
+
+
+def test_markup_of_a_name_is_escaped(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    runs.loc[runs["state"] == "refused", "reason"] = "needs a < b & c | d"
+    report.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    assert "needs a &lt; b &amp; c | d" in (tmp_path / "index.html").read_text()
+    assert "needs a < b & c \\| d" in (tmp_path / "README.md").read_text()
+
+
+def test_svg_is_well_formed_whatever_the_values(folder: Path) -> None:
+    odd = [
+        dots([Dots("a & b", "#000000", [1.0], 1.0)], title="<one value>"),
+        dots([Dots("flat", "#000000", [0.0, 0.0], 0.0, 0.0, 0.0)], title="zero"),
+        dots([Dots("wide", "#000000", [1.0, 1.1], 1.05, -40.0, 42.0)], title="two seeds"),
+        curves([Curve("one point", "#000000", [(5, 2.0)])], title="short"),
+        curves([Curve("flat", "#000000", [(0, 2.0), (9, 2.0)])], title="flat"),
+    ]
+    for text in [*odd, *(path.read_text() for path in folder.glob("*.svg"))]:
+        ET.fromstring(text)
+        assert "nan" not in text and "inf" not in text.replace("info", "")
+
+
+def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:
+    paragraphs = protocol.lead("# yaml-language-server: $schema=x\n" + YAML)
+    assert len(paragraphs) == 2 and paragraphs[0].startswith("ablations/made-up.yaml: what")
+    assert protocol.lead("study: x\n# not the opening\n") == []
+
+
+def test_every_variant_has_a_colour_of_its_own() -> None:
+    assert len(set(BUILT_IN.values())) == len(BUILT_IN)
+    assert color_of("dense") == "#000000"
+    assert color_of("cosine") == color_of("cosine") != color_of("dense")
+    shades = {color_of("strided_sparse"), color_of("strided_sparse stride=16")}
+    assert len(shades) == 2 and all(re.fullmatch(r"#[0-9A-F]{6}", shade) for shade in shades)
