@@ -232,6 +232,9 @@ class RunConfig(Section):
     machine: MachineConfig = MachineConfig()
     seed: int = Field(default=0, ge=0)
     sources: dict[str, str] = Field(default={}, description="user files -> sha256; filled in by the plan")
+    packages: dict[str, str] = Field(
+        default={}, description="installed modules -> sha256; filled in by the plan"
+    )
     data: str = Field(default="", description="the identity of the task's data; filled in by the plan")
 
     def fingerprint(self) -> str:

@@ -11,7 +11,7 @@ from attnlab.yamlfile import Loc, dotted, kind
 M = TypeVar("M", bound=BaseModel)
 Where = Callable[..., str]  # where(loc, key=False) -> the place in a file
 
-FILLED_IN = ("seed", "sources", "data")  # fields of a run that no study file sets
+FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that no study file sets
 PARTIAL = frozenset({"missing", "conflict"})  # what a part of a configuration cannot be blamed for
 
 
@@ -74,8 +74,20 @@ def _first(
     return _error(here, f"expected {_wanted(problem)}, got {kind(came)}{near}", where(loc))
 
 
+def field_error(error: ValidationError, loc: Loc, place: str) -> UserError:
+    """The first mistake of a value that was validated by itself, called ``loc``."""
+    problem = error.errors()[0]
+    wanted = " or ".join(dict.fromkeys(_wanted(p) for p in error.errors()))  # of a union each part complains
+    return _error((*loc, *_inner(problem)), f"expected {wanted}, got {kind(problem['input'])}", place)
+
+
+def _inner(problem: Any) -> Loc:
+    """Where in the value: numbers only, since pydantic also writes the names of types there."""
+    return tuple(part for part in problem["loc"] if isinstance(part, int))
+
+
 def _error(loc: Loc, message: str, place: str) -> UserError:
-    """The message with the field's path before it, unless the place is a path or an assignment and says it."""
+    """The message with the field's path before it, unless the place itself says it."""
     said = not loc or place.startswith(dotted(loc))
     return UserError(message if said else f"{dotted(loc)}: {message}", place)
 

@@ -1,0 +1,246 @@
+"""From a study to what will run: resolved cells with costs or refusals, and a run for each seed."""
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from attnlab.axes import Label, pick
+from attnlab.cells import CellConfig, SkippedCell, expand
+from attnlab.config import RunConfig
+from attnlab.errors import UserError, nearest
+from attnlab.resolve import Resolved, Resolver
+from attnlab.studyfile import StudyConfig, assignment, check_axis, read_study
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid.
+
+    Attributes:
+        name: its axis values, as in ``no_wo learned``.
+        axes: axis -> short label.
+        config: resolved; its seed is 0.
+        refusal: why it cannot be run, or None.
+        parameters, attention_parameters, flops_per_token: of a refused cell None.
+        train_flops: of one run: 3 x forward x tokens, every row counted at full length.
+        where: the place in the study file of its last axis, for messages.
+    """
+
+    name: str
+    axes: dict[str, Label]
+    config: RunConfig
+    refusal: str | None = None
+    parameters: int | None = None
+    attention_parameters: int | None = None
+    flops_per_token: int | None = None
+    train_flops: int | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of one cell with one seed."""
+
+    cell: Cell
+    seed: int
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        """``no_wo learned s0``."""
+        return f"{self.cell.name} s{self.seed}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the configuration, seed included."""
+        return self.config.fingerprint()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study comes to before anything is trained.
+
+    Attributes:
+        skipped: points of the grid that the study itself leaves out.
+        notes: what a person should know: cells that are the same, a baseline that is missing.
+        metric, direction: what is compared, ``max`` or ``min``.
+    """
+
+    study: StudyConfig
+    cells: list[Cell]
+    skipped: list[SkippedCell]
+    notes: list[str]
+    metric: str
+    direction: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the study file lies."""
+        return self.study.folder
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run of the cells that are not refused, cell by cell."""
+        return [_run(cell, seed) for cell in self.cells if cell.refusal is None for seed in self.study.seeds]
+
+    @property
+    def refused(self) -> list[tuple[Cell, Run]]:
+        """The refused cells, each with the run that its first seed would have been."""
+        return [(cell, _run(cell, self.study.seeds[0])) for cell in self.cells if cell.refusal is not None]
+
+    @property
+    def train_flops(self) -> int:
+        """Of all runs together."""
+        return sum(run.cell.train_flops or 0 for run in self.runs)
+
+    def baseline_of(self, cell: Cell) -> Cell | None:
+        """The cell that ``cell`` is compared with: the baseline's values on its axes, else its own."""
+        if self.study.baseline is None:
+            return None
+        axes = {**cell.axes, **self.study.baseline}
+        return next((other for other in self.cells if other.axes == axes), None)
+
+
+def _run(cell: Cell, seed: int) -> Run:
+    return Run(cell, seed, cell.config.model_copy(update={"seed": seed}))
+
+
+def plan(
+    source: str | Path | dict[str, Any],
+    *,
+    sets: dict[str, Any] | None = None,
+    only: dict[str, Any] | None = None,
+) -> Plan:
+    """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
+
+    Args:
+        source: a YAML file, or its content as a dict.
+        sets: dotted path -> value, over the base of the study.
+        only: axis -> a value, several with commas between, or a list: the cells to keep.
+
+    Raises:
+        UserError: a mistake in the study, with ``file:line:column``.
+    """
+    study = read_study(source, sets=sets)
+    cells, skipped = expand(study)
+    resolver = Resolver(study)
+    resolved = [(cell, resolver(cell)) for cell in cells]
+    metric, direction = _metric(study, resolved)
+    kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
+    if not kept:
+        wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
+        raise UserError(
+            "expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}"
+        )
+    found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
+    return replace(found, notes=[*notes, *_about_baseline(found, every=[cell for cell, _ in resolved])])
+
+
+def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bool:
+    for word, values in only.items():
+        place = f"--only {assignment(word, values)}"
+        ends = [axis for axis in study.grid if axis.rpartition(".")[2] == word]
+        axis = ends[0] if len(ends) == 1 else word
+        check_axis(study, axis, place=place)
+        wanted = (
+            values.split(",") if isinstance(values, str) else values if isinstance(values, list) else [values]
+        )
+        chosen = {i for value in wanted for i in _picked(study, axis, value, place)}
+        if cell.chosen[axis] not in chosen:
+            return False
+    return True
+
+
+def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
+    from attnlab.yamlfile import parse
+
+    if isinstance(value, str):  # 1e-3,3e-4 came as one text: its parts are numbers all the same
+        value = parse(value.strip(), name=place)[0]
+    return pick(axis, study.grid[axis], value, place=place)
+
+
+def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, Resolved]]) -> tuple[str, str]:
+    """The study's metric and its direction; every task of the study must have it."""
+    first = resolved[0][1].task
+    for cell, it in resolved:
+        if it.task.metric != first.metric:
+            message = f"task: expected tasks with one metric, got {first.metric} and {it.task.metric}"
+            raise UserError(message, cell.where("task"))
+    if study.metric in (None, first.metric):
+        return first.metric, first.direction
+    if study.metric == "loss" and first.kind == "classifier":
+        return "loss", "min"
+    known = [first.metric, *(["loss"] if first.kind == "classifier" else [])]
+    message = f"unknown metric {study.metric!r}{nearest(study.metric, known)}: expected {' or '.join(known)}"
+    raise UserError(message, study.where("metric"))
+
+
+def _without_doubles(
+    resolved: list[tuple[CellConfig, Resolved]],
+) -> tuple[list[tuple[CellConfig, Resolved]], list[str]]:
+    """Two cells with one configuration are one: the first stays, a note says so."""
+    kept: dict[str, tuple[CellConfig, Resolved]] = {}
+    notes: list[str] = []
+    for cell, it in resolved:
+        first = kept.setdefault(it.key, (cell, it))
+        if first[0] is not cell:
+            notes.append(
+                f"{cell.name!r} is the same configuration as {first[0].name!r}: it is run once, as that"
+            )
+    return list(kept.values()), notes
+
+
+def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
+    """The cell with its figures, taken from a model that is built but not allocated."""
+    last = list(cell.chosen)[-1] if cell.chosen else "variant"
+    place = cell.where(*last.split("."))
+    found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place)
+    if it.refusal is not None:
+        return found
+    from attnlab.measure import plan_figures
+    from attnlab.train import total_steps
+
+    try:
+        figures = plan_figures(it.config, it.task)
+        steps = total_steps(it.config.train, it.task)
+    except UserError as error:
+        raise UserError(error.message, error.where or cell.where("variant")) from error
+    except Exception as error:  # a variant of someone else's: whatever it raises, say which cell and where
+        message = f"building the cell {cell.name!r} failed: {type(error).__name__}: {_first_line(error)}"
+        raise UserError(message, cell.where("variant")) from error
+    tokens = steps * it.config.train.batch_size * it.task.length
+    return replace(found, **figures, train_flops=3 * figures["flops_per_token"] * tokens)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def _about_baseline(found: Plan, *, every: list[CellConfig]) -> Iterator[str]:
+    """Notes on cells that have nothing to be compared with."""
+    if found.study.baseline is None:
+        return
+    shown = ", ".join(f"{axis} {value}" for axis, value in found.study.baseline.items())
+    for cell in found.cells:
+        base = found.baseline_of(cell)
+        if base is None:
+            axes = {**cell.axes, **found.study.baseline}
+            exists = any(other.axes == axes for other in every)
+            why = "is not among the cells chosen" if exists else "is not in the grid"
+            yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
+        elif base.refusal is not None and cell.refusal is None:
+            yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
+
+
+class _CallableModule(types.ModuleType):
+    """``attnlab.plan`` is this module and, for people, the function: neither may hide the other."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Plan:
+        return plan(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,0 +1,277 @@
+"""A cell's configuration, resolved: names to classes, ``auto`` decided, refusals with their reasons."""
+
+import hashlib
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from attnlab.cells import CellConfig
+from attnlab.config import Named, RunConfig
+from attnlab.errors import UserError, nearest
+from attnlab.problems import field_error
+from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
+from attnlab.studyfile import StudyConfig
+
+USER_MODULE = "attnlab_user_"  # how ``registry.load_file`` names the modules of users' files
+REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A configuration that leaves nothing open.
+
+    Attributes:
+        key: the same for two configurations that differ only in writing a default out.
+        task: what it is trained on.
+        refusal: why it cannot be run, or None.
+    """
+
+    config: RunConfig
+    key: str
+    task: Any
+    refusal: str | None
+
+
+def import_files(study: StudyConfig) -> list[Path]:
+    """Import the files that the study's ``imports`` names, in order, and return them.
+
+    Raises:
+        UserError: a file is not there, or importing it failed.
+    """
+    files = [
+        _existing(study, name, what="imports", place=study.where("imports", i))
+        for i, name in enumerate(study.imports)
+    ]
+    for file in files:
+        load_file(file)
+    return files
+
+
+def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
+    """The file that ``name`` means, which is relative to the study; ``UserError`` if it is not there."""
+    path = (study.folder / Path(name).expanduser()).resolve()
+    if path.is_file():
+        return path
+    near = f" (no folder {path.parent})"
+    if path.parent.is_dir():
+        near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])
+    raise UserError(f"{what}: expected a file, but there is no {name!r}{near}", place)
+
+
+class Resolver:
+    """Resolves the cells of one study; tasks are made once for each setting of their options."""
+
+    def __init__(self, study: StudyConfig) -> None:
+        self._study = study
+        self._imported = import_files(study)
+        self._tasks: dict[str, tuple[Any, str]] = {}
+
+    def __call__(self, cell: CellConfig) -> Resolved:
+        """The cell's configuration with nothing left open.
+
+        Raises:
+            UserError: a name that nothing has, or options that do not fit, with the place in the study file.
+        """
+        given = cell.config
+        variant, variant_class = self._named(cell, "variant", given.variant)
+        task_named, task_class = self._named(cell, "task", given.task)
+        default = Named(name=variant_class.default_position)
+        position, position_class = self._named(cell, "position", given.position or default)
+        task, data = self._task(cell, task_named, task_class)
+        classes = [(variant, variant_class), (task_named, task_class), (position, position_class)]
+        heads = given.model.heads if variant_class.has_heads else 1
+        changes = {
+            "task": task_named,
+            "variant": variant,
+            "position": position,
+            "machine": given.machine.model_copy(update={"device": _device(given)}),
+            "model": given.model.model_copy(update={"heads": heads}),
+            "data": data,
+            "sources": self._sources(classes),
+            "packages": _packages(classes),
+        }
+        config = given.model_copy(update=changes)
+        backend = _backend(cell, config, task, variant_class, position_class)
+        config = config.model_copy(update={"backend": backend})
+        full = {
+            kind: _in_full(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)
+        }
+        key = config.model_copy(update=full).fingerprint()
+        return Resolved(config, key, task, refusal(config, task, variant_class, position_class))
+
+    def _named(self, cell: CellConfig, kind: str, named: Named) -> tuple[Named, Any]:
+        """The reference with files by their absolute path, and the class."""
+        name = named.name
+        file, _, class_name = name.rpartition(":")
+        if file.endswith(".py"):
+            path = _existing(self._study, file, what=kind, place=cell.where(kind, "name"))
+            name = f"{path}:{class_name}"
+        with _placed(lambda: cell.where(kind, "name")):
+            cls = REGISTRIES[kind].get(name)
+        if cls.__module__ == "__main__":
+            message = f"{kind} {name!r} must stand in a file of its own, which 'imports' names"
+            raise UserError(message, cell.where(kind, "name"))
+        options = self._options(cell, kind, cls, named)
+        return Named(name=name, options=options), cls
+
+    def _options(self, cell: CellConfig, kind: str, cls: type, named: Named) -> dict[str, Any]:
+        known = options_of(cls)
+        unknown = [option for option in named.options if option not in known]
+        place = cell.where(kind, unknown[0], key=True) if unknown else cell.where(kind)
+        with _placed(lambda: place):
+            check_options(cls, named.options, what=f"{kind} {named.name}")
+        options = dict(named.options)
+        for name, value in options.items():
+            _check_type(cls, name, value, place=cell.where(kind, name))
+            if name == "path" and isinstance(value, str):
+                what, place = f"{kind}.path", cell.where(kind, name)
+                options[name] = str(_existing(self._study, value, what=what, place=place))
+        return options
+
+    def _task(self, cell: CellConfig, named: Named, cls: Any) -> tuple[Any, str]:
+        """The task and the identity of its data."""
+        key = json.dumps([named.name, named.options], sort_keys=True, default=str)
+        if key not in self._tasks:
+            with _placed(
+                lambda: cell.where("task"), options={o: cell.where("task", o) for o in named.options}
+            ):
+                task = cls(**named.options)
+                self._tasks[key] = (task, task.identity())
+        return self._tasks[key]
+
+    def _sources(self, classes: list[tuple[Named, Any]]) -> dict[str, str]:
+        """The user's files behind the classes -> sha256: what a process must import to find them again."""
+        files: set[Path] = set()
+        for named, cls in classes:
+            module = sys.modules.get(cls.__module__)
+            if cls.__module__.startswith(USER_MODULE) and module is not None and module.__file__:
+                files.add(Path(module.__file__))
+            elif ":" not in named.name and not cls.__module__.startswith("attnlab.") and self._imported:
+                files.update(self._imported)  # registered by one of them, defined elsewhere
+        return {str(path): _sha256(path) for path in sorted(files)}
+
+
+def _packages(classes: list[tuple[Named, Any]]) -> dict[str, str]:
+    """Installed modules behind the classes -> sha256 of their files: editing one makes another run."""
+    found: dict[str, str] = {}
+    for _, cls in classes:
+        outside = not cls.__module__.startswith(("attnlab.", USER_MODULE))
+        file = inspect.getsourcefile(cls) if outside else None
+        if file:
+            found[cls.__module__] = _sha256(Path(file))
+    return found
+
+
+def _in_full(named: Named, cls: type) -> Named:
+    """The reference with every default written out."""
+    defaults = {name: p.default for name, p in options_of(cls).items() if _is_plain(p.default)}
+    return Named(name=named.name, options={**defaults, **named.options})
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class _placed:
+    """Gives a ``UserError`` raised inside the place that it lacks."""
+
+    def __init__(self, place: Callable[[], str], *, options: dict[str, str] | None = None) -> None:
+        self._place, self._options = place, options or {}
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, UserError) and not error.where:
+            named = error.message.split(":")[0]  # "length: expected ..." is about that option
+            raise UserError(error.message, self._options.get(named) or self._place()) from error
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a default can stand in a configuration: JSON, and not "required"."""
+    return value is not inspect.Parameter.empty and isinstance(
+        value, str | int | float | bool | list | dict | None
+    )
+
+
+def _check_type(cls: Any, option: str, value: Any, *, place: str) -> None:
+    """Hold a value against the annotation of the constructor's parameter, as strictly as a study."""
+    try:
+        hint = get_type_hints(cls.__init__)[option]
+        adapter = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+    except (
+        KeyError,
+        NameError,
+        TypeError,
+        PydanticUserError,
+    ):  # none, or one that pydantic knows nothing about
+        return
+    try:
+        adapter.validate_python(tuple(value) if isinstance(value, list) and "tuple" in str(hint) else value)
+    except ValidationError as error:
+        raise field_error(error, (option,), place) from None
+
+
+def _device(config: RunConfig) -> str:
+    from attnlab.machine import resolve_device
+
+    return resolve_device(config.machine.device)
+
+
+def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, position: Any) -> str:
+    from attnlab.backends import BACKENDS, resolve
+
+    name = config.backend
+    if name not in (*BACKENDS, "auto"):
+        known = (*BACKENDS, "auto")
+        message = f"unknown backend {name!r}{nearest(name, known)}: expected one of {', '.join(known)}"
+        raise UserError(message, cell.where("backend"))
+    if name != "auto":
+        return name
+    dropout = config.model.attention_dropout
+    device = config.machine.device
+    return resolve(device, length=task.length, hook=position.hook, dropout=dropout, offered=variant.backends)
+
+
+def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
+    """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
+    from attnlab.backends import unavailable
+    from attnlab.model import position_setting
+
+    model, device = config.model, config.machine.device
+    if device.startswith("cuda") and not _has_cuda():
+        return f"device {device}: there is no CUDA device here"
+    reason = variant.refuses(
+        role=task.role,
+        hook=position.hook,
+        memory=model.memory > 0,
+        backend=config.backend,
+        dim=model.dim,
+        heads=model.heads,
+    )
+    if reason:
+        return f"{config.variant.label}: {reason}"
+    assert config.position is not None  # resolved
+    reason = position.refuses(position_setting(config, task))
+    if reason:
+        return f"{config.position.name}: {reason}"
+    reason = unavailable(config.backend, device) or task.check(config)
+    if reason:
+        return reason
+    if model.memory and config.evaluate.protocol == "sliding":
+        return "sliding windows overlap: they cannot carry a memory from one to the next"
+    if model.tied and task.kind != "language_model":
+        return "tied embeddings need a language model: a classifier's output layer is no embedding"
+    return None
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
