@@ -126,6 +126,8 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
                 shutil.rmtree(place)
             os.rename(half, place)
             _sync(place.parent)
+        except OSError as error:  # a full disk, most likely
+            raise UserError(f"{name}: could not write prepared data in {place.parent} ({error})") from error
         finally:
             shutil.rmtree(half, ignore_errors=True)  # gone already when all went well
     return place

@@ -179,8 +179,7 @@ def test_the_real_reviews(real_data: Path):
     task.prepare()
     for name, count in (("train", 11_250), ("valid", 1_250), ("test", 12_500)):
         assert np.bincount(task.split(name).labels).tolist() == [count, count]
-    lengths = np.minimum(task.split("train").lengths, 512)
-    assert padding_share(lengths, task._order(0, 0, 32)) <= 0.02
+    assert task.padding(batch_size=32) <= 0.02
     started = time.perf_counter()
     again = Imdb()
     again.prepare()

@@ -245,7 +245,8 @@ def test_enwik8(real_data: Path):
     task = Enwik8()
     assert task.steps_per_epoch(32) == 89_999_999 // (32 * 256)  # without the data
     task.prepare()
-    assert [len(task.split(name)) for name in ("train", "valid", "test")] == [90 * 10**6, 5 * 10**6, 5 * 10**6]
+    sizes = [len(task.split(name)) for name in ("train", "valid", "test")]
+    assert sizes == [90_000_000, 5_000_000, 5_000_000]
     assert task.split("train")[:10].tobytes() == b"<mediawiki"
     assert isinstance(task.split("test").base, np.memmap) or isinstance(task.split("test"), np.memmap)
     batch = task.train_batch(12_345, seed=0, batch_size=3)

@@ -24,7 +24,7 @@ from attnlab.data import Say
 from attnlab.errors import UserError
 from attnlab.seeds import stream
 from attnlab.tasks import SPLITS, Batch, Task, known_split, whole_number
-from attnlab.tasks.buckets import by_length, shuffled_by_length
+from attnlab.tasks.buckets import by_length, padding_share, shuffled_by_length
 
 if TYPE_CHECKING:
     from attnlab.config import RunConfig
@@ -155,6 +155,11 @@ class Imdb(Task):
         mask = None if real.all() else torch.from_numpy(real)
         labels = torch.from_numpy(of.labels[reviews].astype(np.int64))
         return Batch(torch.from_numpy(inputs), labels, mask)
+
+    def padding(self, *, batch_size: int, seed: int = 0, epoch: int = 0) -> float:
+        """The share of an epoch's training tokens that are padding."""
+        lengths = np.minimum(self.split("train").lengths, self.length)
+        return padding_share(lengths, self._order(epoch, seed, batch_size))
 
     def encode(self, text: str) -> list[int]:
         return self._words.encode(text).ids
