@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.axes import text
 from attnlab.palette import color_of
 
 if TYPE_CHECKING:
@@ -44,13 +45,15 @@ FIXED = {
 NOTE_LIMIT = 7_900  # characters: MLflow refuses a tag longer than 8,000
 
 
-def flat(config: RunConfig) -> dict[str, Any]:
-    """The configuration with dotted names: ``{"train.lr": 3e-4, "variant": "strided_sparse stride=16", ...}``."""
+def flat(fields: dict[str, Any]) -> dict[str, Any]:
+    """A configuration as read from its JSON, with dotted names: ``{"train.lr": 3e-4, "variant": "dense", ...}``.
+
+    Takes plain fields so that the records of another version of attnlab can be read.
+    """
     found: dict[str, Any] = {}
-    for key, value in config.model_dump(mode="json").items():
+    for key, value in fields.items():
         if key in ("task", "variant", "position"):
-            named = getattr(config, key)
-            found[key] = named.label if named else "none"
+            found[key] = text(value) if value else "none"
         elif isinstance(value, dict) and key != "sources":
             found |= {f"{key}.{name}": inner for name, inner in value.items()}
         else:
@@ -71,7 +74,7 @@ def param_names(axes: list[str]) -> dict[str, str]:
 def params(run: Run) -> dict[str, str]:
     """One flat param for each thing that people compare, the axes of the grid first; the same names in every run."""
     config, axes = run.config, run.cell.axes
-    fields = flat(config)
+    fields = flat(json.loads(config.to_json()))
     shown = {name: str(axes[axis]) for axis, name in param_names(list(axes)).items()}
     for key in ("variant", "position", "task"):
         shown.setdefault(key, fields[key])
@@ -105,18 +108,19 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
         "attnlab.versions": versions(),
         "attnlab.folder": f"work/{run.fingerprint}",
-        "mlflow.source.name": command(),
+        "attnlab.command": command(),
+        "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
         "mlflow.runColor": color_of(config.variant.label),
         "mlflow.note.content": note(run, plan=plan),
-        **git(str(plan.folder or Path.cwd())),
+        **git(str(plan.folder)),
     }
 
 
 def note(run: Run, *, plan: Plan, reason: str = "") -> str:
     """Markdown for the run's page: what this is, and what there is to say about how it ended."""
-    fields = flat(run.config)
+    fields = flat(json.loads(run.config.to_json()))
     lines = [f"**{run.cell.name}**, seed {run.seed}, of the study *{plan.study.study}*", ""]
     if reason:
         lines += [f"> {reason}", ""]
@@ -127,13 +131,23 @@ def note(run: Run, *, plan: Plan, reason: str = "") -> str:
     return "\n".join(lines)[:NOTE_LIMIT]
 
 
+def names(plan: Plan) -> set[str]:
+    """What the runs of the whole study are called, those of cells that ``only`` leaves out included."""
+    from attnlab.cells import expand
+
+    cells, _ = expand(plan.study)
+    return {cell.name for cell in cells} | {f"{cell.name} s{seed}" for cell in cells for seed in plan.study.seeds}
+
+
 def study_note(plan: Plan) -> str:
     """Markdown for the experiment's page: what is compared, what was refused or left out, and why."""
     study = plan.study
     lines = [f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {', '.join(map(str, study.seeds))}.", ""]
-    refused = [(cell.name, cell.refusal) for cell in plan.cells if cell.refusal]
-    if refused:
-        lines += ["Refused:", "", *(f"- {name}: {why}" for name, why in refused), ""]
+    refused = [f"- {cell.name}: {cell.refusal}" for cell, _ in plan.refused]
+    skipped = [f"- {cell.name}: {cell.because}" for cell in plan.skipped]
+    for title, entries in (("Refused", refused), ("Left out by the study", skipped), ("Notes", plan.notes)):
+        if entries:
+            lines += [f"{title}:", "", *(f"- {entry.removeprefix('- ')}" for entry in entries), ""]
     lines += [f"The difference from the baseline and its interval: `attnlab report {study.study}`."]
     return "\n".join(lines)[:4_900]  # an experiment's tag is shorter than a run's
 
@@ -201,9 +215,9 @@ def device_name(device: str) -> str:
         return platform.processor() or platform.machine()
 
 
-def redact(text: str) -> str:
+def redact(words: str) -> str:
     """The text with user names and passwords taken out of every address in it."""
-    return re.sub(r"//[^/\s]*@", "//***@", text)
+    return re.sub(r"//[^/\s]*@", "//***@", words)
 
 
 def as_yaml(value: dict[str, Any]) -> str:
@@ -212,16 +226,16 @@ def as_yaml(value: dict[str, Any]) -> str:
 
     from ruamel.yaml import YAML
 
-    text = StringIO()
+    written = StringIO()
     writer = YAML()
     writer.default_flow_style = False
-    writer.dump(value, text)
-    return text.getvalue()
+    writer.dump(value, written)
+    return written.getvalue()
 
 
 def study_text(plan: Plan) -> str:
     """The study's YAML as it was written, or made from what a notebook passed."""
     path = plan.study.path
-    if path is not None and Path(path).is_file():
-        return Path(path).read_text(encoding="utf-8")
+    if path is not None and path.is_file():
+        return path.read_text(encoding="utf-8")
     return as_yaml(plan.study.model_dump(mode="json", exclude_defaults=True))

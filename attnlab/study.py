@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from attnlab.display import Display
 from attnlab.lock import hold
 from attnlab.track import Tracker, runs_folder
-from attnlab.view import goal
 from attnlab.worker import TRAIN, Job, Worker
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def run(
     folder, name = runs_folder(root), plan.study.study
     shown = show or Display()
     with hold(folder / "locks" / f"{name}.lock", what=f"the study {name!r}"), _signals():
-        runner = _Runner(plan, folder, shown, workers=workers, train=train, whole=not only)
+        runner = _Runner(plan, folder, shown, workers=workers, train=train)
         try:
             return runner.run()
         finally:
@@ -128,7 +127,11 @@ def _signals() -> Iterator[None]:
 
 
 class Queue:
-    """Optuna's record of the trials: who waits, who runs, what came out. One process writes it."""
+    """Optuna's record of the trials: who waits, who runs, what came out. One process writes it.
+
+    Args:
+        direction: ``min`` or ``max``.
+    """
 
     def __init__(self, path: Path, name: str, *, direction: str) -> None:
         import optuna
@@ -137,11 +140,10 @@ class Queue:
         self._states = optuna.trial.TrialState
         self._create_trial = optuna.trial.create_trial
         sampler = optuna.samplers.RandomSampler()  # never asked: the grid is ours
-        words = {"minimize": "minimize", "min": "minimize", "max": "maximize"}
         self._study = optuna.create_study(
             study_name=name,
             storage=f"sqlite:///{path}",
-            direction=words[direction],
+            direction=f"{direction}imize",
             sampler=sampler,
             load_if_exists=True,
         )
@@ -201,14 +203,12 @@ class _Active:
 class _Runner:
     """The parent's loop."""
 
-    def __init__(
-        self, plan: Plan, root: Path, show: Display, *, workers: int, train: str, whole: bool
-    ) -> None:
-        self._plan, self._root, self._show, self._train, self._whole = plan, root, show, train, whole
+    def __init__(self, plan: Plan, root: Path, show: Display, *, workers: int, train: str) -> None:
+        self._plan, self._root, self._show, self._train = plan, root, show, train
         self._workers = max(1, workers)
-        self._metric, direction = goal(plan)
+        self._metric = plan.metric
         self._tracker = Tracker(plan, root)
-        self._queue = Queue(root / "optuna.db", plan.study.study, direction=direction)
+        self._queue = Queue(root / "optuna.db", plan.study.study, direction=plan.direction)
         self._runs = {run.fingerprint: run for run in plan.runs}
         self._tries = dict.fromkeys(self._runs, 0)
         self._rows: dict[str, Row] = {}
@@ -218,7 +218,7 @@ class _Runner:
 
     def run(self) -> StudyResult:
         """Everything that is left, then a row for every run."""
-        finished = self._tracker.sweep(whole=self._whole)
+        finished = self._tracker.sweep()
         values = {key: found.data.metrics.get(self._metric, math.nan) for key, found in finished.items()}
         self._queue.sweep(values)
         self._tracker.describe()

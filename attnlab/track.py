@@ -109,14 +109,11 @@ class Tracker:
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment, key, value)
 
-    def sweep(self, *, whole: bool) -> dict[str, Record]:
+    def sweep(self) -> dict[str, Record]:
         """Put the records of earlier processes in order; return the finished ones by fingerprint.
 
         A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one fingerprint
-        the finished or else the later one stays; ``attnlab.current`` says whether the plan still holds a run.
-
-        Args:
-            whole: the plan is the whole study, so that what it does not hold is out of date.
+        the finished or else the later one stays; ``attnlab.current`` says whether the study still holds a run.
         """
         for found in self._search():
             data = found.data.tags
@@ -125,13 +122,11 @@ class Tracker:
                 self.finish(found.info.run_id, "interrupted", reason="its parent process ended")
                 found = self._client.get_run(found.info.run_id)
             self._keep_one(found)
-        fingerprints = {run.fingerprint: run.name for run in self._plan.runs}
-        names = set(fingerprints.values())
+        planned = {run.fingerprint for run in self._plan.runs}
+        elsewhere = record.names(self._plan) - {run.name for run in self._plan.runs}  # left out by `only`
         for fingerprint, found in self._active.items():
-            if fingerprint in fingerprints:
-                self._mark(found, "yes")
-            elif whole or found.info.run_name in names:
-                self._mark(found, "no")
+            still = fingerprint in planned or found.info.run_name in elsewhere
+            self._mark(found, "yes" if still else "no")
         return {key: found for key, found in self._active.items() if found.info.status == "FINISHED"}
 
     def _keep_one(self, found: Record) -> None:
@@ -280,18 +275,15 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
 
 
 def _row(found: Record, root: Path) -> dict[str, Any]:
-    from attnlab.config import RunConfig
-
     tags, info = found.data.tags, found.info
     tag = {key.removeprefix("attnlab."): value for key, value in tags.items() if key.startswith("attnlab.")}
-    config = RunConfig.from_json(tag["config"])
     ended = (info.end_time or int(1_000 * time.time())) / 1_000
     import pandas
 
     row = {"run_id": info.run_id, "name": info.run_name, "cell": tag.get("cell"), "study": tag.get("study")}
     row |= {"state": tag.get("state"), "reason": tag.get("reason", ""), "seed": int(tag["seed"])}
     row |= {"fingerprint": tag["fingerprint"], "attempt": int(tag.get("attempt", 1))}
-    row |= {**record.flat(config), **json.loads(tag["axes"])}
+    row |= {**record.flat(json.loads(tag["config"])), **json.loads(tag["axes"])}
     row |= {name: value for name, value in found.data.metrics.items() if "/" not in name}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     row |= {"seconds": ended - info.start_time / 1_000, "folder": str(root / tag.get("folder", ""))}

@@ -32,7 +32,7 @@ COSTS = ("parameters", "tokens_per_s", "saved_mib", "train_seconds")
 
 def view_state(plan: Plan) -> str:
     """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 characters)."""
-    metric, direction = goal(plan)
+    metric = plan.metric
     axes = list(record.param_names(list(plan.cells[0].axes) if plan.cells else []).values())
     columns = [f"params.`{name}`" for name in dict.fromkeys([*axes, "seed"])]
     columns += [f"metrics.`{name}`" for name in (metric, *COSTS)] + ["tags.`attnlab.state`"]
@@ -41,18 +41,20 @@ def view_state(plan: Plan) -> str:
         _bar(plan, sections["Result"], metric),
         _bar(plan, sections["Result"], f"valid_{metric}"),
         _line(plan, sections["Learning curves"], f"valid/{metric}"),
-        _line(plan, sections["Learning curves"], "train/loss"),
+        *(_line(plan, sections["Learning curves"], name) for name in ("train/loss", "train/tokens_per_s")),
         *(_bar(plan, sections["Cost"], name) for name in (*COSTS, "gpu_peak_mib", "host_peak_mib")),
     ]
     state = {
         "searchFilter": "tags.`attnlab.current` = 'yes'",
         "orderByKey": f"metrics.`{metric}`",
-        "orderByAsc": direction == "min",
+        "orderByAsc": plan.direction == "min",
         "startTime": "ALL",
         "lifecycleFilter": "Active",
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
+        "columnOrder": columns,  # the axes before the metrics; what MLflow always shows comes after them
+        "columnWidths": {name: 140 if name.startswith("params") else 115 for name in columns},
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": [
@@ -67,15 +69,6 @@ def view_state(plan: Plan) -> str:
     }
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     return f"deflate;{packed}"
-
-
-def goal(plan: Plan) -> tuple[str, str]:
-    """The study's metric and its direction, ``min`` or ``max``: the study's word, else its task's."""
-    from attnlab.registry import TASKS
-
-    task: Any = TASKS.get(plan.cells[0].config.task.name)
-    metric = plan.study.metric or task.metric
-    return metric, task.direction if metric == task.metric else "min"
 
 
 def _id(plan: Plan, name: str) -> str:
