@@ -52,7 +52,7 @@ def _wrong(source: Source, path: Path, expected: str, found: str) -> UserError:
     original = f"{source.size:,} bytes" + (f", md5 {source.md5}" if source.md5 else "")
     return UserError(
         f"{path} is not {source.name}: expected {expected}, found {found} (the file has {size:,} bytes, md5 "
-        f"{_md5(path)}; the original {original}); delete it to have it fetched again"
+        f"{_md5(path)}; the original {original})"
     )
 
 

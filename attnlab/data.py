@@ -161,7 +161,10 @@ def load(source: Source, *, say: Say = print) -> Any:
     path = folder() / source.file
     if not path.exists():
         return _download(source, path, say)
-    contents, note = source.read(source, path)
+    try:
+        contents, note = source.read(source, path)
+    except UserError as error:
+        raise UserError(f"{error}; delete it to have it fetched again") from error
     say(f"{source.name}: {path} verified: {note}")
     return contents
 
