@@ -1,0 +1,51 @@
+"""The JSON Schema of a study file, for completion and checks in an editor.
+
+``python -m attnlab.schema > ablations/study.schema.json`` writes it; the first line of a study names it:
+``# yaml-language-server: $schema=study.schema.json``. The editor cannot know everything that ``attnlab plan`` checks.
+"""
+
+import json
+from typing import Any
+
+from attnlab.config import RunConfig
+from attnlab.problems import FILLED_IN
+from attnlab.studyfile import StudyConfig
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema: the study's own keys, ``base`` with every field of a run, ``grid`` with every dotted path."""
+    study = StudyConfig.model_json_schema()
+    run = RunConfig.model_json_schema()
+    definitions = run.pop("$defs")
+    fields = {name: field for name, field in run["properties"].items() if name not in FILLED_IN}
+    for part in definitions.values():
+        part.pop("required", None)  # what the base leaves out, the grid may say
+    about = study["properties"]["base"]["description"]
+    study["properties"]["base"] = {
+        "type": "object",
+        "description": about,
+        "properties": fields,
+        "additionalProperties": False,
+    }
+    study["properties"]["grid"] |= {"properties": _axes(fields, definitions)}
+    study["$defs"] |= definitions
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **study, "title": "attnlab study"}
+
+
+def _axes(fields: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Dotted path -> the schema of an axis over it."""
+    axes: dict[str, Any] = {}
+    for name, field in fields.items():
+        axes[name] = _axis(field)
+        section = definitions.get(str(field.get("$ref", "")).rpartition("/")[2], {})
+        axes |= {f"{name}.{inner}": _axis(schema) for inner, schema in section.get("properties", {}).items()}
+    return axes
+
+
+def _axis(field: dict[str, Any]) -> dict[str, Any]:
+    items = {key: value for key, value in field.items() if key != "default"}
+    return {"type": "array", "minItems": 1, "items": items}
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=1))
