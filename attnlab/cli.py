@@ -1,0 +1,174 @@
+"""The command line: what may be typed, and how errors and exit codes come out.
+
+Exit codes: 0 done, 1 a run failed, 2 a mistake of the user's (one line on standard error), 130 interrupted.
+Nothing heavy is imported here: `attnlab --help` answers at once. What the verbs do is in `verbs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from attnlab import __version__
+from attnlab.errors import UserError
+
+EPILOG = "Runs are kept in ./runs (or ATTNLAB_RUNS), data sets in the user's cache (or ATTNLAB_DATA)."
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells of a mistake in one line, as the rest of the program does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Args:
+        arguments: the words after `attnlab`; default those of the process.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        given = parser().parse_args(words)
+        from attnlab import verbs
+
+        return verbs.COMMANDS[given.verb](given)
+    except UserError as error:
+        if "--debug" in words:
+            raise
+        print(f"attnlab: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as error:
+        print(f"attnlab: {error or 'interrupted'}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `attnlab list | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Everything that may be typed."""
+    found = _Parser(
+        prog="attnlab",
+        description="A testbed for attention variants, with an ablation runner.",
+        epilog=EPILOG,
+    )
+    found.add_argument("--version", action="version", version=f"attnlab {__version__}")
+    verbs = found.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    _add_studies(verbs)
+    _add_results(verbs)
+    _add_rest(verbs)
+    for verb in verbs.choices.values():
+        verb.add_argument("--debug", action="store_true", help="show a traceback for a mistake, too")
+    return found
+
+
+def _add_studies(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    plan = verbs.add_parser("plan", help="the cells of a study, refusals with reasons, estimated cost")
+    run = verbs.add_parser("run", help="run a study; again = go on where it stopped")
+    for verb in (plan, run):
+        verb.add_argument("study", help="a YAML file")
+        _add_choices(verb)
+    plan.add_argument(
+        "--tflops",
+        type=_positive,
+        metavar="X",
+        help="rate for the time estimate (default: half a second's measurement)",
+    )
+    _add_running(run)
+    train = verbs.add_parser(
+        "train",
+        help="one run by the same machinery: attnlab train task=pydocs variant=no_wo",
+        description="One run of the study 'train' (study=NAME for another), 1000 steps unless train.steps or "
+        "train.epochs says otherwise.",
+    )
+    train.add_argument(
+        "assignments", nargs="+", metavar="key=value", help="variant=no_wo task=pydocs train.lr=1e-3"
+    )
+    train.set_defaults(only=[])
+    _add_running(train)
+
+
+def _add_choices(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="train.steps=50"
+    )
+    verb.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="AXIS=VALUE[,VALUE]",
+        help="variant=no_wo,dense",
+    )
+
+
+def _add_running(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--workers", type=_count, default=1, metavar="N", help="runs at a time (default 1)")
+    verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
+
+
+def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    report = verbs.add_parser("report", help="write reports/STUDY/: page, tables, plots")
+    report.add_argument("study", help="a study's name")
+    report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY)")
+    runs = verbs.add_parser("runs", help="the studies there are, or the runs of one")
+    runs.add_argument("study", nargs="?", help="a study's name")
+    ui = verbs.add_parser("ui", help="the MLflow UI on these runs, for this machine only (127.0.0.1)")
+    ui.add_argument("study", nargs="?", help="print this study's address only")
+    ui.add_argument("--port", type=_count, default=5000)
+    generate = verbs.add_parser("generate", help="sample text from a trained language model")
+    generate.add_argument(
+        "run", help="an MLflow run's id (or its beginning), its name, or a folder with model.pt"
+    )
+    generate.add_argument("--prompt", help="text to go on from (default: 256 bytes of the validation split)")
+    generate.add_argument(
+        "--temperature", type=_temperature, default=0.5, metavar="T", help="default 0.5; 0: the likeliest"
+    )
+    generate.add_argument(
+        "--length", type=_count, default=600, metavar="N", help="bytes to sample (default 600)"
+    )
+    generate.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling (default 0)")
+
+
+def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    kinds = ("variants", "positions", "tasks", "backends")
+    listed = verbs.add_parser("list", help="variants, positions, tasks and backends, with file and line")
+    listed.add_argument("kind", nargs="?", choices=kinds, metavar="|".join(kinds))
+    listed.add_argument(
+        "--imports", nargs="+", default=[], metavar="FILE", help="Python files to import first"
+    )
+    data = verbs.add_parser("data", help="the data sets in the cache: list, fetch, verify")
+    data.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list")
+    data.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    number = _temperature(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return number
+
+
+def _temperature(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

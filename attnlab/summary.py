@@ -1,0 +1,134 @@
+"""What `attnlab plan` and `attnlab run` print: cells and their cost before, cells and their results after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnlab.printing import duration, show
+
+if TYPE_CHECKING:
+    from attnlab.plan import Plan
+    from attnlab.study import StudyResult
+
+TABLE_COSTS = ("tokens_per_s", "saved_mib", "gpu_peak_mib", "train_seconds")
+MEASURED_SECONDS = 0.5
+
+
+def print_plan(found: Plan, *, tflops: float | None = None) -> None:
+    """Print a line a cell, the whole of it, and what is left out.
+
+    Args:
+        tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
+    """
+    rate, how = (tflops, "as given") if tflops else measured_rate(found)
+    lines = [
+        [
+            cell.name,
+            f"{cell.parameters:,}" if cell.parameters is not None else "",
+            f"{cell.attention_parameters:,}" if cell.attention_parameters is not None else "",
+            f"{cell.train_flops / 1e15:.4g}" if cell.train_flops is not None else "",
+            duration(cell.train_flops / rate / 1e12) if cell.train_flops is not None else "",
+            cell.config.backend if cell.refusal is None else "refused",
+        ]
+        for cell in found.cells
+    ]
+    show(["cell", "parameters", "of attention", "PFLOP a run", "time a run", "backend"], lines)
+    runs, seeds = len(found.runs), len(found.study.seeds)
+    total = f"{found.train_flops / 1e15:.4g} PFLOP, {duration(found.train_flops / rate / 1e12)}"
+    print(f"\n{runs} runs ({seeds} seed{'' if seeds == 1 else 's'} a cell): {total} in all.")
+    print(f"Time: training alone, at {rate:.3g} TFLOP/s, {how}. A small model reaches a part of such a rate.")
+    print_left_out(found)
+
+
+def print_left_out(found: Plan) -> None:
+    """Say what the study does not run, and why."""
+    for cell, _ in found.refused:
+        print(f"refused: {cell.name}: {cell.refusal}")
+    for skipped in found.skipped:
+        print(f"skipped: {skipped.name}: {skipped.because}")
+    for note in found.notes:
+        print(f"note: {note}")
+
+
+def measured_rate(found: Plan) -> tuple[float, str]:
+    """The rate of square matrix products on the study's device in TFLOP/s, and how it was found."""
+    import time
+
+    import torch
+
+    from attnlab import machine
+
+    config = found.cells[0].config
+    device = torch.device(config.machine.device)
+    if device.type == "cuda" and not torch.cuda.is_available():  # every cell is refused: any rate will do
+        device = torch.device("cpu")
+    torch.set_float32_matmul_precision(config.machine.matmul_precision)
+    size = 4096 if device.type == "cuda" else 1024
+    a = torch.ones(size, size, device=device)
+    done = 0
+    with torch.inference_mode(), machine.autocast(device, config.train.precision):
+        torch.mm(a, a)
+        machine.synchronise(device)
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < MEASURED_SECONDS:
+            torch.mm(a, a)
+            machine.synchronise(device)
+            done += 1
+        seconds = time.perf_counter() - begin
+    products = f"{config.train.precision} products of {size} x {size} on {device.type}"
+    return 2 * size**3 * done / seconds / 1e12, f"measured just now with {products} (--tflops X sets it)"
+
+
+def print_results(result: StudyResult) -> None:
+    """Print a line a cell: the metric over its seeds, its difference from the baseline, what it cost."""
+    from attnlab.compare import COSTS, Question, plus_minus, rows, significant
+
+    found = result.plan
+    axes = {cell.name: cell.axes for cell in found.cells}
+    names = tuple(next(iter(axes.values()), {}))
+    question = Question(
+        found.study.study,
+        names,
+        found.metric,
+        found.direction,
+        found.study.baseline or {},
+        found.study.margin,
+    )
+    records = [
+        {
+            **row.summary,
+            **axes[row.cell],
+            "cell": row.cell,
+            "seed": row.seed,
+            "state": row.state,
+            "reason": row.reason,
+        }
+        for row in result.rows
+    ]
+    order = {name: i for i, name in enumerate(axes)}
+    table = sorted(rows(records, question), key=lambda row: order[row.name])
+    better = "lower is better" if found.direction == "min" else "higher is better"
+    headings = [
+        "cell",
+        found.metric,
+        "seeds",
+        "difference",
+        "verdict",
+        *(COSTS[cost] for cost in TABLE_COSTS),
+        "state",
+    ]
+    lines = [
+        [
+            row.name,
+            plus_minus(row.value),
+            str(len(row.values) or ""),
+            plus_minus(row.difference.interval, sign=True) if row.difference else "",
+            row.verdict,
+            *(significant(row.costs[cost].mean) if cost in row.costs else "" for cost in TABLE_COSTS),
+            row.outcome,
+        ]
+        for row in table
+    ]
+    about = f"{found.metric} on the test split, {better}; mean ± half of a 95 % interval over seeds"
+    print(f"\n{found.study.study}: {about}")
+    show(headings, lines)

@@ -1,0 +1,210 @@
+"""What each verb of the command line does: arguments in, text out, an exit code back.
+
+Heavy imports stand inside the functions, so that each verb waits only for what it uses.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError
+from attnlab.printing import near, show
+
+if TYPE_CHECKING:
+    from attnlab.plan import Plan
+
+DEFAULT_STEPS = 1000
+
+
+def plan(given: Namespace) -> int:
+    """Print the cells, what each costs, and what is refused or left out and why."""
+    from attnlab.plan import plan as make_plan
+    from attnlab.summary import print_plan
+
+    print_plan(
+        make_plan(given.study, sets=_assignments(given.set), only=_only(given.only)), tflops=given.tflops
+    )
+    return 0
+
+
+def run(given: Namespace) -> int:
+    """Run a study, print its table, write its report."""
+    from attnlab.plan import plan as make_plan
+
+    found = make_plan(given.study, sets=_assignments(given.set), only=_only(given.only))
+    return _run(found, given, only=_only(given.only))
+
+
+def train(given: Namespace) -> int:
+    """Run one cell of no study file."""
+    from attnlab.plan import plan as make_plan
+
+    sets = _assignments(given.assignments)
+    study = {"study": "train", "base": {"train": {"steps": DEFAULT_STEPS}}}
+    return _run(make_plan(study, sets=sets), given, only={})
+
+
+def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
+    from attnlab.study import run as run_study
+    from attnlab.summary import print_left_out, print_results
+
+    _warn_of(found)
+    result = run_study(found, workers=given.workers, only=only)
+    name = found.study.study
+    print_results(result)
+    print_left_out(found)
+    for row in result.failed:
+        print(f"{row.state}: {row.name}: {row.reason}")
+    if not given.no_report:
+        from attnlab.report import report as write_report
+
+        print(f"report: {near(write_report(name) / 'index.html')}")
+    print(f"To browse the runs in MLflow: attnlab ui {name}")
+    return 0 if result.ok else 1
+
+
+def _warn_of(found: Plan) -> None:
+    if found.notes and sys.stderr.isatty():
+        for note in found.notes:
+            print(f"note: {note}", file=sys.stderr)
+
+
+def report(given: Namespace) -> int:
+    """Write a study's report."""
+    from attnlab.report import report as write_report
+
+    print(near(write_report(given.study, out=given.out) / "index.html"))
+    return 0
+
+
+def runs(given: Namespace) -> int:
+    """Print the studies there are, or the runs of one."""
+    from attnlab import track
+
+    if given.study is None:
+        client = track.connect(track.runs_folder())
+        names = [each.name for each in client.search_experiments() if each.name != "Default"]
+        print("\n".join(sorted(names)) or "no studies yet")
+        return 0
+    frame = track.load_runs(given.study)
+    metrics = [
+        name for name in ("bits_per_byte", "accuracy", "tokens_per_s", "train_seconds") if name in frame
+    ]
+    lines = [
+        [
+            row["run_id"][:8],
+            row["name"],
+            row["state"],
+            *(_figure(row[name]) for name in metrics),
+            row["reason"],
+        ]
+        for row in frame.to_dict("records")
+    ]
+    show(["run", "name", "state", *metrics, "reason"], lines)
+    return 0
+
+
+def _figure(value: float) -> str:
+    return "" if value != value else f"{value:,.4f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def ui(given: Namespace) -> int:
+    """Serve the MLflow UI until Ctrl-C."""
+    from attnlab import track
+
+    track.ui(port=given.port, study=given.study)
+    return 0
+
+
+def generate(given: Namespace) -> int:
+    """Sample from a trained language model."""
+    from attnlab.generate import generate as sample
+
+    found = sample(
+        given.run, prompt=given.prompt, temperature=given.temperature, length=given.length, seed=given.seed
+    )
+    print(f"--- {found.model}")
+    print(f"--- seed: {found.origin}\n{found.prompt}")
+    how = f"{given.length} bytes at temperature {given.temperature:g}, seed {given.seed}"
+    print(f"--- sample: {how}\n{found.text}")
+    return 0
+
+
+def data(given: Namespace) -> int:
+    """List, fetch or verify data sets."""
+    from attnlab import data as sets
+
+    known = [each.source.name for each in sets.status()]
+    sources = [sets.find(name) for name in given.names or known]
+    if given.action == "list":
+        lines = [
+            [
+                each.source.name,
+                "missing" if each.found is None else "here",
+                f"{each.source.size / 1e6:.0f} MB",
+                "yes" if each.prepared else "no",
+                str(each.path),
+                each.source.url,
+            ]
+            for each in sets.status()
+            if each.source in sources
+        ]
+        show(["name", "archive", "size", "prepared", "file", "from"], lines)
+        return 0
+    missing = 0
+    for source in sources:
+        try:
+            done = sets.verify(source) if given.action == "verify" else sets.fetch(source)
+            print(f"{source.name}: {done}")
+        except UserError as error:  # say it of every data set before giving up
+            print(f"attnlab: {error}", file=sys.stderr)
+            missing += 1
+    return 2 if missing else 0
+
+
+def _assignments(words: Sequence[str]) -> dict[str, Any]:
+    from attnlab.yamlfile import parse_assignments
+
+    return parse_assignments(words)
+
+
+def _only(words: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        axis, equals, value = word.partition("=")
+        if not equals or not axis or not value:
+            raise UserError("expected AXIS=VALUE or AXIS=VALUE,VALUE", f"--only {word}")
+        if axis in found:
+            raise UserError(
+                f"expected each axis once, got {axis!r} again: write {axis}=A,B", f"--only {word}"
+            )
+        found[axis] = value
+    return found
+
+
+def listing(given: Namespace) -> int:
+    """Print what the registries hold, with where each is defined."""
+    from attnlab.inventory import print_registries
+    from attnlab.registry import load_file
+
+    for path in given.imports:
+        load_file(Path(path))
+    print_registries([given.kind] if given.kind else ["variants", "positions", "tasks", "backends"])
+    return 0
+
+
+COMMANDS = {
+    "plan": plan,
+    "run": run,
+    "train": train,
+    "report": report,
+    "runs": runs,
+    "ui": ui,
+    "generate": generate,
+    "list": listing,
+    "data": data,
+}
