@@ -96,13 +96,13 @@ def _visible(q: Tensor, k: Tensor, causal: bool, allowed: Tensor | None) -> Tens
 def _reference(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
 ) -> Tensor:
+    # In place, so that mask and bias cost neither a second tensor of logits nor, for the mask, a backward pass.
     logits = torch.einsum("bhtd,bhsd->bhts", q * scale, k)
     if bias is not None:
-        logits = logits + bias
+        logits.add_(bias)
     visible = _visible(q, k, causal, allowed)
     if visible is not None:
-        # The lowest finite value, not -inf: a row without any key then stays finite, forward and backward.
-        logits = logits.masked_fill(~visible, torch.finfo(logits.dtype).min)
+        logits.add_(_additive(visible, None, logits.dtype))  # type: ignore[arg-type] of a mask there always is one
     weights = F.dropout(logits.softmax(-1), dropout)
     return torch.einsum("bhts,bhse->bhte", weights.to(v.dtype), v)
 
@@ -121,7 +121,7 @@ def _additive(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     """Mask and bias as one tensor to add to the logits."""
     if visible is None:
         return None if bias is None else bias.to(dtype)
-    lowest = torch.finfo(dtype).min
+    lowest = torch.finfo(dtype).min  # not -inf: a row without any key then stays finite, forward and backward
     if bias is None:
         return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, lowest)
     return bias.to(dtype).masked_fill(~visible, lowest)

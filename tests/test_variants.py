@@ -1,0 +1,237 @@
+"""Every built-in variant against its paper, in output and in every gradient."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from oracles import child
+from oracles import positions as papers
+from oracles.attention import attention, behind, concatenated, heads_of, scaled_product
+from torch import Tensor, nn
+
+from attnlab.positions import Position, PositionSetting
+from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.variants import Setting, Variant
+from attnlab.variants.dense import Dense
+from attnlab.variants.einsum import Einsum
+
+B, T, M, DIM, HEADS = 2, 11, 5, 12, 3  # M: memory in front of the segment
+
+
+def make(name: str, *, role: str = "causal", position: Position | None = None, **options: int) -> Variant:
+    torch.manual_seed(7)
+    setting = Setting(DIM, HEADS, role=role, position=position)
+    return VARIANTS.get(name)(setting, **options).double()
+
+
+def scheme(name: str, *, head_dim: int = DIM // HEADS, role: str = "causal") -> Position:
+    torch.manual_seed(3)
+    setting = PositionSetting(dim=DIM, heads=HEADS, head_dim=head_dim, length=T + M, role=role)
+    made = POSITIONS.get(name)(setting).double()
+    for parameter in made.parameters():
+        nn.init.normal_(parameter)  # u and v start at zero, where mistakes hide
+    return made
+
+
+def inputs(memory: int = 0) -> tuple[Tensor, Tensor | None]:
+    torch.manual_seed(11)
+    whole = torch.randn(B, memory + T, DIM, dtype=torch.float64)
+    return whole[:, memory:].clone().requires_grad_(), whole if memory else None
+
+
+def assert_same(variant: Variant, oracle: Callable[[Tensor, Tensor], Tensor], *, memory: int = 0) -> None:
+    """Output, and the gradient of every parameter and of the input, agree with ``oracle(x, source)`` of each sequence."""
+    x, source = inputs(memory)
+    x_too = x.detach().clone().requires_grad_()
+    y = variant(x, source=source)
+    y_too = torch.stack([oracle(x_too[b], x_too[b] if source is None else source[b]) for b in range(B)])
+    torch.testing.assert_close(y, y_too, rtol=1e-9, atol=1e-11)
+    parameters = dict(variant.named_parameters())
+    weights = torch.randn_like(y)
+    ours = torch.autograd.grad((y * weights).sum(), [x, *parameters.values()])
+    theirs = torch.autograd.grad((y_too * weights).sum(), [x_too, *parameters.values()])
+    for name, one, other in zip(["x", *parameters], ours, theirs, strict=True):
+        assert one.abs().max() > 0, f"{name} gets no gradient"
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def multi_head(variant: Variant, *, visible: Callable = None, logit: Callable = scaled_product, out: bool = True):  # type: ignore[assignment]
+    """The oracle of a variant with one projection matrix for queries, keys and values, and W_O or none."""
+    weight = dict(variant.named_parameters())["project.weight"]
+    n = len(weight) // 3
+
+    def oracle(x: Tensor, source: Tensor) -> Tensor:
+        t, s = len(x), len(source)
+        q, k, v = heads_of(x, weight[:n], HEADS), heads_of(source, weight[n : 2 * n], HEADS), heads_of(source, weight[2 * n :], HEADS)
+        sees = visible or (lambda h, i, j: not variant.causal or behind(t, s, i, j) >= 0)
+        y = concatenated(attention(q, k, v, visible=sees, logit=logit))
+        return y @ variant.out.weight.T if out else y  # type: ignore[union-attr]
+
+    return oracle
+
+
+@pytest.mark.parametrize("role", ["causal", "bidirectional"])
+@pytest.mark.parametrize("name", ["dense", "einsum", "transformer_xl", "no_wo", "wide"])
+@pytest.mark.parametrize("memory", [0, M])
+def test_multi_head_variants_follow_vaswani(name: str, role: str, memory: int) -> None:
+    variant = make(name, role=role)
+    assert_same(variant, multi_head(variant, out=name != "no_wo"), memory=memory)
+
+
+@pytest.mark.parametrize("memory", [0, M])
+@pytest.mark.parametrize("role", ["causal", "bidirectional"])
+@pytest.mark.parametrize("name", ["dense", "einsum", "no_wo", "wide", "transformer_xl"])
+def test_relative_positions_follow_dai(name: str, role: str, memory: int) -> None:
+    head_dim = DIM if name == "wide" else DIM // HEADS
+    variant = make(name, role=role, position=scheme("relative", head_dim=head_dim, role=role))
+    relative = variant.position
+    assert relative is not None
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        w_r = relative.distance.weight[h * head_dim : (h + 1) * head_dim]  # type: ignore[union-attr, index]
+        return papers.relative_logit(q, k, relative.u[h], relative.v[h], w_r, behind(T, T + memory, i, j))  # type: ignore[index]
+
+    assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
+
+
+@pytest.mark.parametrize("memory", [0, M])
+@pytest.mark.parametrize("name", ["dense", "einsum", "no_wo"])
+def test_rotary_positions_follow_su(name: str, memory: int) -> None:
+    variant = make(name, position=scheme("rotary"))
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        return papers.rotated(q, memory + i) @ papers.rotated(k, j) / len(q) ** 0.5
+
+    assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
+
+
+@pytest.mark.parametrize("memory", [0, M])
+@pytest.mark.parametrize("role", ["causal", "bidirectional"])
+@pytest.mark.parametrize("name", ["dense", "einsum"])
+def test_alibi_follows_press(name: str, role: str, memory: int) -> None:
+    variant = make(name, role=role, position=scheme("alibi", role=role))
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        slope = papers.ALIBI_SLOPES[HEADS][h]
+        return scaled_product(h, q, k, i, j) - slope * abs(behind(T, T + memory, i, j))
+
+    assert_same(variant, multi_head(variant, logit=logit), memory=memory)
+
+
+@pytest.mark.parametrize("stride", [1, 3, 4, T, T + 2])
+def test_strided_sparse_follows_child(stride: int) -> None:
+    variant = make("strided_sparse", stride=stride)
+    half = HEADS // 2
+    assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in child.strided(i, stride)[h >= half]))
+
+
+@pytest.mark.parametrize(("stride", "summary"), [(1, 1), (3, 1), (4, 2), (5, 5), (T + 2, 3)])
+def test_fixed_sparse_follows_child(stride: int, summary: int) -> None:
+    variant = make("fixed_sparse", stride=stride, summary=summary)
+    half = HEADS // 2
+    if T < stride - summary:
+        pytest.skip("no summary within the sequence: those heads are zero and have no gradient")
+    assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in child.fixed(i, stride, summary)[h >= half]))
+
+
+@pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
+def test_sparse_variants_honour_rotary_positions(name: str) -> None:
+    variant = make(name, position=scheme("rotary"), stride=4)
+    sets = {"strided_sparse": lambda i: child.strided(i, 4), "fixed_sparse": lambda i: child.fixed(i, 4, 4)}[name]
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        return papers.rotated(q, i) @ papers.rotated(k, j) / len(q) ** 0.5
+
+    assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in sets(i)[h >= HEADS // 2], logit=logit))
+
+
+@pytest.mark.parametrize("memory", [0, M])
+def test_narrow_shares_one_small_projection(memory: int) -> None:
+    variant = make("narrow")
+    d = DIM // HEADS
+
+    def oracle(x: Tensor, source: Tensor) -> Tensor:
+        def pieces(z: Tensor, layer: nn.Linear) -> Tensor:
+            return torch.stack([z[:, h * d : (h + 1) * d] @ layer.weight.T for h in range(HEADS)])
+
+        q, k, v = pieces(x, variant.query), pieces(source, variant.key), pieces(source, variant.value)  # type: ignore[arg-type]
+        sees = lambda h, i, j: behind(len(x), len(source), i, j) >= 0  # noqa: E731
+        return concatenated(attention(q, k, v, visible=sees, logit=scaled_product)) @ variant.out.weight.T  # type: ignore[union-attr]
+
+    assert_same(variant, oracle, memory=memory)
+
+
+@pytest.mark.parametrize("role", ["causal", "bidirectional"])
+def test_basic_is_softmax_of_x_xt_times_x(role: str) -> None:
+    variant = make("basic", role=role)
+    sees = lambda h, i, j: role != "causal" or j <= i  # noqa: E731
+
+    def oracle(x: Tensor, source: Tensor) -> Tensor:
+        return attention(x[None], x[None], x[None], visible=sees, logit=lambda h, q, k, i, j: q @ k)[0]
+
+    assert_same(variant, oracle)
+    assert not list(variant.parameters())
+
+
+def test_dense_agrees_with_pytorch_multihead_attention() -> None:
+    variant = make("dense")
+    theirs = nn.MultiheadAttention(DIM, HEADS, bias=False, batch_first=True).double()
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(variant.project.weight)  # type: ignore[arg-type]
+        theirs.out_proj.weight.copy_(variant.out.weight)  # type: ignore[arg-type]
+    x, _ = inputs()
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)  # True = hidden, their convention
+    torch.testing.assert_close(variant(x), theirs(x, x, x, attn_mask=hidden, need_weights=False)[0])
+
+
+def test_dense_and_einsum_exchange_weights() -> None:
+    dense, einsum = make("dense"), Einsum(Setting(DIM, HEADS, role="causal")).double()
+    assert isinstance(dense, Dense)
+    einsum.load_state_dict(dense.state_dict())
+    x, source = inputs(M)
+    torch.testing.assert_close(dense(x, source=source), einsum(x, source=source))
+
+
+def test_no_wo_is_dense_with_the_identity_as_output_projection() -> None:
+    dense, no_wo = make("dense"), make("no_wo")
+    with torch.no_grad():
+        dense.out.weight.copy_(torch.eye(DIM))  # type: ignore[union-attr]
+    x, _ = inputs()
+    torch.testing.assert_close(dense(x), no_wo(x))  # the same seed gave both the same projections
+    assert sum(p.numel() for p in dense.parameters()) - sum(p.numel() for p in no_wo.parameters()) == DIM**2
+
+
+@pytest.mark.parametrize("name", ["dense", "einsum", "no_wo", "wide", "narrow", "basic", "strided_sparse", "fixed_sparse"])
+def test_padding_is_never_attended_to(name: str) -> None:
+    role = "causal" if "sparse" in name else "bidirectional"
+    variant = make(name, role=role)
+    x, _ = inputs()
+    mask = torch.ones(B, T, dtype=torch.bool)
+    mask[0, 3] = mask[0, 8:] = False
+    mask[1] = False  # a row of nothing but padding
+    other = torch.where(mask[..., None], x.detach(), torch.randn_like(x) * 9)
+    y, y_other = variant(x, mask=mask), variant(other, mask=mask)
+    torch.testing.assert_close(y[mask], y_other[mask])
+    assert y.isfinite().all()
+    y.sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
+    assert not torch.allclose(variant(x)[0], y[0]), "the mask changes nothing"
+
+
+def test_sparse_variants_save_less_than_a_square() -> None:
+    """Twice the length keeps far less than four times the bytes."""
+    for name in ("strided_sparse", "fixed_sparse"):
+        saved = []
+        for t, stride in ((256, 16), (1024, 32)):
+            variant = VARIANTS.get(name)(Setting(8, 2, role="causal"), stride=stride)
+            kept: dict[int, int] = {}
+
+            def pack(z: Tensor, kept: dict[int, int] = kept) -> Tensor:
+                kept[z.untyped_storage().data_ptr()] = z.untyped_storage().nbytes()
+                return z
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda z: z):
+                y = variant(torch.randn(1, t, 8))
+            saved.append(sum(kept.values()))
+            del y
+        assert saved[1] / saved[0] < 4 ** (1.55), f"{name}: {saved}"  # t^1.5; a square would give 16
