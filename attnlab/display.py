@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 TAIL = ("bits_per_byte", "accuracy")  # what a finished line shows first, where the run has it
 PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; evaluations always get theirs
@@ -19,7 +27,7 @@ class _Line:
     total: int | None = None
     step: int = 0
     shown: dict[str, float] = field(default_factory=dict)
-    task: int | None = None
+    task: TaskID | None = None
     said: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)
 
@@ -36,7 +44,7 @@ class Display:
         self._lines: dict[str, _Line] = {}
         self._count = self._done = 0
         self._progress: Progress | None = None
-        self._overall: int | None = None
+        self._overall: TaskID | None = None
 
     def begin(self, study: str, *, runs: int, finished: int, workers: int) -> None:
         """The study starts: ``runs`` are left to do, ``finished`` were done before."""
@@ -77,7 +85,9 @@ class Display:
             of = f"/{line.total}" if line.total else ""
             self.say(f"  {name}: step {step}{of}  {_text(line.shown)}")
 
-    def ended(self, name: str, state: str, *, summary: dict[str, float], reason: str = "", again: bool = False) -> None:
+    def ended(
+        self, name: str, state: str, *, summary: dict[str, float], reason: str = "", again: bool = False
+    ) -> None:
         """A run ended; ``again`` when it is about to be tried again."""
         line = self._lines.pop(name, _Line())
         if self._progress is not None and line.task is not None:
@@ -87,7 +97,13 @@ class Display:
         if self._progress is not None and self._overall is not None:
             self._progress.update(self._overall, completed=self._done)
         figures = ", ".join(f"{key} {summary[key]:.4f}" for key in TAIL if key in summary)
-        parts = [state, figures, reason, f"{time.monotonic() - line.began:.0f} s", "trying again" if again else ""]
+        parts = [
+            state,
+            figures,
+            reason,
+            f"{time.monotonic() - line.began:.0f} s",
+            "trying again" if again else "",
+        ]
         self.say(f"[{self._done}/{self._count}] {name}: {', '.join(part for part in parts if part)}")
 
     def say(self, text: str) -> None:

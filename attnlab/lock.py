@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 def hold(path: Path, *, what: str, wait: float = 0.0) -> Iterator[None]:
     """Own ``path`` while the block runs.
 
-    ``flock`` rather than ``lockf``: a second call in the same process (another notebook cell, a thread) is refused too.
+    ``flock`` rather than ``lockf``: a second call in the same process (another thread, say) is refused too.
 
     Args:
         what: what is owned, for the message: ``"the study 'wo'"``.

@@ -46,7 +46,7 @@ NOTE_LIMIT = 7_900  # characters: MLflow refuses a tag longer than 8,000
 
 
 def flat(fields: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as read from its JSON, with dotted names: ``{"train.lr": 3e-4, "variant": "dense", ...}``.
+    """A configuration as read from its JSON, with dotted names: ``{"train.lr": 3e-4, "variant": "dense"}``.
 
     Takes plain fields so that the records of another version of attnlab can be read.
     """
@@ -62,7 +62,7 @@ def flat(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def param_names(axes: list[str]) -> dict[str, str]:
-    """Axis -> the short name of its MLflow param: ``train.lr`` -> ``lr``; the whole path where two would collide."""
+    """Axis -> the name of its MLflow param: ``train.lr`` -> ``lr``; the whole path where two would collide."""
     names: dict[str, str] = {}
     for axis in axes:
         short = axis.rpartition(".")[2]
@@ -72,7 +72,7 @@ def param_names(axes: list[str]) -> dict[str, str]:
 
 
 def params(run: Run) -> dict[str, str]:
-    """One flat param for each thing that people compare, the axes of the grid first; the same names in every run."""
+    """One flat param for each thing that people compare, the axes first; the same names in every run."""
     config, axes = run.config, run.cell.axes
     fields = flat(json.loads(config.to_json()))
     shown = {name: str(axes[axis]) for axis, name in param_names(list(axes)).items()}
@@ -124,7 +124,12 @@ def note(run: Run, *, plan: Plan, reason: str = "") -> str:
     lines = [f"**{run.cell.name}**, seed {run.seed}, of the study *{plan.study.study}*", ""]
     if reason:
         lines += [f"> {reason}", ""]
-    lines += ["| axis | value |", "|---|---|", *(f"| {axis} | {value} |" for axis, value in run.cell.axes.items()), ""]
+    lines += [
+        "| axis | value |",
+        "|---|---|",
+        *(f"| {axis} | {value} |" for axis, value in run.cell.axes.items()),
+        "",
+    ]
     lines += [f"{run.cell.parameters:,} parameters" if run.cell.parameters else "", ""]
     task = f"{fields['task']}, {fields['model.depth']} x {fields['model.dim']}, {fields['model.heads']} heads"
     lines += [f"{task}; backend {fields['backend']}; the whole configuration is the artifact `config.yaml`."]
@@ -136,13 +141,18 @@ def names(plan: Plan) -> set[str]:
     from attnlab.cells import expand
 
     cells, _ = expand(plan.study)
-    return {cell.name for cell in cells} | {f"{cell.name} s{seed}" for cell in cells for seed in plan.study.seeds}
+    return {cell.name for cell in cells} | {
+        f"{cell.name} s{seed}" for cell in cells for seed in plan.study.seeds
+    }
 
 
 def study_note(plan: Plan) -> str:
     """Markdown for the experiment's page: what is compared, what was refused or left out, and why."""
     study = plan.study
-    lines = [f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {', '.join(map(str, study.seeds))}.", ""]
+    lines = [
+        f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {', '.join(map(str, study.seeds))}.",
+        "",
+    ]
     refused = [f"- {cell.name}: {cell.refusal}" for cell, _ in plan.refused]
     skipped = [f"- {cell.name}: {cell.because}" for cell in plan.skipped]
     for title, entries in (("Refused", refused), ("Left out by the study", skipped), ("Notes", plan.notes)):
@@ -168,10 +178,12 @@ def versions() -> str:
 
 @cache
 def git(folder: str) -> dict[str, str]:
-    """The commit that ``folder`` is at, with ``+dirty`` when files differ from it; nothing outside of a checkout."""
+    """The commit that ``folder`` is at, ``+dirty`` when files differ from it; nothing outside of a checkout."""
 
     def ask(*words: str) -> str:
-        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(
+            ["git", "-C", folder, *words], capture_output=True, text=True, check=False, timeout=20
+        )
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
@@ -196,7 +208,7 @@ def user() -> str:
 
 
 def owner(root: Path) -> str:
-    """Names the folder of runs on this machine without spelling it out: only its own stale runs may be ended."""
+    """Names the folder of runs without spelling it out: a study may end only its own stale runs."""
     from zlib import crc32
 
     return f"{socket.gethostname()}-{crc32(str(root.resolve()).encode()):08x}"

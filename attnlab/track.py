@@ -1,26 +1,21 @@
-"""Runs into MLflow and out of it again. The only module that imports mlflow.
+"""MLflow: the connection, what is read back from it, and its UI. The only module that imports mlflow.
 
-One flat MLflow run for each run of a study. At most one of them is active for each fingerprint: a new attempt replaces
-the one before, which MLflow keeps among its deleted runs. A run counts as finished when MLflow says FINISHED, which is
-written last.
+What a study writes is in ``tracker``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sqlite3
-import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab import record
 from attnlab.errors import UserError, nearest
-from attnlab.view import VIEW_TAG, Server, ui_url, view_state
+from attnlab.view import Server, ui_url
 
 if TYPE_CHECKING:
     import pandas
@@ -28,10 +23,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment
     from mlflow.entities import Run as Record
 
-    from attnlab.plan import Cell, Plan, Run
-
-STATUS = {"failed": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # the other states are results: FINISHED
-FLUSH_POINTS, FLUSH_SECONDS, BATCH = 400, 2.0, 1_000
+BATCH = 1_000  # metrics in one call
+Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 
 
 def runs_folder(root: str | Path | None = None) -> Path:
@@ -64,179 +57,42 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     except Exception as error:  # whatever the store's driver raises; its text may quote the address
-        raise UserError(f"cannot use the MLflow store {record.redact(uri)}: {record.redact(str(error))}") from None
+        raise UserError(
+            f"cannot use the MLflow store {record.redact(uri)}: {record.redact(str(error))}"
+        ) from None
     if local:
         with sqlite3.connect(database) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")  # readers (the UI) and the writer do not wait for each other
+            connection.execute(
+                "PRAGMA journal_mode=WAL"
+            )  # readers (the UI) and the writer do not wait for each other
     return client
 
 
-@dataclass
-class _Buffer:
-    points: list[tuple[str, float, int, int]] = field(default_factory=list)  # name, value, milliseconds, step
-    flushed: float = field(default_factory=time.monotonic)
+def write(
+    client: MlflowClient,
+    run_id: str,
+    *,
+    points: list[Point] | None = None,
+    params: dict[str, str] | None = None,
+    tags: dict[str, str] | None = None,
+) -> None:
+    """Add to a run, in as few calls as MLflow allows."""
+    from mlflow.entities import Metric, Param, RunTag
+
+    metrics = [Metric(*point) for point in points or []]
+    while len(metrics) > BATCH:
+        client.log_batch(run_id, metrics=metrics[:BATCH])
+        metrics = metrics[BATCH:]
+    all_params = [Param(name, value) for name, value in (params or {}).items()]
+    all_tags = [RunTag(name, value) for name, value in (tags or {}).items()]
+    if metrics or all_params or all_tags:
+        client.log_batch(run_id, metrics=metrics, params=all_params, tags=all_tags)
 
 
-class Tracker:
-    """The parent's pen: everything that a study writes into MLflow.
-
-    Args:
-        plan: the study; its name is the experiment's.
-        root: the folder of runs.
-    """
-
-    def __init__(self, plan: Plan, root: Path) -> None:
-        self._plan, self._root = plan, root
-        self._client = connect(root, create=True)
-        self._owner = record.owner(root)
-        self._buffers: dict[str, _Buffer] = {}
-        self._active: dict[str, Record] = {}
-        self._experiment = self._open(plan.study.study)
-
-    def _open(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            local = not tracking_uri(self._root).startswith("http")  # a server decides where its artifacts go
-            folder = (self._root / "artifacts" / name).as_uri() if local else None
-            return self._client.create_experiment(name, artifact_location=folder)
-        if found.lifecycle_stage == "deleted":
-            raise UserError(f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study")
-        return found.experiment_id
-
-    def describe(self) -> None:
-        """Write the study's note and the preset view of the UI."""
-        tags = {"mlflow.note.content": record.study_note(self._plan), VIEW_TAG: view_state(self._plan)}
-        for key, value in tags.items():
-            self._client.set_experiment_tag(self._experiment, key, value)
-
-    def sweep(self) -> dict[str, Record]:
-        """Put the records of earlier processes in order; return the finished ones by fingerprint.
-
-        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one fingerprint
-        the finished or else the later one stays; ``attnlab.current`` says whether the study still holds a run.
-        """
-        for found in self._search():
-            data = found.data.tags
-            mine = data.get("attnlab.owner") == self._owner
-            if found.info.status == "RUNNING" and mine:
-                self.finish(found.info.run_id, "interrupted", reason="its parent process ended")
-                found = self._client.get_run(found.info.run_id)
-            self._keep_one(found)
-        planned = {run.fingerprint for run in self._plan.runs}
-        elsewhere = record.names(self._plan) - {run.name for run in self._plan.runs}  # left out by `only`
-        for fingerprint, found in self._active.items():
-            still = fingerprint in planned or found.info.run_name in elsewhere
-            self._mark(found, "yes" if still else "no")
-        return {key: found for key, found in self._active.items() if found.info.status == "FINISHED"}
-
-    def _keep_one(self, found: Record) -> None:
-        fingerprint = found.data.tags.get("attnlab.fingerprint", found.info.run_id)
-        other = self._active.get(fingerprint)
-        if other is not None:
-            loser = found if other.info.status == "FINISHED" else other
-            self._client.delete_run(loser.info.run_id)
-            found = other if loser is found else found
-        self._active[fingerprint] = found
-
-    def _mark(self, found: Record, current: str) -> None:
-        if found.data.tags.get("attnlab.current") != current:
-            self._client.set_tag(found.info.run_id, "attnlab.current", current)
-
-    def _search(self) -> list[Record]:
-        return _pages(self._client, self._experiment, order=["attributes.start_time ASC"])
-
-    def start(self, run: Run) -> str:
-        """Open the record of a run, in place of an earlier attempt's; return MLflow's id of it."""
-        return self._create(run, name=run.name, key=run.fingerprint, state="running")
-
-    def _create(self, run: Run, *, name: str, key: str, state: str) -> str:
-        tags = record.tags(run, plan=self._plan)
-        tags |= {"attnlab.fingerprint": key, "attnlab.state": state, "attnlab.current": "yes"}
-        tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
-        earlier = self._active.get(key)
-        if earlier is not None:
-            before = earlier.data.tags
-            tags["attnlab.attempt"] = str(1 + int(before.get("attnlab.attempt", 0)))
-            tags["attnlab.earlier"] = f"{before.get('attnlab.state')}: {before.get('attnlab.reason', '')}"[:500]
-        created = self._client.create_run(self._experiment, run_name=name, tags=tags)
-        run_id = created.info.run_id
-        if earlier is not None:
-            self._client.delete_run(earlier.info.run_id)
-        from mlflow.entities import Param
-
-        self._client.log_batch(run_id, params=[Param(key, value) for key, value in record.params(run).items()])
-        self._attach(run_id, run)
-        self._active[key] = created
-        return run_id
-
-    def _attach(self, run_id: str, run: Run) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            text = run.config.to_json()
-            (Path(folder) / "config.json").write_text(text)
-            (Path(folder) / "config.yaml").write_text(record.as_yaml(json.loads(text)))
-            (Path(folder) / "study.yaml").write_text(record.study_text(self._plan))
-            self._client.log_artifacts(run_id, folder)
-
-    def refuse(self, run: Run, cell: Cell) -> str:
-        """Record a refused cell: one run without a seed in its name, with the reason; once."""
-        key, reason = f"refused-{run.fingerprint}", str(cell.refusal)
-        known = self._active.get(key)
-        if known is not None and known.data.tags.get("attnlab.reason") == reason:
-            self._mark(known, "yes")
-            return known.info.run_id
-        run_id = self._create(run, name=cell.name, key=key, state="refused")
-        self.finish(run_id, "refused", reason=reason, note=record.note(run, plan=self._plan, reason=reason))
-        return run_id
-
-    def log(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
-        """Add points of curves; they are written in batches."""
-        buffer = self._buffers.setdefault(run_id, _Buffer())
-        stamp = int(1_000 * time.time())
-        buffer.points += [(name, value, stamp, step) for name, value in metrics.items()]
-        if len(buffer.points) >= FLUSH_POINTS or time.monotonic() - buffer.flushed >= FLUSH_SECONDS:
-            self.flush(run_id)
-
-    def flush(self, run_id: str) -> None:
-        """Write what has been logged so far."""
-        from mlflow.entities import Metric
-
-        buffer = self._buffers.get(run_id, _Buffer())
-        while buffer.points:
-            batch = [Metric(*point) for point in buffer.points[:BATCH]]
-            self._client.log_batch(run_id, metrics=batch)
-            del buffer.points[:BATCH]
-        buffer.flushed = time.monotonic()
-
-    def tag(self, run_id: str, key: str, value: str) -> None:
-        """Set one tag of a run."""
-        self._client.set_tag(run_id, key, value)
-
-    def finish(
-        self, run_id: str, state: str, *, summary: dict[str, float] | None = None, reason: str = "", note: str = ""
-    ) -> None:
-        """Close a record. MLflow's status comes last: FINISHED means that everything else is there."""
-        from mlflow.entities import Metric, RunTag
-
-        self.flush(run_id)
-        self._buffers.pop(run_id, None)
-        now = int(1_000 * time.time())
-        metrics = [Metric(k, v, now, 0) for k, v in (summary or {}).items() if math.isfinite(v)]
-        tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
-        self._client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, v) for k, v in tags.items() if v])
-        self._client.set_terminated(run_id, STATUS.get(state, "FINISHED"))
-        for key, found in self._active.items():
-            if found.info.run_id == run_id:
-                self._active[key] = self._client.get_run(run_id)
-                break
-
-    def artifact(self, run_id: str, path: Path) -> None:
-        """Attach a file to a run."""
-        if path.is_file():
-            self._client.log_artifact(run_id, str(path))
-
-
-def _pages(client: MlflowClient, experiment: str, *, order: list[str]) -> list[Record]:
+def search(client: MlflowClient, experiment: str) -> list[Record]:
+    """Every active run of an experiment, in the order they were started."""
     found, token = [], None
+    order = ["attributes.start_time ASC"]
     while True:
         page = client.search_runs([experiment], max_results=5_000, order_by=order, page_token=token)
         found += page
@@ -269,7 +125,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
 
     folder = runs_folder(root)
     client = connect(folder)
-    found = _pages(client, _experiment(client, study).experiment_id, order=["attributes.start_time ASC"])
+    found = search(client, _experiment(client, study).experiment_id)
     rows = [_row(each, folder) for each in found if every or each.data.tags.get("attnlab.current") != "no"]
     return pandas.DataFrame(rows)
 
@@ -297,9 +153,15 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
 
     folder = runs_folder(root)
     client = connect(folder)
-    found = _pages(client, _experiment(client, study).experiment_id, order=["attributes.start_time ASC"])
+    found = search(client, _experiment(client, study).experiment_id)
     points = [
-        {"run_id": each.info.run_id, "name": each.info.run_name, "metric": key, "step": p.step, "value": p.value}
+        {
+            "run_id": each.info.run_id,
+            "name": each.info.run_name,
+            "metric": key,
+            "step": p.step,
+            "value": p.value,
+        }
         for each in found
         if each.data.tags.get("attnlab.current") != "no"
         for key in sorted(each.data.metrics)
@@ -309,7 +171,9 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
 
 
-def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:
+def ui(
+    root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None
+) -> None:
     """Serve the stock MLflow UI until Ctrl-C and print its addresses, one for each study.
 
     Where ``MLFLOW_TRACKING_URI`` names a server, only its addresses are printed: it has a UI already.
@@ -334,5 +198,9 @@ def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0
 
 def _addresses(root: Path, base: str, study: str | None) -> list[str]:
     client = connect(root)
-    found = [_experiment(client, study)] if study else [e for e in client.search_experiments() if e.name != "Default"]
+    found = (
+        [_experiment(client, study)]
+        if study
+        else [e for e in client.search_experiments() if e.name != "Default"]
+    )
     return [f"{each.name}: {ui_url(each.experiment_id, base)}" for each in found] or [ui_url(None, base)]

@@ -1,6 +1,6 @@
 """The stock MLflow UI, opened on a view that shows axes, metrics and charts.
 
-The view is an experiment tag that MLflow's own "share" button would write: undocumented, so nothing depends on it.
+The view is an experiment tag such as MLflow's own "share" button writes: undocumented, so nothing depends on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COSTS = ("parameters", "tokens_per_s", "saved_mib", "train_seconds")
 
 
 def view_state(plan: Plan) -> str:
-    """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 characters)."""
+    """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
     metric = plan.metric
     axes = list(record.param_names(list(plan.cells[0].axes) if plan.cells else []).values())
     columns = [f"params.`{name}`" for name in dict.fromkeys([*axes, "seed"])]
@@ -58,7 +58,14 @@ def view_state(plan: Plan) -> str:
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": [
-            {"uuid": key, "name": name, "display": True, "isReordered": True, "deleted": False, "isGenerated": False}
+            {
+                "uuid": key,
+                "name": name,
+                "display": True,
+                "isReordered": True,
+                "deleted": False,
+                "isGenerated": False,
+            }
             for name, key in sections.items()
         ],
         "isAccordionReordered": True,
@@ -72,7 +79,9 @@ def view_state(plan: Plan) -> str:
 
 
 def _id(plan: Plan, name: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # the same again when the view is rewritten
+    return str(
+        uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}")
+    )  # the same again when the view is rewritten
 
 
 def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
@@ -81,8 +90,18 @@ def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
 
 
 def _line(plan: Plan, section: str, metric: str) -> dict[str, Any]:
-    more = {"selectedMetricKeys": [metric], "xAxisKey": "step", "scaleType": "linear", "xAxisScaleType": "linear"}
-    more |= {"lineSmoothness": 0, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True, "yAxisKey": "metric"}
+    more = {
+        "selectedMetricKeys": [metric],
+        "xAxisKey": "step",
+        "scaleType": "linear",
+        "xAxisScaleType": "linear",
+    }
+    more |= {
+        "lineSmoothness": 0,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+        "yAxisKey": "metric",
+    }
     return {**_bar(plan, section, metric), "type": "LINE", **more}
 
 
@@ -90,7 +109,9 @@ def ui_url(experiment: str | None, base: str) -> str:
     """The address of an experiment's preset view; of the list of experiments without one."""
     if experiment is None:
         return f"{base}/#/experiments?workflowType=machine_learning"
-    return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
+    return (
+        f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
+    )
 
 
 class Server:
@@ -102,10 +123,24 @@ class Server:
     def __init__(self, uri: str, *, root: Path, port: int, host: str = "127.0.0.1") -> None:
         self.base = f"http://{host}:{port}"
         settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        settings |= {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
+        settings |= {
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri(),
+        }
         environment = {**os.environ, **settings}
         environment.pop("MLFLOW_TRACKING_URI", None)
-        words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+        words = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+        ]
         self._log = root / "ui.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -1,9 +1,9 @@
 """One run in a process of its own: both ends of it.
 
-The child is forked from a server that has imported torch already, so that it starts in hundredths of a second and
-its peak memory is its own. It trains and reports over a pipe; the parent does all the logging. Whatever happens to the
-child (an exception, a segmentation fault, the kernel's out-of-memory killer) is a reason that the parent can read;
-and when the parent dies, a second pipe, the lifeline, closes and the child ends too.
+The child is forked from a server that has imported torch already, so that it starts in hundredths of a second
+and its peak memory is its own. It trains and reports over a pipe; the parent does all the logging. Whatever
+happens to the child (an exception, a segmentation fault, the kernel's out-of-memory killer) is a reason that the
+parent can read; and when the parent dies, a second pipe, the lifeline, closes and the child ends too.
 """
 
 import faulthandler
@@ -29,6 +29,7 @@ from attnlab.record import device_name
 from attnlab.registry import load_file
 
 TRAIN = "attnlab.train:train"
+PRELOAD = ["attnlab.train", "torch._dynamo"]  # counting FLOPs imports the latter, for a second and a half
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,8 @@ class Job:
 
     Args:
         folder: for checkpoints and the child's own output (``log.txt``).
-        share: of how many workers this is one; they divide the processor's threads where the configuration leaves
-            the number open.
+        share: of how many workers this is one; they divide the processor's threads where the configuration
+            leaves the number open.
         train: ``"module:function"`` called as ``function(config, report=..., folder=...)``.
     """
 
@@ -54,7 +55,7 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["attnlab.train"])
+        context.set_forkserver_preload(PRELOAD)
         self.pipe, theirs = context.Pipe()
         lifeline, self._lifeline = context.Pipe(duplex=False)
         self._process = context.Process(target=_child, args=(job, theirs, lifeline), name="attnlab-run")
@@ -122,8 +123,8 @@ def _how(code: int) -> str:
 def _no_main() -> Iterator[None]:
     """Hide the caller's ``__main__`` while a process starts.
 
-    multiprocessing would import it again in the child: a script without a main guard would start the study anew,
-    a notebook has nothing to import.
+    multiprocessing would import it again in the child: a script without a main guard would start the study
+    anew, and a notebook has nothing to import.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -135,7 +136,7 @@ def _no_main() -> Iterator[None]:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Ctrl-C goes to every process on the terminal; the server (started here, once) and its children leave it to us."""
+    """Ctrl-C goes to every process on the terminal; the server, started here, and its children ignore it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -234,4 +235,3 @@ def _line() -> str:
     """`` (file.py:12)`` of the exception being handled."""
     frames = traceback.extract_tb(sys.exc_info()[2])
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-

@@ -1,0 +1,192 @@
+"""A study's records in MLflow, as the parent writes them.
+
+One flat MLflow run for each run of a study. At most one of them is active for each fingerprint: a new attempt
+replaces the one before, which MLflow keeps among its deleted runs. A run counts as finished when MLflow says
+FINISHED, which is written last.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab import record
+from attnlab.errors import UserError
+from attnlab.track import Point, connect, search, tracking_uri, write
+from attnlab.view import VIEW_TAG, view_state
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run as Record
+
+    from attnlab.plan import Cell, Plan, Run
+
+STATUS = {"failed": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all other states: FINISHED
+FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0
+
+
+@dataclass
+class _Buffer:
+    points: list[Point] = field(default_factory=list)
+    flushed: float = field(default_factory=time.monotonic)
+
+
+class Tracker:
+    """The parent's pen: everything that a study writes into MLflow.
+
+    Args:
+        plan: the study; its name is the experiment's.
+        root: the folder of runs.
+    """
+
+    def __init__(self, plan: Plan, root: Path) -> None:
+        self._plan, self._root = plan, root
+        self._client = connect(root, create=True)
+        self._owner = record.owner(root)
+        self._buffers: dict[str, _Buffer] = {}
+        self._active: dict[str, Record] = {}
+        self._experiment = self._open(plan.study.study)
+
+    def _open(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            local = not tracking_uri(self._root).startswith("http")  # a server decides where its artifacts go
+            folder = (self._root / "artifacts" / name).as_uri() if local else None
+            return self._client.create_experiment(name, artifact_location=folder)
+        if found.lifecycle_stage == "deleted":
+            raise UserError(
+                f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study"
+            )
+        return found.experiment_id
+
+    def describe(self) -> None:
+        """Write the study's note and the preset view of the UI."""
+        tags = {"mlflow.note.content": record.study_note(self._plan), VIEW_TAG: view_state(self._plan)}
+        for key, value in tags.items():
+            self._client.set_experiment_tag(self._experiment, key, value)
+
+    def sweep(self) -> dict[str, Record]:
+        """Put the records of earlier processes in order; return the finished ones by fingerprint.
+
+        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one fingerprint
+        the finished or else the later one stays; ``attnlab.current`` says whether the study still holds a run.
+        """
+        for found in search(self._client, self._experiment):
+            data = found.data.tags
+            mine = data.get("attnlab.owner") == self._owner
+            if found.info.status == "RUNNING" and mine:
+                self.finish(found.info.run_id, "interrupted", reason="its parent process ended")
+                found = self._client.get_run(found.info.run_id)
+            self._keep_one(found)
+        planned = {run.fingerprint for run in self._plan.runs}
+        elsewhere = record.names(self._plan) - {run.name for run in self._plan.runs}  # left out by `only`
+        for fingerprint, found in self._active.items():
+            still = fingerprint in planned or found.info.run_name in elsewhere
+            self._mark(found, "yes" if still else "no")
+        return {key: found for key, found in self._active.items() if found.info.status == "FINISHED"}
+
+    def _keep_one(self, found: Record) -> None:
+        fingerprint = found.data.tags.get("attnlab.fingerprint", found.info.run_id)
+        other = self._active.get(fingerprint)
+        if other is not None:
+            loser = found if other.info.status == "FINISHED" else other
+            self._client.delete_run(loser.info.run_id)
+            found = other if loser is found else found
+        self._active[fingerprint] = found
+
+    def _mark(self, found: Record, current: str) -> None:
+        if found.data.tags.get("attnlab.current") != current:
+            self._client.set_tag(found.info.run_id, "attnlab.current", current)
+
+    def start(self, run: Run) -> str:
+        """Open the record of a run, in place of an earlier attempt's; return MLflow's id of it."""
+        return self._create(run, name=run.name, key=run.fingerprint, state="running")
+
+    def _create(self, run: Run, *, name: str, key: str, state: str) -> str:
+        tags = record.tags(run, plan=self._plan)
+        tags |= {"attnlab.fingerprint": key, "attnlab.state": state, "attnlab.current": "yes"}
+        tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
+        earlier = self._active.get(key)
+        if earlier is not None:
+            before = earlier.data.tags
+            tags["attnlab.attempt"] = str(1 + int(before.get("attnlab.attempt", 0)))
+            tags["attnlab.earlier"] = f"{before.get('attnlab.state')}: {before.get('attnlab.reason', '')}"[
+                :500
+            ]
+        created = self._client.create_run(self._experiment, run_name=name, tags=tags)
+        run_id = created.info.run_id
+        if earlier is not None:
+            self._client.delete_run(earlier.info.run_id)
+        write(self._client, run_id, params=record.params(run))
+        self._attach(run_id, run)
+        self._active[key] = created
+        return run_id
+
+    def _attach(self, run_id: str, run: Run) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            text = run.config.to_json()
+            (Path(folder) / "config.json").write_text(text)
+            (Path(folder) / "config.yaml").write_text(record.as_yaml(json.loads(text)))
+            (Path(folder) / "study.yaml").write_text(record.study_text(self._plan))
+            self._client.log_artifacts(run_id, folder)
+
+    def refuse(self, run: Run, cell: Cell) -> str:
+        """Record a refused cell: one run without a seed in its name, with the reason; once."""
+        key, reason = f"refused-{run.fingerprint}", str(cell.refusal)
+        known = self._active.get(key)
+        if known is not None and known.data.tags.get("attnlab.reason") == reason:
+            self._mark(known, "yes")
+            return known.info.run_id
+        run_id = self._create(run, name=cell.name, key=key, state="refused")
+        self.finish(run_id, "refused", reason=reason, note=record.note(run, plan=self._plan, reason=reason))
+        return run_id
+
+    def log(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
+        """Add points of curves; they are written in batches."""
+        buffer = self._buffers.setdefault(run_id, _Buffer())
+        stamp = int(1_000 * time.time())
+        buffer.points += [(name, value, stamp, step) for name, value in metrics.items()]
+        if len(buffer.points) >= FLUSH_POINTS or time.monotonic() - buffer.flushed >= FLUSH_SECONDS:
+            self.flush(run_id)
+
+    def flush(self, run_id: str) -> None:
+        """Write what has been logged so far."""
+        buffer = self._buffers.get(run_id, _Buffer())
+        write(self._client, run_id, points=buffer.points)
+        buffer.points = []
+        buffer.flushed = time.monotonic()
+
+    def tag(self, run_id: str, key: str, value: str) -> None:
+        """Set one tag of a run."""
+        self._client.set_tag(run_id, key, value)
+
+    def finish(
+        self,
+        run_id: str,
+        state: str,
+        *,
+        summary: dict[str, float] | None = None,
+        reason: str = "",
+        note: str = "",
+    ) -> None:
+        """Close a record. MLflow's status comes last: FINISHED means that everything else is there."""
+        self.flush(run_id)
+        self._buffers.pop(run_id, None)
+        now = int(1_000 * time.time())
+        points = [(name, value, now, 0) for name, value in (summary or {}).items() if math.isfinite(value)]
+        tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
+        write(self._client, run_id, points=points, tags={key: value for key, value in tags.items() if value})
+        self._client.set_terminated(run_id, STATUS.get(state, "FINISHED"))
+        for key, found in self._active.items():
+            if found.info.run_id == run_id:
+                self._active[key] = self._client.get_run(run_id)
+                break
+
+    def artifact(self, run_id: str, path: Path) -> None:
+        """Attach a file to a run."""
+        if path.is_file():
+            self._client.log_artifact(run_id, str(path))
