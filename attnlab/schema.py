@@ -1,7 +1,7 @@
 """The JSON Schema of a study file, for completion and checks in an editor.
 
-``python -m attnlab.schema > ablations/study.schema.json`` writes it; the first line of a study names it:
-``# yaml-language-server: $schema=study.schema.json``. The editor cannot know everything that ``attnlab plan`` checks.
+``python -m attnlab.schema > ablations/study.schema.json`` writes it; a study names it in its first line:
+``# yaml-language-server: $schema=study.schema.json``. An editor sees less than ``attnlab plan``.
 """
 
 import json
@@ -13,7 +13,7 @@ from attnlab.studyfile import StudyConfig
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema: the study's own keys, ``base`` with every field of a run, ``grid`` with every dotted path."""
+    """The schema: a study's own keys, ``base`` with a run's fields, ``grid`` with every dotted path."""
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")

@@ -1,0 +1,114 @@
+"""The plan: cells with figures, runs with seeds, doubles, baselines, and the studies that ship."""
+
+import json
+from pathlib import Path
+
+import pytest
+from studies import STUDY, misplanned, write
+
+import attnlab
+from attnlab.plan import plan
+from attnlab.schema import json_schema
+
+ABLATIONS = Path(__file__).resolve().parent.parent / "ablations"
+
+
+def test_a_plan_has_a_run_for_each_cell_and_seed(tmp_path: Path) -> None:
+    found = plan(write(tmp_path, STUDY))
+    names = ["dense", "no_wo", "strided_sparse stride=7"]
+    assert [cell.name for cell in found.cells] == names
+    assert [run.name for run in found.runs] == [f"{name} s{seed}" for name in names for seed in (3, 5)]
+    assert [run.config.seed for run in found.runs] == [3, 5] * 3
+    assert len({run.fingerprint for run in found.runs}) == 6
+    assert found.refused == [] and found.notes == []
+    assert (found.metric, found.direction) == ("bits_per_byte", "min")
+    assert [found.baseline_of(cell) for cell in found.cells] == [found.cells[0]] * 3
+    assert found.cells[2].where.endswith("s.yaml:9:27")
+
+
+def test_the_configuration_is_resolved(tmp_path: Path) -> None:
+    config = plan(write(tmp_path, STUDY.replace("  position: learned\n", ""))).cells[0].config
+    assert config.position is not None and config.position.name == "learned"  # the variant's default
+    assert config.backend == "reference" and config.machine.device == "cpu"
+    assert config.data.startswith("pydocs sha256:") and config.sources == {} and config.packages == {}
+
+
+def test_the_figures_are_of_the_model(tmp_path: Path) -> None:
+    dense, no_wo, _ = plan(write(tmp_path, STUDY)).cells
+    assert dense.parameters is not None and no_wo.parameters is not None
+    assert dense.parameters - no_wo.parameters == 12 * 12
+    assert dense.attention_parameters == 4 * 12 * 12
+    assert dense.flops_per_token is not None
+    assert dense.train_flops == 3 * dense.flops_per_token * 5 * 3 * 24
+
+
+def test_python_may_call_the_package(tmp_path: Path) -> None:
+    assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"
+    assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"  # and again, now that it is imported
+
+
+def test_only_keeps_some_cells(tmp_path: Path) -> None:
+    path = write(tmp_path, STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:"))
+    found = plan(path, only={"variant": "no_wo, strided_sparse", "lr": 1e-3})
+    assert [cell.name for cell in found.cells] == ["no_wo lr=0.001", "strided_sparse stride=7 lr=0.001"]
+    assert (
+        "'no_wo lr=0.001' has no baseline: its cell with variant dense is not among the cells chosen"
+        in found.notes
+    )
+    assert [cell.name for cell in plan(path, only={"train.lr": "2e-3", "variant": ["dense"]}).cells] == [
+        "dense lr=0.002"
+    ]
+    assert misplanned(path, only={"variant": "no_w"}) == (
+        "--only variant=no_w: variant: expected one of dense, no_wo, strided_sparse stride=7, got 'no_w' "
+        "(did you mean 'no_wo'?)"
+    )
+    assert misplanned(path, only={"varant": "dense"}).startswith(
+        "--only varant=dense: 'varant' is no axis of the grid"
+    )
+
+
+def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
+    text = STUDY.replace("stride: 7}", "stride: 16}, strided_sparse, basic").replace(", heads: 2", "")
+    found = plan(write(tmp_path, text.replace("seeds:", "  model.heads: [2, 3]\nseeds:")))
+    assert [cell.name for cell in found.cells] == [
+        *("dense heads=2", "dense heads=3", "no_wo heads=2", "no_wo heads=3"),
+        *("strided_sparse stride=16 heads=2", "strided_sparse stride=16 heads=3", "basic heads=2"),
+    ]
+    assert found.cells[-1].config.model.heads == 1
+    assert (
+        "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in found.notes
+    )
+    assert len(found.notes) == 3
+
+
+def test_a_baseline_that_is_refused_or_missing_is_noted(tmp_path: Path) -> None:
+    text = STUDY.replace("{variant: dense}", "{variant: strided_sparse}").replace("learned", "relative")
+    assert plan(write(tmp_path, text)).notes == [
+        "'dense' has no baseline: 'strided_sparse stride=7' is refused",
+        "'no_wo' has no baseline: 'strided_sparse stride=7' is refused",
+    ]
+
+
+def test_tasks_with_different_metrics_are_two_studies(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds:", "  task: [pydocs, imdb]\nseeds:").replace("no_wo, ", "")
+    assert misplanned(write(tmp_path, text)) == (
+        "s.yaml:10:18: task: expected tasks with one metric, got bits_per_byte and accuracy"
+    )
+
+
+@pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "imdb-cpu", "enwik8-cpu"])
+def test_the_studies_that_ship_plan_without_a_refusal(name: str) -> None:
+    found = plan(ABLATIONS / f"{name}.yaml")
+    assert found.study.study == name
+    assert found.refused == [] and found.notes == []
+    assert all(cell.parameters and cell.train_flops for cell in found.cells)
+
+
+def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:
+    written = json.loads((ABLATIONS / "study.schema.json").read_text())
+    message = "python -m attnlab.schema > ablations/study.schema.json"
+    assert written == json.loads(json.dumps(json_schema())), message
+    assert written["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
+    assert set(written["properties"]["base"]["properties"]).isdisjoint(
+        {"seed", "sources", "packages", "data"}
+    )
