@@ -219,3 +219,14 @@ def test_a_text_is_found_from_the_study(tmp_path: Path, monkeypatch: pytest.Monk
     config = plan(path).cells[0].config
     assert config.task.options["path"] == str((tmp_path / "book.txt").resolve())
     assert config.data.startswith("text sha256:")
+
+
+def test_a_variant_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = COSINE.replace('@register_variant("NAME")\n', "")
+    write(tmp_path, source, name="site/lab_of_mine/cosine.py")
+    write(tmp_path, "", name="site/lab_of_mine/__init__.py")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    cell = plan(write(tmp_path, STUDY.replace("no_wo", "lab_of_mine.cosine:Cosine"))).cells[1]
+    assert cell.name == "Cosine" and cell.refusal is None
+    assert cell.config.sources == {}  # it is imported by its name, not as a file ...
+    assert list(cell.config.packages) == ["lab_of_mine.cosine"]  # ... and still part of the fingerprint
