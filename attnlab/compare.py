@@ -14,6 +14,7 @@ from typing import Any
 from attnlab import stats
 from attnlab.cells import cell_name
 
+BASELINE = "baseline"  # the verdict of a cell that others are compared with
 COSTS = {  # summary metrics that stand beside the primary one: name -> heading
     "tokens_per_s": "tokens/s",
     "saved_mib": "saved MiB",
@@ -47,7 +48,7 @@ class Row:
     """One cell: its values by seed, what they come to, and what became of its runs.
 
     `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is
-    none; `verdict` is "" for a baseline. `states` counts runs by state; `reasons` say why runs did not
+    none; `verdict` is "baseline" for such a cell. `states` counts runs by state; `reasons` say why some did not
     complete.
     """
 
@@ -77,28 +78,29 @@ def rows(runs: Iterable[Mapping[str, Any]], question: Question) -> list[Row]:
         runs: one mapping a run, with `state`, `reason`, `seed`, the axes and the summary metrics.
         question: what to compare.
     """
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
-        groups.setdefault(tuple(plain(run.get(axis)) for axis in question.axes), []).append(run)
-    cells = {key: _row(key, group, question) for key, group in groups.items()}
-    return _compared(cells, question)
+        groups.setdefault(cell_of(run, question), []).append(run)
+    return _compared([_row(name, group, question) for name, group in groups.items()], question)
 
 
-def _row(key: tuple[str, ...], runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
-    done = [
-        run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None
-    ]
+def cell_of(run: Mapping[str, Any], question: Question) -> str:
+    """Return the name of a run's cell: as it was recorded, else made from its axes."""
+    return str(run.get("cell") or cell_name({axis: plain(run.get(axis)) for axis in question.axes}))
+
+
+def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
+    done = [run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None]
     values = {int(run["seed"]): float(run[question.metric]) for run in done}
     costs = {}
     for cost in COSTS:
         seen = [number for run in done if (number := _number(run.get(cost))) is not None]
         if seen:
             costs[cost] = stats.interval(seen)
-    axes = dict(zip(question.axes, key, strict=True))
     reasons = dict.fromkeys(str(run.get("reason") or "") for run in runs if run["state"] != "completed")
     return Row(
-        name=str(runs[0].get("cell") or cell_name({**axes})),
-        axes=axes,
+        name=name,
+        axes={axis: plain(runs[0].get(axis)) for axis in question.axes},
         values=values,
         value=stats.interval(list(values.values())) if values else None,
         costs=costs,
@@ -107,20 +109,23 @@ def _row(key: tuple[str, ...], runs: Sequence[Mapping[str, Any]], question: Ques
     )
 
 
-def _compared(cells: dict[tuple[str, ...], Row], question: Question) -> list[Row]:
+def _compared(cells: list[Row], question: Question) -> list[Row]:
     """Fill in baselines, differences (corrected over the whole table) and verdicts."""
     if not question.baseline:
-        return list(cells.values())
+        return cells
+    by_axes = {tuple(row.axes.values()): row for row in cells}
     found: list[Row] = []
-    for row in cells.values():
+    for row in cells:
         at = tuple(plain(question.baseline.get(axis, row.axes[axis])) for axis in question.axes)
-        other = cells.get(at)
+        other = by_axes.get(at)
         if other is None or other is row or row.value is None:
             found.append(row)
             continue
         difference = stats.difference(row.values, other.values, margin=question.margin)
         found.append(replace(row, baseline=other.name, difference=difference))
     corrected = stats.correct([row.difference for row in found])
+    others = {row.baseline for row in found}
+    found = [replace(row, verdict=BASELINE) if row.name in others else row for row in found]
     return [
         replace(row, difference=difference, verdict=_verdict(difference, question)) if row.baseline else row
         for row, difference in zip(found, corrected, strict=True)

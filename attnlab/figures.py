@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.axes import Label
 from attnlab.cells import cell_name
-from attnlab.compare import COSTS, Question, Row, plain
+from attnlab.compare import COSTS, Question, Row, cell_of
 from attnlab.palette import BUILT_IN, color_of
 from attnlab.plots import DASHES, Curve, Dots, curves, dots, late_span
 from attnlab.stats import interval
@@ -53,18 +53,14 @@ def draw(
     done = [row for row in table if row.value is not None]
     if done:
         lines = [_dots(row.name, colors[row.name], list(row.values.values())) for row in done]
-        found.append(
-            _figure("seeds", f"{question.metric}, every seed", dots, lines, note=f"test split; {better}")
-        )
+        found.append(_figure("seeds", f"{question.metric}, every seed", dots, lines, note=f"test split; {better}"))
     found += _learning(table, records, points, question=question, colors=colors)
     for cost, note in (
         ("tokens_per_s", "training; higher is faster"),
         ("saved_mib", "kept for backward; lower is leaner"),
     ):
         lines = [
-            Dots(row.name, colors[row.name], [row.costs[cost].mean], row.costs[cost].mean)
-            for row in done
-            if cost in row.costs
+            Dots(row.name, colors[row.name], [row.costs[cost].mean], row.costs[cost].mean) for row in done if cost in row.costs
         ]
         if lines:
             found.append(_figure(cost, f"{COSTS[cost]}, mean over seeds", dots, lines, note=note))
@@ -89,8 +85,8 @@ def _learning(
     colors: Mapping[str, str],
 ) -> list[Figure]:
     """Curves of the metric on valid, and of the training loss; in panels where there are many cells."""
-    cells = {str(r["run_id"]): tuple(plain(r.get(axis)) for axis in question.axes) for r in records}
-    by_axes = {tuple(row.axes.values()): row for row in table}
+    by_name = {row.name: row for row in table}
+    cells = {str(record["run_id"]): by_name[cell_of(record, question)] for record in records}
     panels = _panels(table)
     dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
     faceted = len(table) > CROWD and "variant" in question.axes and 1 < len(dashes) <= MOST_PANELS
@@ -101,7 +97,7 @@ def _learning(
     ):
         by_panel: dict[str, list[Curve]] = {}
         for run_id, group in points[points["metric"] == metric].groupby("run_id", sort=False):
-            row = by_axes.get(cells.get(str(run_id), ()))
+            row = cells.get(str(run_id))
             if row is None:
                 continue
             path = _thinned(list(zip(group["step"].tolist(), group["value"].tolist(), strict=True)))
@@ -116,9 +112,7 @@ def _learning(
         for i, (panel, lines) in enumerate(by_panel.items()):
             name = f"{metric.replace('/', '-')}{f'-{i}' if panel else ''}"
             title = f"{metric}{f', {panel}' if panel else ''}"
-            found.append(
-                _figure(name, title, curves, lines, note=f"{what}; one line a seed", name=name, span=span)
-            )
+            found.append(_figure(name, title, curves, lines, note=f"{what}; one line a seed", name=name, span=span))
     return found
 
 

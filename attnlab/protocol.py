@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     from attnlab import track
     from attnlab.studyfile import read_study
 
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     client = track.connect(track.runs_folder(root))
     newest = runs.iloc[-1]
     with tempfile.TemporaryDirectory() as folder:

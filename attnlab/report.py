@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.compare import COSTS, Question, Row, fixed, plus_minus, rows, significant
+from attnlab.compare import BASELINE, COSTS, Question, Row, fixed, plus_minus, rows, significant
 from attnlab.errors import UserError
 from attnlab.figures import Figure, cell_colors, draw
 from attnlab.protocol import Source, commands, lead, protocol, source
@@ -165,15 +165,11 @@ def cell_table(table: Sequence[Row], question: Question, *, colors: Mapping[str,
         cells = [row.name, plus_minus(row.value) or row.outcome, str(len(row.values) or "")]
         if compared:
             gap = row.difference and row.difference.interval
-            cells += [plus_minus(gap, sign=True), row.verdict or _part(row, table)]
+            cells += [plus_minus(gap, sign=True), row.verdict]
         cells += [significant(row.costs[cost].mean) if cost in row.costs else "" for cost in costs]
-        kind = "missing" if row.value is None else "baseline" if _part(row, table) else ""
+        kind = "missing" if row.value is None else "baseline" if row.verdict == BASELINE else ""
         lines.append(Line([*cells, row.outcome], (colors or {}).get(row.name, ""), kind))
     return Table(columns, lines)
-
-
-def _part(row: Row, table: Sequence[Row]) -> str:
-    return "baseline" if any(other.baseline == row.name for other in table) else ""
 
 
 def notes(table: Sequence[Row], question: Question) -> list[str]:

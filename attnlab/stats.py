@@ -149,7 +149,7 @@ def _seeds_for(effect: float, sd: float, *, quantile: float, least: int) -> int 
 def _more_seeds(needed: int | None, n: int) -> str:
     if needed is None:
         return f"more than {MOST_SEEDS} seeds would be needed"
-    more = needed - n
+    more = needed - n if needed - n < 20 else round((needed - n) / 10) * 10
     return f"about {more} more seed{'' if more == 1 else 's'} would settle it"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnlab.plan import Plan
 
 DEFAULT_STEPS = 1000
+NAMING = ("variant", "position", "task", "backend")  # what names a cell of `attnlab train`
 
 
 def plan(given: Namespace) -> int:
@@ -25,9 +26,7 @@ def plan(given: Namespace) -> int:
     from attnlab.plan import plan as make_plan
     from attnlab.summary import print_plan
 
-    print_plan(
-        make_plan(given.study, sets=_assignments(given.set), only=_only(given.only)), tflops=given.tflops
-    )
+    print_plan(make_plan(given.study, sets=_assignments(given.set), only=_only(given.only)), tflops=given.tflops)
     return 0
 
 
@@ -40,19 +39,28 @@ def run(given: Namespace) -> int:
 
 
 def train(given: Namespace) -> int:
-    """Run one cell of no study file."""
+    """Run one cell without a study file: what was said of variant, position and task are its axes, and its name."""
     from attnlab.plan import plan as make_plan
+    from attnlab.studyfile import StudyConfig, assignment
 
-    sets = _assignments(given.assignments)
-    study = {"study": "train", "base": {"train": {"steps": DEFAULT_STEPS}}}
-    return _run(make_plan(study, sets=sets), given, only={})
+    words = _assignments(given.assignments)
+    own = {key: value for key, value in words.items() if key in StudyConfig.model_fields}
+    grid = {key: [value] for key, value in words.items() if key.partition(".")[0] in NAMING}
+    sets = {key: value for key, value in words.items() if key not in (*own, *grid)}
+    base = {} if {"train.steps", "train.epochs"} & sets.keys() else {"train": {"steps": DEFAULT_STEPS}}
+    try:
+        found = make_plan({"study": "train", "base": base, "grid": grid, **own}, sets=sets)
+    except UserError as error:  # it names a place in the grid that nobody wrote: name what was typed
+        typed = {f"grid.{key}": assignment(key, value) for key, value in words.items()}
+        place = error.where.partition("[")[0]
+        raise UserError(error.message.removeprefix("grid."), typed.get(place, error.where)) from error
+    return _run(found, given, only=grid)  # the other cells of the study "train" stay as they are
 
 
 def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     from attnlab.study import run as run_study
     from attnlab.summary import print_left_out, print_results
 
-    _warn_of(found)
     result = run_study(found, workers=given.workers, only=only)
     name = found.study.study
     print_results(result)
@@ -65,12 +73,6 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
         print(f"report: {near(write_report(name) / 'index.html')}")
     print(f"To browse the runs in MLflow: attnlab ui {name}")
     return 0 if result.ok else 1
-
-
-def _warn_of(found: Plan) -> None:
-    if found.notes and sys.stderr.isatty():
-        for note in found.notes:
-            print(f"note: {note}", file=sys.stderr)
 
 
 def report(given: Namespace) -> int:
@@ -91,9 +93,7 @@ def runs(given: Namespace) -> int:
         print("\n".join(sorted(names)) or "no studies yet")
         return 0
     frame = track.load_runs(given.study)
-    metrics = [
-        name for name in ("bits_per_byte", "accuracy", "tokens_per_s", "train_seconds") if name in frame
-    ]
+    metrics = [name for name in ("bits_per_byte", "accuracy", "tokens_per_s", "train_seconds") if name in frame]
     lines = [
         [
             row["run_id"][:8],
@@ -124,9 +124,7 @@ def generate(given: Namespace) -> int:
     """Sample from a trained language model."""
     from attnlab.generate import generate as sample
 
-    found = sample(
-        given.run, prompt=given.prompt, temperature=given.temperature, length=given.length, seed=given.seed
-    )
+    found = sample(given.run, prompt=given.prompt, temperature=given.temperature, length=given.length, seed=given.seed)
     print(f"--- {found.model}")
     print(f"--- seed: {found.origin}\n{found.prompt}")
     how = f"{given.length} bytes at temperature {given.temperature:g}, seed {given.seed}"
@@ -179,9 +177,7 @@ def _only(words: Sequence[str]) -> dict[str, Any]:
         if not equals or not axis or not value:
             raise UserError("expected AXIS=VALUE or AXIS=VALUE,VALUE", f"--only {word}")
         if axis in found:
-            raise UserError(
-                f"expected each axis once, got {axis!r} again: write {axis}=A,B", f"--only {word}"
-            )
+            raise UserError(f"expected each axis once, got {axis!r} again: write {axis}=A,B", f"--only {word}")
         found[axis] = value
     return found
 
