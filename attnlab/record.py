@@ -62,7 +62,7 @@ def flat(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def param_names(axes: list[str]) -> dict[str, str]:
-    """Axis -> the name of its MLflow param: ``train.lr`` -> ``lr``; the whole path where two would collide."""
+    """Axis -> the name of its MLflow param: ``train.lr`` -> ``lr``; the whole path where two collide."""
     names: dict[str, str] = {}
     for axis in axes:
         short = axis.rpartition(".")[2]
@@ -149,8 +149,9 @@ def names(plan: Plan) -> set[str]:
 def study_note(plan: Plan) -> str:
     """Markdown for the experiment's page: what is compared, what was refused or left out, and why."""
     study = plan.study
+    seeds = ", ".join(map(str, study.seeds))
     lines = [
-        f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {', '.join(map(str, study.seeds))}.",
+        f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {seeds}.",
         "",
     ]
     refused = [f"- {cell.name}: {cell.refusal}" for cell, _ in plan.refused]
@@ -178,7 +179,7 @@ def versions() -> str:
 
 @cache
 def git(folder: str) -> dict[str, str]:
-    """The commit that ``folder`` is at, ``+dirty`` when files differ from it; nothing outside of a checkout."""
+    """The commit that ``folder`` is at, ``+dirty`` when files differ from it; without a checkout nothing."""
 
     def ask(*words: str) -> str:
         done = subprocess.run(

@@ -199,7 +199,7 @@ class Runner:
         self._active = []
         if isinstance(error, KeyboardInterrupt):
             done = sum(row.state not in NOT_DONE for row in self._rows.values())
-            text = f"interrupted: {done} of {len(self._runs)} runs are finished; the same command goes on from here"
+            text = f"interrupted: {done} of {len(self._runs)} runs are finished; the same command goes on"
             error.args = (text,)
 
     def _cuda_devices(self) -> list[str]:
@@ -222,6 +222,4 @@ def _earlier(run: Run, found: Record) -> Row:
     summary = {name: value for name, value in found.data.metrics.items() if "/" not in name}
     seconds = ((found.info.end_time or 0) - found.info.start_time) / 1_000
     state, reason = tags.get("attnlab.state", "completed"), tags.get("attnlab.reason", "")
-    return Row(
-        run.name, run.cell.name, run.seed, state, summary, reason, found.info.run_id, seconds, earlier=True
-    )
+    return Row(run.name, run.cell.name, run.seed, state, summary, reason, found.info.run_id, seconds, earlier=True)

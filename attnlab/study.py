@@ -1,7 +1,7 @@
 """A study, from its plan to its finished runs. The only module that imports optuna.
 
-One parent owns the study (a lock says so), queues in Optuna what MLflow does not hold as finished, and gives each
-run a process of its own. To run a study again is to resume it. One failing run never stops the others.
+One parent owns the study (a lock says so), queues in Optuna what MLflow does not hold as finished, and gives
+each run a process of its own. To run a study again is to resume it. One failing run never stops the others.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(
 
     Raises:
         UserError: a mistake in the study, missing data, or another process that runs this study here.
-        KeyboardInterrupt: Ctrl-C or SIGTERM, after the runs were ended and marked ``interrupted``; its text says
+        KeyboardInterrupt: Ctrl-C or SIGTERM, after the runs were ended and marked ``interrupted``; it says
             how many runs are finished.
     """
     from attnlab.plan import Plan

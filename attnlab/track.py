@@ -113,7 +113,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     """The runs of a study as a table, one row a run, in the order they were started.
 
     Columns: ``run_id name cell study state reason seed fingerprint attempt``, each axis, each field of the
-    configuration (dotted), each summary metric, ``started`` (UTC) and ``seconds``, ``device versions commit folder``.
+    configuration (dotted), each summary metric, ``started`` (UTC), ``seconds device versions commit folder``.
 
     Args:
         every: also the runs that the study's last plan no longer holds (an edited YAML, another ``--set``).

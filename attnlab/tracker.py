@@ -72,8 +72,9 @@ class Tracker:
     def sweep(self) -> dict[str, Record]:
         """Put the records of earlier processes in order; return the finished ones by fingerprint.
 
-        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one fingerprint
-        the finished or else the later one stays; ``attnlab.current`` says whether the study still holds a run.
+        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one
+        fingerprint the finished or else the later one stays; ``attnlab.current`` says whether the study still
+        holds a run.
         """
         for found in search(self._client, self._experiment):
             data = found.data.tags

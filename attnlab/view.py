@@ -1,6 +1,7 @@
 """The stock MLflow UI, opened on a view that shows axes, metrics and charts.
 
-The view is an experiment tag such as MLflow's own "share" button writes: undocumented, so nothing depends on it.
+The view is an experiment tag such as MLflow's own "share" button writes: undocumented, so nothing
+depends on it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -79,9 +81,7 @@ def view_state(plan: Plan) -> str:
 
 
 def _id(plan: Plan, name: str) -> str:
-    return str(
-        uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}")
-    )  # the same again when the view is rewritten
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # the same again when the view is rewritten
 
 
 def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
@@ -109,9 +109,17 @@ def ui_url(experiment: str | None, base: str) -> str:
     """The address of an experiment's preset view; of the list of experiments without one."""
     if experiment is None:
         return f"{base}/#/experiments?workflowType=machine_learning"
-    return (
-        f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
-    )
+    return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
+
+
+def _expect_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is no obstacle
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            message = f"expected a free port for the UI, got {host}:{port}: {error.strerror}; try another --port"
+            raise UserError(message) from None
 
 
 class Server:
@@ -121,6 +129,7 @@ class Server:
     """
 
     def __init__(self, uri: str, *, root: Path, port: int, host: str = "127.0.0.1") -> None:
+        _expect_free(host, port)
         self.base = f"http://{host}:{port}"
         settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         settings |= {
@@ -143,15 +152,13 @@ class Server:
         ]
         self._log = root / "ui.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                words, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True
-            )
+            self._process = subprocess.Popen(words, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True)
 
     def ready(self, seconds: float = 60) -> None:
         """Wait until it answers.
 
         Raises:
-            UserError: it ended (the port is taken, say) or did not answer in time.
+            UserError: it ended or did not answer in time.
         """
         until = time.monotonic() + seconds
         while time.monotonic() < until and self._process.poll() is None:
@@ -160,8 +167,7 @@ class Server:
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)
             else:
-                if self._process.poll() is None:  # else: it was someone else's server that answered
-                    return
+                return
         self.close()
         raise UserError(f"the MLflow UI did not start at {self.base}: see {self._log}, or try another --port")
 

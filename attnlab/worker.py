@@ -2,8 +2,8 @@
 
 The child is forked from a server that has imported torch already, so that it starts in hundredths of a second
 and its peak memory is its own. It trains and reports over a pipe; the parent does all the logging. Whatever
-happens to the child (an exception, a segmentation fault, the kernel's out-of-memory killer) is a reason that the
-parent can read; and when the parent dies, a second pipe, the lifeline, closes and the child ends too.
+happens to the child (an exception, a segmentation fault, the kernel's out-of-memory killer) is a reason that
+the parent can read; and when the parent dies, a second pipe, the lifeline, closes and the child ends too.
 """
 
 import faulthandler
@@ -192,12 +192,16 @@ def _machine(job: Job) -> dict[str, Any]:
     """Divide the processor among the workers; say what this one has and how many steps lie ahead."""
     import torch
 
-    if job.config.machine.threads is None and job.share > 1:
-        torch.set_num_threads(max(1, torch.get_num_threads() // job.share))
-    threads = job.config.machine.threads or torch.get_num_threads()
+    threads = _shared(torch.get_num_threads(), job)
+    torch.set_num_threads(threads)
     device = job.config.machine.device
     name = device_name(device) + ("" if device.startswith("cuda") else f" ({threads} threads)")
     return {"device": name, "total": _total(job)}
+
+
+def _shared(threads: int, job: Job) -> int:
+    """This worker's part of the threads that torch would take; what the configuration says goes before."""
+    return job.config.machine.threads or max(1, threads // job.share)
 
 
 def _total(job: Job) -> int | None:

@@ -1,0 +1,72 @@
+"""Stand-ins for ``attnlab.train.train`` that end in every way a run can end; children import them by name."""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnlab.config import RunConfig
+from attnlab.train import Result
+
+Report = Callable[[int, dict[str, float]], bool]
+
+
+def good(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Four points of a curve and a result that tells the seeds apart."""
+    with (folder.parent / "trained.txt").open("a") as file:
+        file.write(f"{config.fingerprint()}\n")
+    for step in (10, 20):
+        report(step, {"train/loss": 1 / step, "train/tokens_per_s": 1_000.0})
+        report(step, {"valid/bits_per_byte": 2 / step})
+    import torch
+
+    summary = {"bits_per_byte": 2 + config.seed / 10, "threads": float(torch.get_num_threads())}
+    summary["told"] = float(os.environ.get("ATTNLAB_FAKE", "0"))
+    return Result("completed", summary, 20)
+
+
+def by_variant(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Each variant meets a fate of its own."""
+    report(1, {"train/loss": 1.0})
+    fates: dict[str, Callable[[], Any]] = {
+        "einsum": lambda: ctypes.string_at(0),  # a segmentation fault
+        "no_wo": lambda: os._exit(3),
+        "wide": lambda: [][1],
+        "narrow": lambda: Result("diverged", {"train_seconds": 1.0}, 5, "the loss became nan at step 5"),
+        "basic": lambda: Result("out_of_memory", {}, 1, "no memory"),
+    }
+    fate = fates.get(config.variant.name)
+    return fate() if fate else good(config, report=report, folder=folder)
+
+
+def killed_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The first attempt is killed from outside; the second goes well."""
+    mark = folder / "been_here"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return good(config, report=report, folder=folder)
+
+
+def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The first attempt of seed 1 never ends, and has a child of its own; the second attempt goes well."""
+    mark = folder / "pids"
+    if config.seed == 1 and not mark.exists():
+        report(1, {"train/loss": 1.0})
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(600)
+            os._exit(0)
+        part = mark.with_suffix(".part")
+        part.write_text(f"{os.getpid()} {helper}")
+        part.rename(mark)
+        time.sleep(600)
+    return good(config, report=report, folder=folder)
+
+
+def pruned(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Says nothing but that it was stopped early."""
+    return Result("pruned", {}, 3, "pruned at step 3")

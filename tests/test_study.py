@@ -1,0 +1,268 @@
+"""The runner: every run once, whatever happens to it, to its parent, or to the study file."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.display import Display
+from attnlab.errors import UserError
+from attnlab.lock import hold
+from attnlab.plan import plan
+from attnlab.study import StudyResult, run
+from attnlab.track import connect, load_curves, load_runs
+from attnlab.worker import Job, _shared
+
+HERE = Path(__file__).parent
+QUIET = Display(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new MLflow database costs seconds of migrations: made once, copied for each test."""
+    folder = tmp_path_factory.mktemp("store")
+    connect(folder, create=True)
+    return folder
+
+
+@pytest.fixture
+def root(empty_store: Path, tmp_path: Path) -> Path:
+    """A folder of runs with nothing in it yet."""
+    return Path(shutil.copytree(empty_store, tmp_path / "runs"))
+
+
+def study(**changes: Any) -> dict[str, Any]:
+    base = {
+        "task": {"name": "pydocs", "length": 16},
+        "model": {"dim": 8, "depth": 1, "heads": 2},
+        "train": {"steps": 20, "batch_size": 2, "eval_every": 10},
+        "evaluate": {"valid_limit": 500, "test_limit": 500},
+        "machine": {"device": "cpu"},
+    }
+    grid = {"variant": ["dense", "no_wo"], "position": ["learned"]}
+    return {"study": "small", "base": base, "grid": grid, "seeds": [0, 1], **changes}
+
+
+def go(root: Path, fate: str = "good", **changes: Any) -> StudyResult:
+    words = {key: changes.pop(key) for key in ("workers", "only", "sets") if key in changes}
+    return run(study(**changes), root=root, show=QUIET, train=f"study_fakes:{fate}", **words)
+
+
+def trained(root: Path) -> list[str]:
+    return (root / "work" / "trained.txt").read_text().split()
+
+
+def trials(root: Path, name: str = "small") -> list[str]:
+    import optuna
+
+    found = optuna.load_study(study_name=name, storage=f"sqlite:///{root / 'optuna.db'}")
+    return sorted(trial.state.name for trial in found.trials)
+
+
+def every_record(root: Path, name: str = "small") -> list[Any]:
+    from mlflow import MlflowClient
+    from mlflow.entities import ViewType
+
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name(name)
+    assert experiment is not None
+    return list(client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL))
+
+
+def test_each_run_once_and_again_is_nothing(root: Path) -> None:
+    first = go(root, workers=2)
+    assert first.ok and [row.state for row in first.rows] == ["completed"] * 4
+    assert [row.name for row in first.rows][:2] == ["dense learned s0", "dense learned s1"]
+    second = go(root)
+    assert second.ok and all(row.earlier for row in second.rows)
+    assert [row.run_id for row in second.rows] == [row.run_id for row in first.rows]
+    assert second.rows[1].summary["bits_per_byte"] == pytest.approx(2.1)
+    assert len(trained(root)) == len(set(trained(root))) == 4
+    assert trials(root) == ["COMPLETE"] * 4
+    assert len(every_record(root)) == 4
+
+
+def test_the_table_and_the_curves_read_back(root: Path) -> None:
+    result = go(root)
+    frame = load_runs("small", root)
+    assert list(frame["name"]) == [
+        "dense learned s0",
+        "no_wo learned s0",
+        "dense learned s1",
+        "no_wo learned s1",
+    ]
+    assert set(frame["run_id"]) == {row.run_id for row in result.rows}
+    row = frame.iloc[1]
+    assert (row["variant"], row["position"], row["seed"], row["state"]) == (
+        "no_wo",
+        "learned",
+        0,
+        "completed",
+    )
+    assert (row["train.steps"], row["model.dim"], row["bits_per_byte"]) == (20, 8, 2.0)
+    assert Path(row["folder"]).is_dir() and "torch" in row["versions"] and row["seconds"] > 0
+    curves = load_curves("small", root)
+    mine = curves[(curves["name"] == "dense learned s1") & (curves["metric"] == "valid/bits_per_byte")]
+    assert list(mine["step"]) == [10, 20] and list(mine["value"]) == [0.2, 0.1]
+
+
+def test_one_failing_run_does_not_stop_the_others(root: Path) -> None:
+    grid = {"variant": ["dense", "einsum", "no_wo", "wide", "narrow", "basic"], "position": ["learned"]}
+    result = go(root, "by_variant", grid=grid, seeds=[0], workers=2)
+    found = {row.name.split()[0]: (row.state, row.reason) for row in result.rows}
+    assert found["dense"] == ("completed", "")
+    assert found["einsum"] == ("failed", "the process was ended by SIGSEGV")
+    assert found["no_wo"] == ("failed", "the process ended with exit code 3")
+    assert found["wide"][0] == "failed" and "IndexError" in found["wide"][1]
+    assert found["narrow"] == ("diverged", "the loss became nan at step 5")
+    assert found["basic"][0] == "out_of_memory"
+    assert not result.ok and {row.name.split()[0] for row in result.failed} == {"einsum", "no_wo", "wide"}
+    attempts = dict(zip(load_runs("small", root)["variant"], load_runs("small", root)["attempt"], strict=True))
+    assert attempts == {"dense": 1, "einsum": 2, "no_wo": 2, "wide": 1, "narrow": 1, "basic": 1}
+    again = go(root, "good", grid=grid, seeds=[0])
+    assert again.ok and sorted(row.name.split()[0] for row in again.rows if not row.earlier) == [
+        "einsum", "no_wo", "wide",
+    ]  # fmt: skip
+
+
+def test_a_killed_child_is_tried_again(root: Path) -> None:
+    result = go(root, "killed_once", seeds=[0])
+    assert result.ok and list(load_runs("small", root)["attempt"]) == [2, 2]
+    assert trials(root) == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
+    active = [each for each in every_record(root) if each.info.lifecycle_stage == "active"]
+    assert [each.info.status for each in active] == ["FINISHED", "FINISHED"]
+    assert "SIGKILL" in active[0].data.tags["attnlab.earlier"]
+
+
+def test_no_retries_when_the_study_wants_none(root: Path) -> None:
+    result = go(root, "killed_once", seeds=[0], retries=0)
+    assert [row.state for row in result.rows] == ["failed", "failed"]
+
+
+def test_a_pruned_run_is_a_result(root: Path) -> None:
+    result = go(root, "pruned", seeds=[0])
+    assert result.ok and [row.state for row in result.rows] == ["pruned", "pruned"]
+    assert all(row.earlier for row in go(root, seeds=[0]).rows)
+
+
+def test_a_refused_cell_is_recorded_once_with_its_reason(root: Path) -> None:
+    grid = {"variant": ["dense", "basic"], "position": ["rotary"]}
+    for _ in range(2):
+        result = go(root, grid=grid, seeds=[0, 1])
+        assert result.ok and [row.state for row in result.rows] == ["completed", "completed", "refused"]
+        frame = load_runs("small", root)
+        refused = frame[frame["state"] == "refused"]
+        assert list(refused["name"]) == ["basic rotary"] and "rotate" in list(refused["reason"])[0]
+    assert len(every_record(root)) == 3
+
+
+def test_an_edited_study_leaves_old_runs_out_of_the_table(root: Path) -> None:
+    go(root, seeds=[0])
+    go(root, seeds=[0], sets={"train.steps": 30})
+    assert list(load_runs("small", root)["train.steps"]) == [30, 30]
+    assert len(load_runs("small", root, every=True)) == 4
+    result = go(root, seeds=[0], only={"variant": "dense"})
+    assert len(result.rows) == 1 and result.rows[0].earlier
+    assert len(trained(root)) == 4
+
+
+def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(root, seeds=[0], grid={"variant": ["dense"]})  # now the server that children are forked from lives
+    monkeypatch.setenv("ATTNLAB_FAKE", "7")
+    row = go(root, seeds=[1], grid={"variant": ["dense"]}, workers=2).rows[0]
+    assert row.summary["told"] == 7
+    job = Job(config=plan(study()).runs[0].config, folder=root, share=2)
+    assert _shared(8, job) == 4 and _shared(1, job) == 1
+    assert _shared(8, replace(job, config=job.config.with_({"machine.threads": 3}))) == 3
+
+
+def test_a_second_parent_is_turned_away(root: Path) -> None:
+    message = rf"the study 'small' is being run by process {os.getpid()} on \S+"
+    with hold(root / "locks" / "small.lock", what="this"), pytest.raises(UserError, match=message):
+        go(root)
+    assert go(root, seeds=[0]).ok
+
+
+SCRIPT = """
+import sys
+from attnlab.study import run
+from attnlab.display import Display
+sys.path.insert(0, {here!r})
+from test_study import study
+print(run(study(), root={root!r}, workers=2, show=Display(quiet=True), train="study_fakes:hangs_once").ok)
+"""  # no main guard: the children must not run it again
+
+
+def parent(root: Path, tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A study in a process of its own, up to where both runs of the second seed hang; the processes they are."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(here=str(HERE), root=str(root)))
+    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    process = subprocess.Popen([sys.executable, str(script)], env=environment, text=True, stderr=subprocess.PIPE)
+    until = time.monotonic() + 90
+    while len(list(root.glob("work/*/pids"))) < 2:
+        assert process.poll() is None and time.monotonic() < until, "the study did not get going"
+        time.sleep(0.1)
+    return process, [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
+
+
+def gone(pids: list[int], seconds: float = 10) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and any(map(alive, pids)):
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: Path, tmp_path: Path) -> None:
+    process, pids = parent(root, tmp_path)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert gone(pids), "children outlived their parent"
+    assert "RUNNING" in {each.info.status for each in every_record(root)}
+    result = go(root, "hangs_once")
+    assert result.ok and [row.earlier for row in result.rows] == [True, False, True, False]
+    assert sorted(trained(root)) == sorted(set(trained(root))) and len(trained(root)) == 4
+    records = every_record(root)
+    assert sorted(each.info.status for each in records) == ["FINISHED"] * 4 + ["KILLED"] * 2
+    assert len([each for each in records if each.info.lifecycle_stage == "active"]) == 4
+    assert trials(root) == ["COMPLETE"] * 4 + ["FAIL"] * 2
+
+
+def test_ctrl_c_ends_the_children_and_marks_the_runs(root: Path, tmp_path: Path) -> None:
+    process, pids = parent(root, tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode != 0 and "interrupted: 2 of 4 runs are finished" in said
+    assert gone(pids)
+    frame = load_runs("small", root)
+    assert sorted(frame["state"]) == ["completed", "completed", "interrupted", "interrupted"]
+    assert go(root, "hangs_once").ok
+
+
+def test_the_real_thing_in_the_small(root: Path) -> None:
+    grid = {"variant": ["dense"], "position": ["learned"]}
+    said = (root / "said.txt").open("w+")
+    result = run(study(grid=grid, seeds=[3]), root=root, show=Display(said))
+    assert result.ok
+    summary = result.rows[0].summary
+    assert 5 < summary["bits_per_byte"] < 9 and summary["steps"] == 20 and summary["saved_mib"] > 0
+    said.seek(0)
+    lines = said.read().splitlines()
+    assert lines[0] == "small: 1 run to do" and "dense learned s3: completed, bits_per_byte" in lines[-1]
+    assert any("step 10/20" in line and "tokens/s" in line for line in lines)
+    assert set(load_curves("small", root)["metric"]) >= {"train/loss", "train/lr", "valid/bits_per_byte"}
