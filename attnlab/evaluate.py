@@ -26,7 +26,10 @@ def forward(
 def evaluate(
     model: LanguageModel | Classifier, task: "Task", split: str, *, config: RunConfig, device: torch.device
 ) -> dict[str, float]:
-    """Every metric of the task on ``valid`` or ``test``, by the configured protocol and limit. The model stays in train mode."""
+    """Every metric of the task on ``valid`` or ``test``, by the configured protocol and limit.
+
+    The model is in train mode afterwards.
+    """
     how = config.evaluate
     batches = task.eval_batches(
         split,

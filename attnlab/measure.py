@@ -5,6 +5,7 @@ Every figure is defined so that two variants can be compared by it; tokens/s is 
 
 import resource
 import sys
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.config import RunConfig
-from attnlab.machine import autocast
+from attnlab.machine import autocast, synchronise
 from attnlab.model import Classifier, LanguageModel, TaskShape, build
 from attnlab.variants import Variant
 
@@ -66,9 +67,9 @@ def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskSh
 
     rows = config.train.batch_size // config.train.accumulate
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), saved_tensors_hooks(pack, lambda tensor: tensor):
-        with autocast(device, config.train.precision):
-            logits = _forward(model.train(), config, task, rows=rows)
+    hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
+    with torch.random.fork_rng(devices=devices), hooks, autocast(device, config.train.precision):
+        logits = _forward(model.train(), config, task, rows=rows)
     del logits
     return sum(sizes.values()) / MIB
 
@@ -92,3 +93,49 @@ def peaks(device: torch.device) -> dict[str, float]:
         found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
         found["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB
     return found
+
+
+class Clock:
+    """Seconds and tokens of training steps alone: evaluation, logging and checkpoints are not counted.
+
+    The first interval between two stops is warm-up: it counts as time and tokens, but not for tokens/s.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.seconds, self.tokens = 0.0, 0
+        self.warm_seconds, self.warm_tokens = 0.0, 0
+        self._began: float | None = None
+        self._interval = 0
+
+    def start(self) -> None:
+        if self._began is None:
+            self._began = perf_counter()
+
+    def count(self, tokens: int) -> None:
+        self._interval += tokens
+
+    def stop(self) -> None:
+        if self._began is None:
+            return
+        synchronise(self.device)
+        elapsed = perf_counter() - self._began
+        if self.tokens == 0:
+            self.warm_seconds, self.warm_tokens = elapsed, self._interval
+        self.seconds += elapsed
+        self.tokens += self._interval
+        self._began, self._interval = None, 0
+
+    def tokens_per_s(self) -> float:
+        after = self.tokens - self.warm_tokens
+        if after == 0:  # a run of one interval has nothing but its warm-up
+            return self.tokens / self.seconds if self.seconds else float("nan")
+        return after / (self.seconds - self.warm_seconds)
+
+    def state(self) -> dict[str, float]:
+        names = ("seconds", "tokens", "warm_seconds", "warm_tokens")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, state: dict[str, float]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)

@@ -22,13 +22,18 @@ from attnlab.variants import Setting, Variant
 
 
 class TaskShape(Protocol):
-    """What a model must know of its task."""
+    """What a model must know of its task: see ``attnlab.tasks.Task``."""
 
-    kind: str
-    role: str
-    length: int
-    vocabulary: int
-    classes: int
+    @property
+    def kind(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
 
 
 @contextmanager
@@ -150,10 +155,8 @@ class Classifier(nn.Module):
         """tokens (b, t), mask (b, t) True = a real token -> logits (b, classes)."""
         x, _ = self.backbone(tokens, mask=mask)
         if self.pool == "class":
-            pooled = x[:, 0]
-        else:
-            pooled = pool_max(x, mask) if self.pool == "max" else pool_mean(x, mask)
-        return self.head(pooled)
+            return self.head(x[:, 0])
+        return self.head(pool_max(x, mask) if self.pool == "max" else pool_mean(x, mask))
 
 
 def build(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import checkpoint, machine, measure
-from attnlab.config import RunConfig, TrainConfig
+from attnlab.config import RunConfig
 from attnlab.evaluate import evaluate, forward
 from attnlab.model import build
+from attnlab.optimise import adamw, learning_rate, total_steps
 from attnlab.registry import TASKS, load_file
 from attnlab.seeds import stream
 from attnlab.tasks import Batch, Task
@@ -77,25 +78,6 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
         return Result("out_of_memory", costs, run.step if run else 0, str(error).splitlines()[0])
 
 
-def total_steps(config: TrainConfig, task: Task) -> int:
-    """Optimiser steps of the whole run."""
-    if config.steps is not None:
-        return config.steps
-    assert config.epochs is not None  # exactly one of the two is set
-    return max(1, round(config.epochs * task.steps_per_epoch(config.batch_size)))
-
-
-def learning_rate(step: int, total: int, config: TrainConfig) -> float:
-    """The rate of step 0 .. total-1: linear warm-up, then constant or half a cosine down to ``final_lr`` x ``lr``."""
-    warmup = config.warmup if isinstance(config.warmup, int) else round(config.warmup * total)
-    if step < warmup:
-        return config.lr * (step + 1) / warmup
-    if config.schedule == "constant":
-        return config.lr
-    progress = (step - warmup) / max(1, total - warmup)
-    return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * progress)) / 2)
-
-
 class _Training:
     """The loop and its state."""
 
@@ -105,7 +87,7 @@ class _Training:
         self.task.prepare()
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
-        self.optimizer = _optimizer(self.model, config.train)
+        self.optimizer = adamw(self.model, config.train)
         self.fixed_costs: dict[str, float] = {
             **measure.plan_figures(config, self.task),
             "saved_mib": measure.saved_mib(self.model, config, self.task),
@@ -116,7 +98,7 @@ class _Training:
         self.history: list[tuple[int, dict[str, float]]] = []
         self.best: dict[str, Any] | None = None
         self.final: dict[str, float] = {}
-        self.clock = _Clock(device)
+        self.clock = measure.Clock(device)
         torch.manual_seed(stream(config.seed, "dropout"))
         self._resume()
 
@@ -268,61 +250,6 @@ class _Training:
     def summary(self) -> dict[str, float]:
         """The final metrics and what they cost."""
         return {**self.final, **self.costs()}
-
-
-class _Clock:
-    """Seconds and tokens of training steps alone: evaluation, logging and checkpoints are not counted.
-
-    The first interval between two stops is warm-up: it counts as time and tokens, but not for tokens/s.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.seconds, self.tokens = 0.0, 0
-        self.warm_seconds, self.warm_tokens = 0.0, 0
-        self._began: float | None = None
-        self._interval = 0
-
-    def start(self) -> None:
-        if self._began is None:
-            self._began = perf_counter()
-
-    def count(self, tokens: int) -> None:
-        self._interval += tokens
-
-    def stop(self) -> None:
-        if self._began is None:
-            return
-        machine.synchronise(self.device)
-        elapsed = perf_counter() - self._began
-        if self.tokens == 0:
-            self.warm_seconds, self.warm_tokens = elapsed, self._interval
-        self.seconds += elapsed
-        self.tokens += self._interval
-        self._began, self._interval = None, 0
-
-    def tokens_per_s(self) -> float:
-        after = self.tokens - self.warm_tokens
-        if after == 0:  # a run of one interval has nothing but its warm-up
-            return self.tokens / self.seconds if self.seconds else float("nan")
-        return after / (self.seconds - self.warm_seconds)
-
-    def state(self) -> dict[str, float]:
-        names = ("seconds", "tokens", "warm_seconds", "warm_tokens")
-        return {name: getattr(self, name) for name in names}
-
-    def restore(self, state: dict[str, float]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
-
-
-def _optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices and leaves gains, biases and vectors alone."""
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, fused=True)
 
 
 def _split_memory(memory: list[Tensor] | None, parts: int) -> list[list[Tensor] | None]:

@@ -60,11 +60,11 @@ class FixedSparse(Variant):
     def block(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, h, t, d): attention over A1."""
         b, t = q.shape[0], q.shape[2]
-        blocks = [by_block(z, self.stride).flatten(0, 1) for z in (q, k, v)]  # (b n, h, l, d)
+        q, k, v = (by_block(z, self.stride).flatten(0, 1) for z in (q, k, v))  # (b n, h, l, d)
         seen = None
         if mask is not None:
             seen = by_block(mask[:, None, :, None], self.stride).flatten(0, 1).transpose(-2, -1)  # (b n, 1, 1, l)
-        return from_block(self._attend(*blocks, seen, causal=True).unflatten(0, (b, -1)), t)
+        return from_block(self._attend(q, k, v, seen, causal=True).unflatten(0, (b, -1)), t)
 
     def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, h, t, d): attention over A2."""

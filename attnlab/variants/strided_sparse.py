@@ -60,35 +60,36 @@ class StridedSparse(Variant):
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, h, t, d): attention over A1, block by block."""
-        b, _, t, _ = q.shape
-        l = self.stride  # noqa: E741 the paper's letter
+        t, l = q.shape[2], self.stride  # noqa: E741 the paper's letter
         q, k, v = (by_block(z, l) for z in (q, k, v))  # (b, n, h, l, d)
         seen = None if mask is None else by_block(mask[:, None, :, None], l)[..., 0]  # (b, n, 1, l)
         first = self._attend(q[:, :1], k[:, :1], v[:, :1], None if seen is None else seen[:, :1], causal=True)
         if q.shape[1] == 1:
             return from_block(first, t)
-        pairs = [torch.cat([z[:, :-1], z[:, 1:]], dim=3) for z in (k, v)]  # (b, n-1, h, 2l, d): a block and the one before
+        k, v = (torch.cat([z[:, :-1], z[:, 1:]], dim=3) for z in (k, v))  # (b, n-1, h, 2l, d): a block and the one before
         # Column c of a pair lies l + p - c behind query p of the block: within reach while p <= c <= p + l.
         p, c = torch.arange(l, device=q.device)[:, None], torch.arange(2 * l, device=q.device)
         within = (p <= c) & (c <= p + l)  # (l, 2l)
         if seen is not None:
             within = within & torch.cat([seen[:, :-1], seen[:, 1:]], dim=3).unsqueeze(-2)
-        rest = self._attend(q[:, 1:], *pairs, within, causal=False)
+        rest = self._attend(q[:, 1:], k, v, within, causal=False)
         return from_block(torch.cat([first, rest], dim=1), t)
 
     def column(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, h, t, d): attention over A2, residue class by residue class."""
         t, l = q.shape[2], self.stride  # noqa: E741
         seen = None if mask is None else by_column(mask[:, None, :, None], l)[..., 0]  # (b, l, 1, n)
-        y = self._attend(*(by_column(z, l) for z in (q, k, v)), seen, causal=True)  # (b, l, h, n, d)
-        return from_column(y, t)
+        q, k, v = (by_column(z, l) for z in (q, k, v))  # (b, l, h, n, d)
+        return from_column(self._attend(q, k, v, seen, causal=True), t)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool) -> Tensor:
         """Attention in each of n groups: q (b, n, h, t, d) and so on; allowed (t, s) or (b, n, 1, [t,] s)."""
         if allowed is not None and allowed.dim() == 4:
             allowed = allowed.unsqueeze(-2)
         y = attend(
-            *(z.flatten(0, 1) for z in (q, k, v)),
+            q.flatten(0, 1),
+            k.flatten(0, 1),
+            v.flatten(0, 1),
             backend=self.backend,
             causal=causal,
             allowed=allowed if allowed is None or allowed.dim() == 2 else allowed.flatten(0, 1),
