@@ -7,10 +7,6 @@ each run a process of its own. To run a study again is to resume it. One failing
 from __future__ import annotations
 
 import math
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnlab.display import Display
 from attnlab.lock import hold
 from attnlab.runner import NOT_DONE, Row, Runner
+from attnlab.signals import as_interrupts
 from attnlab.track import runs_folder
 from attnlab.tracker import Tracker
 from attnlab.worker import TRAIN
@@ -77,34 +74,14 @@ def run(
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     folder, name = runs_folder(root), plan.study.study
     shown = show or Display()
-    with hold(folder / "locks" / f"{name}.lock", what=f"the study {name!r}"), _signals():
+    with hold(folder / "locks" / f"{name}.lock", what=f"the study {name!r}"), as_interrupts():
         try:
             tracker = Tracker(plan, folder)
             queue = Queue(folder / "optuna.db", name, direction=plan.direction)
-            runner = Runner(
-                plan, folder, tracker=tracker, queue=queue, show=shown, workers=workers, train=train
-            )
+            runner = Runner(plan, folder, tracker=tracker, queue=queue, show=shown, workers=workers, train=train)
             return StudyResult(plan, runner.run())
         finally:
             shown.close()
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a study as Ctrl-C does; outside the main thread Python forbids to say so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Queue:
@@ -139,9 +116,7 @@ class Queue:
         known = set()
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state == self._states.WAITING:
-                self._study.tell(
-                    self._study.ask(), state=self._states.FAIL
-                )  # ask() takes the first that waits
+                self._study.tell(self._study.ask(), state=self._states.FAIL)  # ask() takes the first that waits
             elif trial.state == self._states.RUNNING:
                 self._study.tell(trial.number, state=self._states.FAIL)
             elif trial.state != self._states.FAIL:

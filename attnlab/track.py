@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab import record
 from attnlab.errors import UserError, nearest
+from attnlab.signals import as_interrupts
 from attnlab.view import Server, ui_url
 
 if TYPE_CHECKING:
@@ -57,14 +58,10 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     except Exception as error:  # whatever the store's driver raises; its text may quote the address
-        raise UserError(
-            f"cannot use the MLflow store {record.redact(uri)}: {record.redact(str(error))}"
-        ) from None
+        raise UserError(f"cannot use the MLflow store {record.redact(uri)}: {record.redact(str(error))}") from None
     if local:
         with sqlite3.connect(database) as connection:
-            connection.execute(
-                "PRAGMA journal_mode=WAL"
-            )  # readers (the UI) and the writer do not wait for each other
+            connection.execute("PRAGMA journal_mode=WAL")  # readers (the UI) and the writer do not wait for each other
     return client
 
 
@@ -171,9 +168,7 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
 
 
-def ui(
-    root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None
-) -> None:
+def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:
     """Serve the stock MLflow UI until Ctrl-C and print its addresses, one for each study.
 
     Where ``MLFLOW_TRACKING_URI`` names a server, only its addresses are printed: it has a UI already.
@@ -187,9 +182,10 @@ def ui(
     lines = _addresses(folder, f"http://{host}:{port}", study)
     server = Server(uri, root=folder, port=port, host=host)
     try:
-        server.ready()
-        print("\n".join([*lines, "Ctrl-C ends it."]), flush=True)
-        server.wait()
+        with as_interrupts():
+            server.ready()
+            print("\n".join([*lines, "Ctrl-C ends it."]), flush=True)
+            server.wait()
     except KeyboardInterrupt:
         print()
     finally:
@@ -198,9 +194,5 @@ def ui(
 
 def _addresses(root: Path, base: str, study: str | None) -> list[str]:
     client = connect(root)
-    found = (
-        [_experiment(client, study)]
-        if study
-        else [e for e in client.search_experiments() if e.name != "Default"]
-    )
+    found = [_experiment(client, study)] if study else [e for e in client.search_experiments() if e.name != "Default"]
     return [f"{each.name}: {ui_url(each.experiment_id, base)}" for each in found] or [ui_url(None, base)]

@@ -35,8 +35,10 @@ COSTS = ("parameters", "tokens_per_s", "saved_mib", "train_seconds")
 def view_state(plan: Plan) -> str:
     """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
     metric = plan.metric
-    axes = list(record.param_names(list(plan.cells[0].axes) if plan.cells else []).values())
-    columns = [f"params.`{name}`" for name in dict.fromkeys([*axes, "seed"])]
+    names = record.param_names(list(plan.cells[0].axes))
+    longest = {name: max(len(str(cell.axes[axis])) for cell in plan.cells) for axis, name in names.items()}
+    widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in {**longest, "seed": 4}.items()}
+    columns = list(widths)
     columns += [f"metrics.`{name}`" for name in (metric, *COSTS)] + ["tags.`attnlab.state`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
     charts = [
@@ -56,7 +58,7 @@ def view_state(plan: Plan) -> str:
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
         "columnOrder": columns,  # the axes before the metrics; what MLflow always shows comes after them
-        "columnWidths": {name: 140 if name.startswith("params") else 115 for name in columns},
+        "columnWidths": {name: widths.get(name, 115) for name in columns},
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": [
