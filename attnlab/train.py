@@ -114,6 +114,7 @@ class _Training:
                 self._save()
         if self.config.train.select == "best" and self.best is not None:
             self.model.load_state_dict(self.best["model"])
+            self.final |= _valid(self.best["scores"])
         begin = perf_counter()
         scores = evaluate(self.model, self.task, "test", config=self.config, device=self.device)
         self.final |= scores | {"test_seconds": perf_counter() - begin}
@@ -181,9 +182,8 @@ class _Training:
         better = self.best is None or (value < self.best["value"]) == (self.task.direction == "min")
         if self.config.train.select == "best" and better:
             weights = {name: w.detach().cpu().clone() for name, w in self.model.state_dict().items()}
-            self.best = {"value": value, "step": self.step, "model": weights}
-        self.final = {f"valid_{name}": score for name, score in scores.items()}
-        self.final["valid_seconds"] = perf_counter() - begin
+            self.best = {"value": value, "scores": scores, "model": weights}
+        self.final = _valid(scores) | {"valid_seconds": perf_counter() - begin}
         self._report({f"valid/{name}": score for name, score in scores.items()})
 
     def _report(self, metrics: dict[str, float]) -> None:
@@ -250,6 +250,10 @@ class _Training:
     def summary(self) -> dict[str, float]:
         """The final metrics and what they cost."""
         return {**self.final, **self.costs()}
+
+
+def _valid(scores: dict[str, float]) -> dict[str, float]:
+    return {f"valid_{name}": score for name, score in scores.items()}
 
 
 def _split_memory(memory: list[Tensor] | None, parts: int) -> list[list[Tensor] | None]:

@@ -1,0 +1,96 @@
+"""Costs, compared with what can be counted by hand."""
+
+import pytest
+import torch
+from runs import tiny
+from test_model import Bytes, Reviews
+
+from attnlab import measure
+from attnlab.machine import resolve_device, reuse_freed_memory
+from attnlab.model import build
+
+DIM, T, VOCABULARY, INNER = 12, 24, 31, 48
+
+
+def test_parameters_are_counted_by_hand() -> None:
+    counts = measure.parameters(build(tiny(), Bytes()))
+    block = 4 * DIM**2 + (DIM * INNER + INNER) + (INNER * DIM + DIM) + 4 * DIM
+    assert counts["attention_parameters"] == 2 * 4 * DIM**2
+    assert counts["parameters"] == VOCABULARY * DIM + 2 * block + 2 * DIM + (DIM * VOCABULARY + VOCABULARY)
+
+
+def test_parameters_of_a_position_scheme_in_a_block_are_attentions_own() -> None:
+    counts = measure.parameters(build(tiny(position="relative"), Bytes()))
+    assert counts["attention_parameters"] == 2 * (4 * DIM**2 + DIM**2 + 2 * DIM)
+
+
+def test_flops_are_twice_the_multiply_accumulates() -> None:
+    figures = measure.plan_figures(tiny(position="none"), Bytes())
+    projections, attention, feed_forward = 4 * DIM**2, 2 * T * DIM, 2 * DIM * INNER
+    assert figures["flops_per_token"] == 2 * (2 * (projections + attention + feed_forward) + DIM * VOCABULARY)
+    assert figures["parameters"] == measure.parameters(build(tiny(position="none"), Bytes()))["parameters"]
+
+
+def test_sparse_attention_costs_less_arithmetic_than_dense() -> None:
+    dense = measure.plan_figures(tiny(), Bytes(length=512))["flops_per_token"]
+    sparse = measure.plan_figures(tiny(variant={"name": "strided_sparse", "stride": 22}), Bytes(length=512))["flops_per_token"]
+    assert sparse < dense / 3
+
+
+def test_memory_costs_arithmetic() -> None:
+    without, with_memory = (measure.plan_figures(tiny(model__memory=m), Bytes())["flops_per_token"] for m in (0, 24))
+    assert with_memory > without
+
+
+@pytest.mark.parametrize("task", [Bytes(), Reviews()])
+def test_saved_bytes_grow_with_the_batch_and_repeat_exactly(task: Bytes | Reviews) -> None:
+    saved = []
+    for size in (2, 4, 4):
+        config = tiny(train__batch_size=size, position="learned")
+        saved.append(measure.saved_mib(build(config, task), config, task))
+    assert saved[1] == saved[2]
+    assert 1.9 < saved[1] / saved[0] <= 2.0, "what does not grow with the batch is small"
+
+
+def test_accumulation_and_recomputing_save_less() -> None:
+    def saved(**changes: object) -> float:
+        config = tiny(**changes)
+        return measure.saved_mib(build(config, Bytes()), config, Bytes())
+
+    assert saved(train__accumulate=4) < saved() / 3
+    assert saved(train__checkpoint_activations=True) < saved() / 3
+
+
+def test_measuring_disturbs_no_random_stream() -> None:
+    config = tiny(model__dropout=0.5)
+    model = build(config, Bytes())
+    before = torch.get_rng_state()
+    measure.saved_mib(model, config, Bytes())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 10.0, 20.0, 21.0, 30.0, 32.0])
+    monkeypatch.setattr(measure, "perf_counter", lambda: next(now))
+    clock = measure.Clock(torch.device("cpu"))
+    for tokens in (50, 100, 200):
+        clock.start()
+        clock.count(tokens)
+        clock.stop()
+    assert clock.seconds == 13.0 and clock.tokens == 350
+    assert clock.tokens_per_s() == pytest.approx(300 / 3)
+
+
+def test_host_peak_is_this_process() -> None:
+    assert 50 < measure.peaks(torch.device("cpu"))["host_peak_mib"] < 50_000
+
+
+def test_devices() -> None:
+    assert resolve_device("cpu") == "cpu" and resolve_device("cuda:1") == "cuda:1"
+    assert resolve_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_reusing_memory_is_harmless_wherever_it_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    reuse_freed_memory()
+    assert torch.ones(3).sum() == 3
