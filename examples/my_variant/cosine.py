@@ -1,0 +1,42 @@
+"""Attention by cosine similarity with a learned gain: Henry et al. 2020, "Query-Key Normalization for Transformers".
+
+    y = softmax(g * q̂ k̂^T) v,    q̂ = q / |q|,  k̂ = k / |k|        (section 3, in place of q k^T / sqrt(d))
+    g starts at g0 = log2(L^2 - L)                                   (section 3.1)
+
+Logits of dense attention grow with the lengths of queries and keys, and a large one saturates the softmax. Cosines lie in
+[-1, 1] whatever the lengths are; the gain lets the softmax become as sharp as the data ask for.
+
+Departures: a gain for each head, where the paper has one for each layer. Cost: as dense attention.
+Code to paper: ``gain`` g; ``length`` L, the length of a long sequence of the data (its 97.5th percentile).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab import register_variant
+from attnlab.variants import Projections, Setting, Variant, merge_heads
+
+
+@register_variant("cosine")
+class Cosine(Variant):
+    """Dense attention whose logits are gain x cosine."""
+
+    memory = True
+    backends = ("reference", "sdpa", "xformers")
+    paper = "Henry et al. 2020"
+
+    def __init__(self, setting: Setting, *, length: int = 128) -> None:
+        super().__init__(setting)
+        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+        self.gain = nn.Parameter(torch.full((setting.heads,), math.log2(length**2 - length)))
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, source)  # (b, h, t, d), (b, h, s, d), (b, h, s, d)
+        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        g = self.gain.view(-1, 1, 1) * math.sqrt(q.shape[-1])  # attend() divides by sqrt(d)
+        y = self.attend(q * g, k, v, mask)  # role, position scheme, backend and dropout, as the study asks
+        return self.out(merge_heads(y))

@@ -1,0 +1,200 @@
+"""The command line: exit codes, one-line mistakes, tables that survive a pipe."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab import cli, printing
+from attnlab.errors import UserError
+
+STUDY = """\
+# What does this test?
+study: tiny
+base:
+  task: {name: pydocs, length: 17}
+  model: {dim: 12, depth: 1, heads: 2}
+  train: {steps: 3, batch_size: 3, eval_every: 2}
+  evaluate: {valid_limit: 300, test_limit: 300}
+  machine: {threads: 1, device: cpu}
+grid:
+  variant: [dense, no_wo, basic]
+  position: [learned, rotary]
+skip:
+  - where: {variant: no_wo, position: rotary}
+    because: it is elsewhere
+seeds: [0, 1]
+baseline: {variant: dense}
+"""
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own, with a study in it."""
+    (tmp_path / "tiny.yaml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
+    return tmp_path
+
+
+def test_plan_prints_cells_costs_and_reasons(here: Path, capsys: Out) -> None:
+    assert cli.main(["plan", "tiny.yaml", "--tflops", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert "8 runs (2 seeds a cell)" in out
+    assert "at 0.5 TFLOP/s, as given" in out
+    assert "refused: basic rotary: " in out and "skipped: no_wo rotary: it is elsewhere" in out
+    assert not (here / "runs").exists(), "a plan leaves nothing behind"
+
+
+def test_plan_measures_the_device_when_no_rate_is_given(here: Path, capsys: Out) -> None:
+    assert cli.main(["plan", "tiny.yaml", "--only", "variant=dense"]) == 0
+    assert "measured just now with fp32 products" in capsys.readouterr().out
+
+
+def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out) -> None:
+    assert cli.main(["run", "tiny.yaml"]) == 0
+    out = capsys.readouterr().out
+    lines = {line[:13].strip(): line for line in out.splitlines()}
+    assert "baseline" in lines["dense learned"] and "±" in lines["no_wo learned"]
+    assert lines["basic rotary"].endswith("refused")
+    assert "report: reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
+    page = (here / "reports" / "tiny" / "README.md").read_text()
+    assert "What does this test?" in page and "it has no place for a position scheme" in page
+    assert cli.main(["run", "tiny.yaml", "--no-report"]) == 0
+    again = capsys.readouterr()
+    assert "0 runs to do, 8 finished before" in again.err
+    assert cli.main(["runs", "tiny"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    run = next(line for line in listed if "dense learned s1" in line).split()[0]
+    assert cli.main(["generate", run, "--length", "11", "--prompt", "def "]) == 0
+    sampled = capsys.readouterr().out
+    assert "--- seed: as given\ndef \n" in sampled and "--- sample: 11 bytes" in sampled
+
+
+def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
+    (here / "broken.py").write_text(
+        "from attnlab.variants.dense import Dense\n\n\nclass Broken(Dense):\n"
+        "    def forward(self, x, *, source=None, mask=None):\n"
+        "        if x.device.type != 'meta':\n            raise ZeroDivisionError('by the test')\n"
+        "        return x\n"
+    )
+    study = STUDY.replace("[dense, no_wo, basic]", "[dense, 'broken.py:Broken']").replace(
+        "[learned, rotary]", "[learned]"
+    )
+    (here / "tiny.yaml").write_text(
+        study.replace("variant: no_wo, position: rotary", "variant: dense").replace(
+            "seeds: [0, 1]", "seeds: [0]"
+        )
+    )
+    assert cli.main(["run", "tiny.yaml", "--no-report"]) == 1
+    assert "failed: Broken learned s0: ZeroDivisionError: by the test" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["plan", "tny.yaml"], "did you mean 'tiny.yaml'"),
+        (["plan", "tiny.yaml", "--set", "train.stpes=5"], "did you mean"),
+        (["plan", "tiny.yaml", "--set", "train.steps"], "expected key=value"),
+        (["run", "tiny.yaml", "--only", "variant"], "expected AXIS=VALUE"),
+        (["run", "tiny.yaml", "--only", "variant=no_who"], "did you mean 'no_wo'"),
+        (["run", "tiny.yaml", "--workers", "0"], "at least 1"),
+        (["plan", "tiny.yaml", "--tflops", "fast"], "expected a number"),
+        (["train", "variant=no_who", "task=pydocs"], "variant=no_who: unknown variant"),
+        (["report", "nothing"], "no runs in"),
+        (["generate", "nothing"], "no runs in"),
+        (["data", "verify", "enwik"], "enwik8"),
+        (["frobnicate"], "invalid choice"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    here: Path, capsys: Out, words: list[str], expected: str
+) -> None:
+    assert cli.main(words) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("attnlab: ") and said.err.count("\n") == 1 and expected in said.err
+    assert said.out == ""
+
+
+def test_a_mistake_in_a_study_names_file_line_and_column(here: Path, capsys: Out) -> None:
+    (here / "tiny.yaml").write_text(STUDY.replace("depth: 1", "deph: 1"))
+    assert cli.main(["run", "tiny.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("attnlab: tiny.yaml:5:")
+
+
+def test_debug_shows_the_traceback(here: Path) -> None:
+    with pytest.raises(UserError):
+        cli.main(["plan", "nothing.yaml", "--debug"])
+
+
+def test_an_interrupt_is_exit_code_130(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlab import verbs
+
+    def interrupted(given: object) -> int:
+        raise KeyboardInterrupt("interrupted: 1 of 6 runs are finished")
+
+    monkeypatch.setitem(verbs.COMMANDS, "run", interrupted)
+    assert cli.main(["run", "tiny.yaml"]) == 130
+    assert "1 of 6 runs are finished" in capsys.readouterr().err
+
+
+def test_list_names_everything_with_its_place(capsys: Out) -> None:
+    assert cli.main(["list"]) == 0
+    out = capsys.readouterr().out
+    for name in ("transformer_xl", "strided_sparse", "sinusoidal", "enwik8", "xformers"):
+        assert any(line.startswith(name) for line in out.splitlines())
+    assert "dense.py:" in out and "Child et al. 2019" in out
+
+
+def test_data_lists_what_is_there(folders: Path, capsys: Out) -> None:
+    assert cli.main(["data"]) == 0
+    assert capsys.readouterr().out.count("missing") == 2
+    assert cli.main(["data", "verify"]) == 2
+    assert capsys.readouterr().err.count("attnlab: ") == 2
+
+
+def test_help_is_there_for_every_verb(capsys: Out) -> None:
+    for verb in ("plan", "run", "train", "report", "runs", "ui", "generate", "list", "data"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([verb, "--help"])
+        assert ended.value.code == 0 and "usage: attnlab" in capsys.readouterr().out
+
+
+def test_tables_align_and_keep_every_column() -> None:
+    lines = [["dense learned", "2.3120 ± 0.0326", "worse"], ["no_wo", "+0.1", ""]]
+    text = printing.columns(["cell", "value", "verdict"], lines)
+    assert text.splitlines() == [
+        "cell                     value  verdict",
+        "-------------  ---------------  -------",
+        "dense learned  2.3120 ± 0.0326  worse",
+        "no_wo                     +0.1",
+    ]
+    narrow = printing.columns(["cell", "value", "verdict"], lines, width=32)
+    assert max(len(line) for line in narrow.splitlines()) <= 32
+    assert narrow.count("dense learned") == 2 and "worse" in narrow
+
+
+def test_durations_are_readable() -> None:
+    assert [printing.duration(s) for s in (0.2, 45, 600, 9_000, 200_000)] == [
+        "< 1 s",
+        "45 s",
+        "10 min",
+        "2.5 h",
+        "2.3 days",
+    ]
+
+
+def test_configurations_are_kept_as_json(here: Path, capsys: Out) -> None:
+    """What `generate` reads back is what `train` wrote."""
+    words = [
+        "variant=narrow",
+        "task={name: pydocs, length: 11}",
+        "train.steps=1",
+        "model.dim=12",
+        "model.heads=2",
+    ]
+    limits = ["evaluate.valid_limit=100", "evaluate.test_limit=100", "model.depth=1"]
+    assert cli.main(["train", *words, *limits, "--no-report"]) == 0
+    config = next((here / "runs" / "work").glob("*/config.json"))
+    assert json.loads(config.read_text())["variant"] == {"name": "narrow"}

@@ -1,0 +1,99 @@
+"""The variant of `examples/my_variant`, through each of the registry's three doors, as its author would use it."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import attnlab
+from attnlab.display import Display
+from attnlab.registry import load_file
+from attnlab.variants import Setting, Variant
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "my_variant"
+SMALL = {
+    "task.length": 17,
+    "model.dim": 12,
+    "model.depth": 1,
+    "model.heads": 2,
+    "train.steps": 2,
+    "train.eval_every": 2,
+    "train.batch_size": 3,
+    "evaluate.valid_limit": 500,
+    "evaluate.test_limit": 500,
+    "machine.threads": 1,
+}
+
+
+@pytest.fixture
+def quiet() -> Display:
+    return Display(quiet=True)
+
+
+def cosine(**options: int) -> Variant:
+    torch.manual_seed(0)
+    return load_file(EXAMPLE / "cosine.py").Cosine(Setting(dim=12, heads=3, role="causal"), **options)
+
+
+def test_it_computes_what_its_file_says() -> None:
+    variant, x = cosine(length=11).double(), torch.randn(2, 7, 12, dtype=torch.float64)
+    q, k, v = variant.project(x, None)  # type: ignore[operator]
+    q, k = q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)
+    logits = torch.log2(torch.tensor(110.0, dtype=torch.float64)) * q @ k.mT
+    weights = logits.masked_fill(torch.ones(7, 7).triu(1).bool(), float("-inf")).softmax(-1)
+    expected = (weights @ v).transpose(1, 2).flatten(2) @ variant.out.weight.T  # type: ignore[union-attr,operator]
+    torch.testing.assert_close(variant(x), expected)
+
+
+def test_scaling_queries_changes_nothing_and_the_gain_learns() -> None:
+    variant, x = cosine(), torch.randn(2, 5, 12)
+    before = variant(x)
+    with torch.no_grad():
+        variant.project.weight[:12] *= 7.0  # type: ignore[union-attr,index]
+    torch.testing.assert_close(variant(x), before)
+    before.square().sum().backward()
+    assert variant.gain.grad is not None and variant.gain.grad.abs().min() > 0  # type: ignore[union-attr]
+
+
+def test_first_door_imports_names_the_file(tmp_path: Path, quiet: Display) -> None:
+    result = attnlab.run(EXAMPLE / "my_study.yaml", sets={**SMALL, "seeds": [0]}, root=tmp_path, show=quiet)
+    assert result.ok and len(result.rows) == 6
+    runs = attnlab.load_runs("my-study", tmp_path)
+    assert set(runs["state"]) == {"completed"}
+    assert set(runs["variant"]) == {"dense", "cosine", "cosine length=8"}
+    assert runs.groupby("variant")["parameters"].first().is_monotonic_decreasing  # two gains more than dense
+
+
+def test_second_door_a_path_stands_for_the_name(tmp_path: Path, quiet: Display) -> None:
+    study = {"study": "by-path", "grid": {"variant": [f"{EXAMPLE / 'cosine.py'}:Cosine"]}}
+    study["base"] = {"task": "pydocs", "train": {"steps": 2}}  # type: ignore[assignment]
+    result = attnlab.run(study, sets=SMALL, root=tmp_path, show=quiet)
+    assert result.ok and [row.name for row in result.rows] == ["Cosine s0"]
+
+
+def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    installed = tmp_path / "site" / "attnlab_cosine-0.1.0.dist-info"  # what pip would make of the example
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+    points = project["entry-points"]["attnlab.variants"]
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (installed / "entry_points.txt").write_text("\n".join(["[attnlab.variants]", *lines]))
+    (tmp_path / "site" / "cosine.py").write_text((EXAMPLE / "cosine.py").read_text())
+    settings = [f"{key}={value}" for key, value in SMALL.items()]
+    words = ["variant={name: cosine, length: 9}", "task=pydocs", *settings]
+    done = subprocess.run(
+        [sys.executable, "-m", "attnlab.cli", "train", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ATTNLAB_RUNS": str(tmp_path / "runs")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cosine length=9" in done.stdout
+    assert (tmp_path / "reports" / "train" / "index.html").is_file()

@@ -1,0 +1,83 @@
+"""Sampling: where models are found, what is fed to them, what is printed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab import checkpoint, generate
+from attnlab.config import RunConfig
+from attnlab.errors import UserError
+from attnlab.model import build
+from attnlab.tasks.pydocs import PyDocs
+
+
+def config(memory: int = 0) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "task": {"name": "pydocs", "length": 13, "sampling": "contiguous"},
+            "variant": "dense",
+            "position": "relative" if memory else "learned",
+            "backend": "reference",
+            "model": {"dim": 12, "depth": 2, "heads": 3, "memory": memory},
+            "train": {"steps": 1},
+            "machine": {"device": "cpu"},
+        }
+    )
+
+
+def left_by_a_run(folder: Path, *, memory: int = 0) -> Path:
+    """What `train` leaves in a run's folder, without training."""
+    given = config(memory)
+    model = build(given, PyDocs(length=13, sampling="contiguous"))
+    checkpoint.save({"model": model.state_dict()}, folder / "model.pt")
+    (folder / "config.json").write_text(given.to_json())
+    return folder
+
+
+def test_a_sample_is_a_function_of_its_seed(tmp_path: Path) -> None:
+    folder = str(left_by_a_run(tmp_path))
+    one, same, other = (generate.generate(folder, length=24, seed=seed) for seed in (1, 1, 2))
+    assert one == same and one.text != other.text
+    assert "256 bytes of the validation split" in one.origin and len(one.prompt) > 100
+
+
+def test_a_prompt_is_gone_on_from(tmp_path: Path) -> None:
+    folder = str(left_by_a_run(tmp_path))
+    found = generate.generate(folder, prompt="naïve ", length=9, temperature=0)
+    assert found.prompt == "naïve " and found.origin == "as given"
+    with pytest.raises(UserError, match="at least one character"):
+        generate.generate(folder, prompt="")
+
+
+@pytest.mark.parametrize("memory", [0, 7])
+def test_the_likeliest_tokens_are_those_of_the_model_read_as_in_training(tmp_path: Path, memory: int) -> None:
+    folder = left_by_a_run(tmp_path, memory=memory)
+    model, task, device = generate.load(folder, config(memory))
+    ids = list(range(40, 71))  # 31 tokens: two whole segments of 13, and 5
+    drawn = generate.sample(
+        model, ids, config=config(memory), task=task, device=device, temperature=0, length=3, seed=0
+    )
+    with torch.inference_mode():
+        for i, token in enumerate(drawn):
+            so_far = ids + drawn[:i]
+            kept = None
+            if memory:
+                _, kept = model(torch.tensor([so_far[:13]]))
+                _, kept = model(torch.tensor([so_far[13:26]]), kept)
+                logits, _ = model(torch.tensor([so_far[26:]]), kept)
+            else:
+                logits, _ = model(torch.tensor([so_far[-13:]]))
+            assert int(logits[0, -1].argmax()) == token
+
+
+def test_bytes_that_are_no_text_can_be_printed() -> None:
+    assert (
+        generate.printable("a\n\tb\x1b[2J\x07é")
+        == "a\n\tb\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}é"
+    )
+
+
+def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"left no model: expected model\.pt"):
+        generate.generate(str(tmp_path))

@@ -1,0 +1,94 @@
+"""Who may import whom: a module imports only from layers to its left, and some libraries have one door each."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "attnlab"
+LAYERS = [
+    {"errors", "seeds", "palette"},
+    {"", "registry", "yamlfile"},  # "" is attnlab/__init__.py: register_* and the version
+    {"axes", "problems", "config", "studyfile", "cells", "schema"},
+    {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine"},
+    {"variants", "tasks"},
+    {"model", "checkpoint"},
+    {"train", "measure", "evaluate", "optimise", "check"},
+    {"resolve", "plan"},
+    {"display", "record", "view", "worker", "runner", "queue", "tracker", "track", "study", "signals"},
+    {"stats", "compare", "plots", "figures", "protocol", "report", "generate"},
+    {"printing", "summary", "inventory", "verbs", "cli"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+ONE_DOOR = {"optuna": {"study", "runner", "queue"}, "mlflow": {"track", "tracker"}}
+WITHOUT_TORCH = {"", "errors", "seeds", "palette", "registry", "yamlfile", "axes", "problems", "config"}
+WITHOUT_TORCH |= {"studyfile", "cells", "schema", "printing", "cli", "verbs", "stats", "compare", "plots"}
+HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def unit(path: Path) -> str:
+    """`attnlab/tasks/imdb.py` -> `tasks`: a sub-package is one unit."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+def imports(tree: ast.AST, *, at_import: bool = False) -> Iterator[str]:
+    """Dotted names that a file imports, those for the type checker left out.
+
+    With `at_import` only what runs when the file is imported: nothing inside functions.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if at_import and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "attnlab":
+            yield from (f"attnlab.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        yield from imports(node, at_import=at_import)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_to_the_left(path: Path) -> None:
+    own = unit(path)
+    assert own in LEVEL, f"{own}: give it a place in LAYERS"
+    for name in imports(ast.parse(path.read_text())):
+        if name.partition(".")[0] != "attnlab":
+            continue
+        other = [*name.split("."), ""][1]
+        other = other if other in LEVEL else ""  # `from attnlab import __version__`
+        assert LEVEL[other] <= LEVEL[own], f"{own} imports {name}, which stands to its right"
+
+
+@pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items())
+def test_some_libraries_have_one_door(library: str, doors: set[str]) -> None:
+    found = {
+        unit(path)
+        for path in FILES
+        if any(name.partition(".")[0] == library for name in imports(ast.parse(path.read_text())))
+    }
+    assert found <= doors, f"{library} is imported by {found - doors}"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if unit(p) in WITHOUT_TORCH], ids=lambda path: path.stem)
+def test_light_modules_import_nothing_heavy(path: Path) -> None:
+    names = {name.partition(".")[0] for name in imports(ast.parse(path.read_text()), at_import=True)}
+    assert not names & HEAVY
+
+
+@pytest.mark.parametrize("words", [["-c", "import attnlab"], ["-m", "attnlab.cli", "--help"]])
+def test_starting_is_light(words: list[str]) -> None:
+    """Neither `import attnlab` nor `attnlab --help` loads anything heavy."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "attnlab" in loaded
+    assert not loaded & (HEAVY | {"numpy", "pydantic", "rich"})
