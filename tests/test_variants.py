@@ -162,16 +162,34 @@ def test_narrow_shares_one_small_projection(memory: int) -> None:
     assert_same(variant, oracle, memory=memory)
 
 
+@pytest.mark.parametrize("memory", [0, M])
 @pytest.mark.parametrize("role", ["causal", "bidirectional"])
-def test_basic_is_softmax_of_x_xt_times_x(role: str) -> None:
+def test_basic_is_softmax_of_x_xt_times_x(role: str, memory: int) -> None:
     variant = make("basic", role=role)
-    sees = lambda h, i, j: role != "causal" or j <= i  # noqa: E731
+    sees = lambda h, i, j: role != "causal" or behind(T, T + memory, i, j) >= 0  # noqa: E731
 
     def oracle(x: Tensor, source: Tensor) -> Tensor:
-        return attention(x[None], x[None], x[None], visible=sees, logit=lambda h, q, k, i, j: q @ k)[0]
+        return attention(x[None], source[None], source[None], visible=sees, logit=lambda h, q, k, i, j: q @ k)[0]
+
+    assert_same(variant, oracle, memory=memory)
+    assert not list(variant.parameters())
+
+
+def test_basic_honours_relative_positions_without_a_scale() -> None:
+    torch.manual_seed(3)
+    relative = POSITIONS.get("relative")(PositionSetting(dim=DIM, heads=1, head_dim=DIM, length=T, role="causal")).double()
+    for parameter in relative.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    variant = VARIANTS.get("basic")(Setting(DIM, 1, role="causal", position=relative))
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        scaled = papers.relative_logit(q, k, relative.u[0], relative.v[0], relative.distance.weight, i - j)
+        return scaled * DIM**0.5
+
+    def oracle(x: Tensor, source: Tensor) -> Tensor:
+        return attention(x[None], source[None], source[None], visible=lambda h, i, j: j <= i, logit=logit)[0]
 
     assert_same(variant, oracle)
-    assert not list(variant.parameters())
 
 
 def test_dense_agrees_with_pytorch_multihead_attention() -> None:

@@ -123,16 +123,19 @@ class Variant(nn.Module):
         """
         raise NotImplementedError
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None
+    ) -> Tensor:
         """Softmax attention as this block is set: role, position scheme, backend, dropout.
 
         Args:
             q: (b, h, t, d). k: (b, h, s, d). v: (b, h, s, e). mask: (b, s) or None.
+            scale: what the products are multiplied by; default 1 / sqrt(d).
 
         Returns:
             (b, h, t, e).
         """
-        scale = q.shape[-1] ** -0.5
+        scale = q.shape[-1] ** -0.5 if scale is None else scale
         q, k = self.rotated(q, k)
         biased = self.position is not None and self.position.hook == "bias"
         return attend(
