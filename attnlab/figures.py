@@ -93,7 +93,7 @@ def _learning(
     found = []
     for metric, what in (
         (f"valid/{question.metric}", "on the validation split"),
-        ("train/loss", "nats, binned"),
+        ("train/loss", "nats"),
     ):
         by_panel: dict[str, list[Curve]] = {}
         for run_id, group in points[points["metric"] == metric].groupby("run_id", sort=False):

@@ -42,7 +42,7 @@ class Curve:
 
 def dots(rows: Sequence[Dots], *, title: str, note: str = "") -> str:
     """Draw one row a cell on a common axis. `note` says which direction is good, or the unit."""
-    row, top, bottom = 36, 44, 26
+    row, top, bottom = 42, 44, 26
     floor = top + row * len(rows)
     low, high = _dot_range(rows)
     x = _scale((low, high), (14, WIDTH - 14))
@@ -51,8 +51,8 @@ def dots(rows: Sequence[Dots], *, title: str, note: str = "") -> str:
         parts.append(_line((x(tick), top), (x(tick), floor), GRID, width=1))
         parts.append(_text(x(tick), floor + 16, _number(tick), size=12, anchor="middle", fill=FAINT))
     for i, r in enumerate(rows):
-        y = top + row * i + 26
-        parts.append(_text(0, y - 11, r.label, size=13))
+        y = top + row * i + 28
+        parts.append(_text(0, y - 12, r.label, size=13))
         if r.low is not None and r.high is not None:
             ends = (x(max(r.low, low)), y), (x(min(r.high, high)), y)
             parts.append(_line(*ends, r.color, width=4, opacity=0.3))

@@ -16,6 +16,8 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     import pandas
 
+    from attnlab.studyfile import StudyConfig
+
 SECTIONS = ("model", "train", "evaluate", "machine")
 SINGLE = ("task", "data", "variant", "position", "backend")
 ORIGIN = ("device", "versions", "commit")
@@ -23,11 +25,16 @@ ORIGIN = ("device", "versions", "commit")
 
 @dataclass(frozen=True)
 class Source:
-    """What a study asks, the YAML it was written in, and the command that ran it."""
+    """What a study asks, the YAML it was written in, the command that ran it, and its cells in the grid's order."""
 
     question: Question
     yaml: str = ""
     command: str = ""
+    order: tuple[str, ...] = ()
+
+    def place(self, cell: str) -> int:
+        """Where a cell stands in the grid; what the grid does not know comes last."""
+        return self.order.index(cell) if cell in self.order else len(self.order)
 
 
 def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
@@ -50,7 +57,16 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     axes = tuple(study.grid) or ("variant",)
     question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin)
     tags = client.get_run(str(newest["run_id"])).data.tags
-    return Source(question, text, tags.get("mlflow.source.name", ""))
+    return Source(question, text, tags.get("mlflow.source.name", ""), _order(study))
+
+
+def _order(study: StudyConfig) -> tuple[str, ...]:
+    from attnlab.cells import expand
+
+    try:
+        return tuple(cell.name for cell in expand(study)[0])
+    except UserError:  # the YAML alone is no valid study: the command line filled something in
+        return ()
 
 
 def goal(task: str, *, metric: str | None, sources: Any = None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.compare import BASELINE, COSTS, Question, Row, fixed, plus_minus, rows, significant
+from attnlab.compare import BASELINE, COSTS, Question, Row, cell_of, fixed, plus_minus, rows, significant
 from attnlab.errors import UserError
 from attnlab.figures import Figure, cell_colors, draw
 from attnlab.protocol import Source, commands, lead, protocol, source
@@ -78,6 +78,7 @@ def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: panda
         curves: as `track.load_curves` returns them.
     """
     records = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
+    records.sort(key=lambda record: (source.place(cell_of(record, source.question)), record["seed"]))
     table = rows(records, source.question)
     colors = cell_colors(table)
     figures = draw(table, records, curves, question=source.question)
