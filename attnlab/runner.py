@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.display import Display
-from attnlab.worker import Job, Worker
+from attnlab.worker import Job, Worker, start
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
@@ -139,7 +139,6 @@ class Runner:
         self._tries[fingerprint] += 1
         run = self._runs[fingerprint]
         slot = next(i for i in range(self._workers) if i not in {active.slot for active in self._active})
-        run_id = self._tracker.start(run)
         job = Job(
             config=run.config,
             folder=self._root / "work" / fingerprint,
@@ -147,8 +146,13 @@ class Runner:
             train=self._train,
             environment={**os.environ, **self._device(run, slot)},
         )
-        self._show.started(run.name, total=run.config.train.steps)
-        self._active.append(_Active(run, number, run_id, Worker(job), slot))
+        worker = start(job)  # before its record is opened: what cannot start leaves none behind
+        try:
+            self._show.started(run.name, total=run.config.train.steps)
+            self._active.append(_Active(run, number, self._tracker.start(run), worker, slot))
+        except BaseException:
+            worker.kill()
+            raise
 
     def _read(self, active: _Active) -> None:
         for kind, *rest in active.worker.messages():

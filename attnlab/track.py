@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -84,6 +85,19 @@ def write(
     all_tags = [RunTag(name, value) for name, value in (tags or {}).items()]
     if metrics or all_params or all_tags:
         client.log_batch(run_id, metrics=metrics, params=all_params, tags=all_tags)
+
+
+def terminate(client: MlflowClient, run_id: str, status: str) -> None:
+    """Set a run's final status. MLflow would print the run's address, with the password that may stand in it."""
+    name = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+    before = os.environ.get(name)
+    os.environ[name] = "true"
+    try:
+        client.set_terminated(run_id, status)
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def search(client: MlflowClient, experiment: str) -> list[Record]:
@@ -176,7 +190,7 @@ def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0
     folder = runs_folder(root)
     uri = tracking_uri(folder)
     if uri.startswith("http"):
-        for line in _addresses(folder, record.redact(uri), study):
+        for line in _addresses(folder, re.sub(r"//[^/]*@", "//", uri).rstrip("/"), study):
             print(line)
         return
     lines = _addresses(folder, f"http://{host}:{port}", study)

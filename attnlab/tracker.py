@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attnlab import record
 from attnlab.errors import UserError
-from attnlab.track import Point, connect, search, tracking_uri, write
+from attnlab.track import Point, connect, search, terminate, tracking_uri, write
 from attnlab.view import VIEW_TAG, view_state
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class Tracker:
             folder = (self._root / "artifacts" / name).as_uri() if local else None
             return self._client.create_experiment(name, artifact_location=folder)
         if found.lifecycle_stage == "deleted":
-            raise UserError(
-                f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study"
-            )
+            raise UserError(f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study")
         return found.experiment_id
 
     def describe(self) -> None:
@@ -115,9 +113,7 @@ class Tracker:
         if earlier is not None:
             before = earlier.data.tags
             tags["attnlab.attempt"] = str(1 + int(before.get("attnlab.attempt", 0)))
-            tags["attnlab.earlier"] = f"{before.get('attnlab.state')}: {before.get('attnlab.reason', '')}"[
-                :500
-            ]
+            tags["attnlab.earlier"] = f"{before.get('attnlab.state')}: {before.get('attnlab.reason', '')}"[:500]
         created = self._client.create_run(self._experiment, run_name=name, tags=tags)
         run_id = created.info.run_id
         if earlier is not None:
@@ -181,7 +177,7 @@ class Tracker:
         points = [(name, value, now, 0) for name, value in (summary or {}).items() if math.isfinite(value)]
         tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
         write(self._client, run_id, points=points, tags={key: value for key, value in tags.items() if value})
-        self._client.set_terminated(run_id, STATUS.get(state, "FINISHED"))
+        terminate(self._client, run_id, STATUS.get(state, "FINISHED"))
         for key, found in self._active.items():
             if found.info.run_id == run_id:
                 self._active[key] = self._client.get_run(run_id)

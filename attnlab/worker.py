@@ -112,6 +112,14 @@ class Worker:
         self._lifeline.close()
 
 
+def start(job: Job) -> Worker:
+    """A worker for ``job``; once more with a new server where the one that children are forked from was killed."""
+    try:
+        return Worker(job)
+    except (EOFError, ConnectionError):
+        return Worker(job)
+
+
 def _how(code: int) -> str:
     if code >= 0:
         return f"the process ended with exit code {code}"

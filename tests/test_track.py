@@ -12,7 +12,7 @@ import pytest
 from attnlab import record
 from attnlab.errors import UserError
 from attnlab.plan import Plan, plan
-from attnlab.track import connect, load_runs, runs_folder, tracking_uri
+from attnlab.track import connect, load_runs, runs_folder, tracking_uri, ui
 from attnlab.tracker import Tracker
 from attnlab.view import Server, ui_url, view_state
 
@@ -117,7 +117,9 @@ def test_a_study_that_is_not_there_and_one_that_was_deleted(tmp_path: Path) -> N
         Tracker(found, tmp_path)
 
 
-def test_the_ui_answers_and_a_taken_port_is_one_line(tmp_path: Path) -> None:
+def test_the_ui_answers_and_a_server_is_a_store_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     connect(tmp_path, create=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -129,6 +131,17 @@ def test_the_ui_answers_and_a_taken_port_is_one_line(tmp_path: Path) -> None:
             assert b"MLflow" in page.read()
         with pytest.raises(UserError, match=f"expected a free port for the UI, got 127.0.0.1:{port}"):
             Server(tracking_uri(tmp_path), root=tmp_path, port=port)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:s3cret@127.0.0.1:{port}")
+        found = small()
+        tracker = Tracker(found, tmp_path / "far")
+        run_id = tracker.start(found.runs[0])
+        tracker.log(run_id, 3, {"train/loss": 0.5})
+        tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5, "lost": float("nan")})
+        row = load_runs("small", tmp_path / "far").iloc[0]
+        assert (row["state"], row["bits_per_byte"]) == ("completed", 2.5) and "lost" not in row
+        ui(tmp_path / "far")
+        said = "".join(capfd.readouterr())
+        assert f"small: http://127.0.0.1:{port}/#/experiments/" in said and "s3cret" not in said
     finally:
         server.close()
     assert ui_url("3", server.base).endswith("/3/runs?viewStateShareKey=attnlab&workflowType=machine_learning")
