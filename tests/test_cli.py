@@ -18,10 +18,10 @@ base:
   evaluate: {valid_limit: 300, test_limit: 300}
   machine: {threads: 1, device: cpu}
 grid:
-  variant: [dense, no_wo, basic]
-  position: [learned, rotary]
+  variant: [dense, no_wo, strided_sparse]
+  position: [learned, alibi]
 skip:
-  - where: {variant: no_wo, position: rotary}
+  - where: {variant: no_wo, position: alibi}
     because: it is elsewhere
 seeds: [0, 1]
 baseline: {variant: dense}
@@ -43,7 +43,7 @@ def test_plan_prints_cells_costs_and_reasons(here: Path, capsys: Out) -> None:
     out = capsys.readouterr().out
     assert "8 runs (2 seeds a cell)" in out
     assert "at 0.5 TFLOP/s, as given" in out
-    assert "refused: basic rotary: " in out and "skipped: no_wo rotary: it is elsewhere" in out
+    assert "refused: strided_sparse alibi: " in out and "skipped: no_wo alibi: it is elsewhere" in out
     assert not (here / "runs").exists(), "a plan leaves nothing behind"
 
 
@@ -55,9 +55,9 @@ def test_plan_measures_the_device_when_no_rate_is_given(here: Path, capsys: Out)
 def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out) -> None:
     assert cli.main(["run", "tiny.yaml"]) == 0
     out = capsys.readouterr().out
-    lines = {line[:13].strip(): line for line in out.splitlines()}
+    lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "baseline" in lines["dense learned"] and "±" in lines["no_wo learned"]
-    assert lines["basic rotary"].endswith("refused")
+    assert lines["strided_sparse alibi"].endswith("refused")
     assert "report: reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
     page = (here / "reports" / "tiny" / "README.md").read_text()
     assert "What does this test?" in page and "it has no place for a position scheme" in page
@@ -79,11 +79,11 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
         "        if x.device.type != 'meta':\n            raise ZeroDivisionError('by the test')\n"
         "        return x\n"
     )
-    study = STUDY.replace("[dense, no_wo, basic]", "[dense, 'broken.py:Broken']").replace(
-        "[learned, rotary]", "[learned]"
+    study = STUDY.replace("[dense, no_wo, strided_sparse]", "[dense, 'broken.py:Broken']").replace(
+        "[learned, alibi]", "[learned]"
     )
     (here / "tiny.yaml").write_text(
-        study.replace("variant: no_wo, position: rotary", "variant: dense").replace(
+        study.replace("variant: no_wo, position: alibi", "variant: dense").replace(
             "seeds: [0, 1]", "seeds: [0]"
         )
     )
