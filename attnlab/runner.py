@@ -79,9 +79,9 @@ class Runner:
         self._active: list[_Active] = []
         self._devices = self._cuda_devices()
 
-    def run(self) -> list[Row]:
-        """Everything that is left, then a row for every run."""
-        finished = self._tracker.sweep()
+    def run(self, *, partial: bool = False) -> list[Row]:
+        """Everything that is left, then a row for every run; ``partial`` as for ``Tracker.sweep``."""
+        finished = self._tracker.sweep(partial=partial)
         values = {key: found.data.metrics.get(self._metric, math.nan) for key, found in finished.items()}
         self._queue.sweep(values)
         self._tracker.describe()

@@ -58,7 +58,8 @@ def run(
     Args:
         study: a YAML file, its content as a dict, or a plan.
         workers: how many runs at a time; each takes a CUDA device in turn, or its share of the threads.
-        sets, only: as for ``attnlab.plan``.
+        sets, only: as for ``attnlab.plan``. With a plan, ``only`` says that it is a part of its study: the records
+            of other cells stay as they are.
         root: where runs are kept; default ``ATTNLAB_RUNS``, else ``./runs``.
         show: the progress display; default one on standard error.
         train: ``"module:function"`` that trains one run.
@@ -79,7 +80,7 @@ def run(
             tracker = Tracker(plan, folder)
             queue = Queue(folder / "optuna.db", name, direction=plan.direction)
             runner = Runner(plan, folder, tracker=tracker, queue=queue, show=shown, workers=workers, train=train)
-            return StudyResult(plan, runner.run())
+            return StudyResult(plan, runner.run(partial=bool(only)))
         finally:
             shown.close()
 

@@ -67,12 +67,15 @@ class Tracker:
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment, key, value)
 
-    def sweep(self) -> dict[str, Record]:
+    def sweep(self, *, partial: bool = False) -> dict[str, Record]:
         """Put the records of earlier processes in order; return the finished ones by fingerprint.
 
         A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one
         fingerprint the finished or else the later one stays; ``attnlab.current`` says whether the study still
         holds a run.
+
+        Args:
+            partial: the plan is a part of what was run under this name: leave the records of other cells alone.
         """
         for found in search(self._client, self._experiment):
             data = found.data.tags
@@ -82,10 +85,13 @@ class Tracker:
                 found = self._client.get_run(found.info.run_id)
             self._keep_one(found)
         planned = {run.fingerprint for run in self._plan.runs}
-        elsewhere = record.names(self._plan) - {run.name for run in self._plan.runs}  # left out by `only`
+        planned |= {_refused(run) for _, run in self._plan.refused}
+        here = {run.name for run in self._plan.runs} | {cell.name for cell in self._plan.cells}
+        elsewhere = record.names(self._plan) - here  # cells of the study that the plan was told to leave out
         for fingerprint, found in self._active.items():
-            still = fingerprint in planned or found.info.run_name in elsewhere
-            self._mark(found, "yes" if still else "no")
+            name = found.info.run_name
+            if name in here or not (partial or name in elsewhere):
+                self._mark(found, "yes" if fingerprint in planned else "no")
         return {key: found for key, found in self._active.items() if found.info.status == "FINISHED"}
 
     def _keep_one(self, found: Record) -> None:
@@ -133,10 +139,9 @@ class Tracker:
 
     def refuse(self, run: Run, cell: Cell) -> str:
         """Record a refused cell: one run without a seed in its name, with the reason; once."""
-        key, reason = f"refused-{run.fingerprint}", str(cell.refusal)
+        key, reason = _refused(run), str(cell.refusal)
         known = self._active.get(key)
         if known is not None and known.data.tags.get("attnlab.reason") == reason:
-            self._mark(known, "yes")
             return known.info.run_id
         run_id = self._create(run, name=cell.name, key=key, state="refused")
         self.finish(run_id, "refused", reason=reason, note=record.note(run, plan=self._plan, reason=reason))
@@ -187,3 +192,8 @@ class Tracker:
         """Attach a file to a run."""
         if path.is_file():
             self._client.log_artifact(run_id, str(path))
+
+
+def _refused(run: Run) -> str:
+    """What stands in a refused cell's record for a fingerprint: should it become possible, it has not been run."""
+    return f"refused-{run.fingerprint}"

@@ -170,7 +170,12 @@ def test_an_edited_study_leaves_old_runs_out_of_the_table(root: Path) -> None:
     assert len(load_runs("small", root, every=True)) == 4
     result = go(root, seeds=[0], only={"variant": "dense"})
     assert len(result.rows) == 1 and result.rows[0].earlier
-    assert len(trained(root)) == 4
+    assert sorted(load_runs("small", root)["train.steps"]) == [20, 30] and len(trained(root)) == 4
+    other = plan(study(seeds=[0], grid={"variant": ["wide"]}))
+    run(other, root=root, show=QUIET, train="study_fakes:good", only={"variant": "wide"})
+    assert sorted(load_runs("small", root)["variant"]) == ["dense", "no_wo", "wide"]
+    run(other, root=root, show=QUIET, train="study_fakes:good")
+    assert list(load_runs("small", root)["variant"]) == ["wide"]
 
 
 def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
