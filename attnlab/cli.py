@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"attnlab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
-        print(f"attnlab: {error or 'interrupted'}", file=sys.stderr)
+        print(f"attnlab: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `attnlab list | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,6 +141,18 @@ def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:
     listed.add_argument("kind", nargs="?", choices=kinds, metavar="|".join(kinds))
     listed.add_argument(
         "--imports", nargs="+", default=[], metavar="FILE", help="Python files to import first"
+    )
+    check = verbs.add_parser(
+        "check",
+        help="the contract of an attention variant, on anyone's: attnlab check my_lab/cosine.py:Cosine",
+        description="Exit code 0: what the variant declares is true; 1: a check failed; 2: it cannot be had like this.",
+    )
+    check.add_argument("variant", metavar="NAME|PATH", help="a name, file.py:Class or package.module:Class")
+    check.add_argument("--position", metavar="NAME", help="check all with this position scheme (default: none)")
+    check.add_argument("--backend", metavar="NAME", help="check all with this backend (default: its first)")
+    check.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    check.add_argument(
+        "--options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="of the variant: stride=4"
     )
     data = verbs.add_parser("data", help="the data sets in the cache: list, fetch, verify")
     data.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list")

@@ -193,6 +193,20 @@ def listing(given: Namespace) -> int:
     return 0
 
 
+def check(given: Namespace) -> int:
+    """Hold a variant against the contract, and say of each failure what to change."""
+    from attnlab.contract import print_outcomes
+
+    return print_outcomes(
+        given.variant,
+        options=_assignments(given.options),
+        position=given.position,
+        backend=given.backend,
+        device=given.device,
+        debug=given.debug,
+    )
+
+
 COMMANDS = {
     "plan": plan,
     "run": run,
@@ -202,5 +216,6 @@ COMMANDS = {
     "ui": ui,
     "generate": generate,
     "list": listing,
+    "check": check,
     "data": data,
 }

@@ -16,11 +16,11 @@ LAYERS = [
     {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine"},
     {"variants", "tasks"},
     {"model", "checkpoint"},
-    {"train", "measure", "evaluate", "optimise", "check"},
+    {"train", "measure", "evaluate", "optimise", "check", "checks"},
     {"resolve", "plan"},
     {"display", "record", "view", "worker", "runner", "queue", "tracker", "track", "study", "signals"},
     {"stats", "compare", "plots", "figures", "protocol", "report", "generate"},
-    {"printing", "summary", "inventory", "verbs", "cli"},
+    {"printing", "contract", "summary", "inventory", "verbs", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_DOOR = {"optuna": {"study", "runner", "queue"}, "mlflow": {"track", "tracker"}}

@@ -38,9 +38,16 @@ class PositionSetting:
 
 
 class Position(nn.Module):
-    """The contract of a position scheme: set ``hook``, and write the one method of that name."""
+    """The contract of a position scheme: set ``hook``, and write the one method of that name.
+
+    Attributes:
+        hook: where it acts.
+        relative: whether it depends on distances alone, so that where a sequence begins changes nothing.
+        paper: who proposed it.
+    """
 
     hook: ClassVar[str] = "none"
+    relative: ClassVar[bool] = False
     paper: ClassVar[str] = ""
 
     def __init__(self, setting: PositionSetting) -> None:

@@ -19,6 +19,7 @@ class Alibi(Position):
     """Penalises distance, linearly. No parameters, any length."""
 
     hook = "bias"
+    relative = True
     paper = "Press et al. 2022"
 
     def __init__(self, setting: PositionSetting) -> None:

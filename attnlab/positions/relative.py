@@ -28,6 +28,7 @@ class Relative(Position):
     """Learned preference for content at a distance, with u and v."""
 
     hook = "bias"
+    relative = True
     paper = "Dai et al. 2019"
 
     def __init__(self, setting: PositionSetting) -> None:

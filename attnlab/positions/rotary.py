@@ -21,6 +21,7 @@ class Rotary(Position):
     """
 
     hook = "rotate"
+    relative = True
     paper = "Su et al. 2021"
 
     def __init__(self, setting: PositionSetting, *, base: float = 10_000.0) -> None:

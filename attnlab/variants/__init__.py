@@ -15,11 +15,12 @@ the plan is made, with the reason; nothing falls back silently. To add one, writ
         def forward(self, x, *, source=None, mask=None):
             ...
 
-Keyword-only parameters of the constructor are the options that a YAML may set.
+Keyword-only parameters of the constructor are the options that a YAML may set. ``attnlab check FILE.py:Mine`` holds a variant
+against this contract.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -62,6 +63,11 @@ class Variant(nn.Module):
         backends: the names in ``attnlab.backends`` that it passes on to.
         default_position: the scheme used when a YAML names none.
         has_heads: False where ``model.heads`` changes nothing; the plan then sets it to 1.
+        equivariant: whether it treats what it attends to as a set, role and position scheme apart. False where its own pattern
+            knows positions.
+        growth: the exponent of t that bounds both its arithmetic and the bytes it saves for the backward pass, at the options
+            of ``suited``.
+        compiles: whether ``torch.compile`` takes it whole, without a graph break.
         paper: who proposed it.
     """
 
@@ -71,6 +77,9 @@ class Variant(nn.Module):
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
     has_heads: ClassVar[bool] = True
+    equivariant: ClassVar[bool] = True
+    growth: ClassVar[float] = 2.0
+    compiles: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
     def __init__(self, setting: Setting) -> None:
@@ -85,6 +94,11 @@ class Variant(nn.Module):
     def head_dim(cls, dim: int, heads: int) -> int:
         """The width of one head's queries and keys, which ``rotate`` and ``bias`` schemes are built for."""
         return dim // heads
+
+    @classmethod
+    def suited(cls, length: int) -> dict[str, Any]:
+        """The options at which ``growth`` holds for sequences of ``length``: of use where an option should grow with it."""
+        return {}
 
     @classmethod
     def refuses(cls, *, role: str, hook: str, memory: bool, backend: str, dim: int, heads: int) -> str | None:

@@ -13,6 +13,9 @@ Any length, as in ``strided_sparse``. Cost: time and saved memory O(t (l + c t /
 Code to paper: ``stride`` l; ``summary`` c; ``block`` attends over A1, ``summaries`` over A2.
 """
 
+from math import isqrt
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +36,8 @@ class FixedSparse(Variant):
     roles = frozenset({"causal"})
     hooks = frozenset({"embed", "rotate"})  # a bias would be t x t
     backends = ("reference", "sdpa", "xformers")
+    equivariant = False
+    growth = 1.5
     paper = "Child et al. 2019"
 
     def __init__(self, setting: Setting, *, stride: int = 16, summary: int = 4) -> None:
@@ -42,6 +47,10 @@ class FixedSparse(Variant):
         self.stride, self.summary = stride, summary
         self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
         self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    @classmethod
+    def suited(cls, length: int) -> dict[str, Any]:
+        return {"stride": max(2, isqrt(length)), "summary": 1}
 
     @classmethod
     def refuses(cls, *, heads: int, **asked: object) -> str | None:

@@ -15,6 +15,9 @@ text (enwik8 bits per byte: dense 1.00, fixed 0.99, strided 1.13).
 Code to paper: ``stride`` l; ``local`` attends over A1, ``column`` over A2.
 """
 
+from math import isqrt
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -34,6 +37,8 @@ class StridedSparse(Variant):
     roles = frozenset({"causal"})
     hooks = frozenset({"embed", "rotate"})  # a bias would be t x t
     backends = ("reference", "sdpa", "xformers")
+    equivariant = False
+    growth = 1.5
     paper = "Child et al. 2019"
 
     def __init__(self, setting: Setting, *, stride: int = 16) -> None:
@@ -43,6 +48,10 @@ class StridedSparse(Variant):
         self.stride = stride
         self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
         self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    @classmethod
+    def suited(cls, length: int) -> dict[str, Any]:
+        return {"stride": max(2, isqrt(length))}
 
     @classmethod
     def refuses(cls, *, heads: int, **asked: object) -> str | None:

@@ -1,0 +1,73 @@
+"""Cost: bytes saved for backward, and arithmetic, grow no faster with t than declared. Both are exact on every device."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from attnlab.checks.subject import Check, Failure, Subject
+
+SHORT, LONG = 256, 1024  # squares, so that a stride of sqrt(t) is a whole number
+SLACK = 0.1
+Measure = Callable[[Subject, str, int, dict[str, Any]], int]
+
+
+def saved(subject: Subject) -> str:
+    """Bytes that autograd keeps, storage by storage, parameters not counted."""
+    return _held(subject, "bytes saved for backward", _saved_bytes, "MiB", 2**20)
+
+
+def arithmetic(subject: Subject) -> str:
+    """Floating-point operations of a forward pass."""
+    return _held(subject, "arithmetic", _operations, "MFLOP", 10**6)
+
+
+def _held(subject: Subject, what: str, measure: Measure, unit: str, size: int) -> str:
+    role = subject.roles[0]
+    # An option that must grow with t does so, whatever was asked for.
+    short, long = (measure(subject, role, t, {**subject.options, **subject.variant.suited(t)}) for t in (SHORT, LONG))
+    grown = math.log(long / short) / math.log(LONG / SHORT) if short and long else 0.0
+    declared = subject.variant.growth
+    measured = f"t^{grown:.2f} (declared {declared:g}); {long / size:.1f} {unit} at length {LONG}, width {subject.dim}"
+    if not grown <= declared + SLACK:
+        raise Failure(
+            f"{role}, lengths {SHORT} and {LONG}: {what} grows as {measured}",
+            "Something is built for every pair of positions: a mask, a bias or logits of t x t. Declare `growth` as it is, or "
+            "compute only what the pattern allows; see `suited` for options that must grow with t.",
+        )
+    return measured
+
+
+def _saved_bytes(subject: Subject, role: str, t: int, options: dict[str, Any]) -> int:
+    cell = subject.build(role, length=t, options=options, dtype=torch.float32)
+    x, source = (None if z is None else z.float().requires_grad_() for z in subject.inputs(role, 1, t, s=t))
+    own = {p.untyped_storage().data_ptr() for p in cell.parameters()}
+    sizes: dict[int, int] = {}
+    kept = []  # so that no storage's address is used twice
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = cell(x, source)
+    del y
+    return sum(sizes.values())
+
+
+def _operations(subject: Subject, role: str, t: int, options: dict[str, Any]) -> int:
+    cell = subject.build(role, length=t, options=options, dtype=torch.float32)
+    x, source = (None if z is None else z.float() for z in subject.inputs(role, 1, t, s=t))
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        cell(x, source)
+    return counter.get_total_flops()
+
+
+CHECKS = [Check("saved bytes", saved), Check("arithmetic", arithmetic)]

@@ -1,0 +1,94 @@
+"""Shapes and roles: what goes in comes out, and what does not fit is refused."""
+
+import torch
+from torch import Tensor
+
+from attnlab.checks.subject import B, Check, Failure, NotDeclared, Refused, S, Subject, T
+from attnlab.variants import ROLES
+
+SIZES = ((1, 1), (1, 2), (1, T), (B, 1), (B, T))  # (batch, length), the smallest first
+
+
+def shapes(subject: Subject) -> str:
+    """(b, t, dim) in, (b, t, dim) out, in every role, whatever b and t are."""
+    for role in subject.roles:
+        cell = subject.build(role)
+        for b, t in SIZES:
+            for s in (1, S) if role == "cross" else (t,):
+                x, source = subject.inputs(role, b, t, s=s)
+                y = cell(x, source)
+                _same_shape(x, y, case=f"role {role}, batch {b}, length {t}" + (f", source {s}" if role == "cross" else ""))
+    return f"{', '.join(subject.roles)}: batch 1 and {B}, length 1 to {T}, {subject.heads} heads, width {subject.dim}"
+
+
+def _same_shape(x: Tensor, y: Tensor, *, case: str) -> None:
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise Failure(
+            f"{case}: expected {tuple(x.shape)}, got {got}",
+            "forward must return one tensor (b, t, dim), shaped like x; put heads together with merge_heads.",
+        )
+    if y.dtype != x.dtype:
+        raise Failure(f"{case}: {x.dtype} came in, {y.dtype} went out", "Cast the result back: y.to(x.dtype).")
+    if not torch.isfinite(y).all():
+        raise Failure(f"{case}: the output is not finite", "Look for a division by zero or a softmax over no keys at all.")
+
+
+def one_head(subject: Subject) -> str:
+    """A single head works, or is refused with a reason."""
+    if not subject.variant.has_heads:
+        raise NotDeclared("it has no heads")
+    reason = next((r for r in (subject.asks(role=role, heads=1) for role in subject.roles) if r), None)
+    if reason:
+        raise Refused(reason)
+    for role in subject.roles:
+        heads = subject.position_setting(role, heads=1)
+        if refused := subject.scheme.refuses(heads):
+            raise Refused(f"{subject.scheme_name}: {refused}")
+        x, source = subject.inputs(role, 1, 3)
+        try:
+            y = subject.build(role, heads=1)(x, source)
+        except Exception as error:  # anything that one head breaks is what this check is about
+            raise Failure(
+                f"role {role}, heads 1, batch 1, length 3: {type(error).__name__}: {error}",
+                "Make one head work, or override refuses() to return the reason where heads < 2.",
+            ) from error
+        _same_shape(x, y, case=f"role {role}, heads 1, batch 1, length 3")
+    return "heads 1 works"
+
+
+def width(subject: Subject) -> str:
+    """A width that the heads do not divide is refused."""
+    if not subject.variant.has_heads:
+        raise NotDeclared("it has no heads")
+    heads = max(subject.heads, 2)
+    reason = subject.asks(dim=heads * 7 + 1, heads=heads)
+    if not reason:
+        raise Failure(
+            f"width {heads * 7 + 1} with {heads} heads is accepted",
+            "refuses() must return a reason: end your override with `return super().refuses(...)`, or drop it.",
+        )
+    return f"refused: {reason}"
+
+
+def roles(subject: Subject) -> str:
+    """Roles that are not declared are refused."""
+    missing = [role for role in ROLES if role not in subject.variant.roles]
+    for role in missing:
+        if not subject.asks(role=role):
+            raise Failure(
+                f"role {role} is not among roles, yet refuses() lets it pass",
+                "End your override of refuses() with `return super().refuses(...)`, or add the role to `roles`.",
+            )
+    unknown = [role for role in subject.variant.roles if role not in ROLES]
+    if unknown:
+        raise Failure(f"it declares the role {unknown[0]!r}", f"Roles are {', '.join(ROLES)}.")
+    return f"refused: {', '.join(missing)}" if missing else "it takes every role"
+
+
+CHECKS = [
+    Check("shapes", shapes),
+    Check("one head", one_head),
+    Check("indivisible width", width),
+    Check("roles refused", roles),
+]

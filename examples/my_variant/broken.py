@@ -1,0 +1,38 @@
+"""A variant with two mistakes that are easily made: `attnlab check examples/my_variant/broken.py:Broken` finds both.
+
+Multi-head attention written by hand. What is wrong is told at the end of this file.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.variants import Projections, Setting, Variant, merge_heads
+
+
+class Broken(Variant):
+    """Meant to be dense attention."""
+
+    roles = frozenset({"causal", "bidirectional"})
+    hooks = frozenset({"embed", "bias"})
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, source)  # (b, h, t, d)
+        logits = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, h, t, t)
+        hidden = torch.zeros(logits.shape[-2:], dtype=torch.bool, device=x.device)
+        if self.causal:
+            hidden = torch.ones_like(hidden).triu(diagonal=2)
+        if mask is not None:
+            hidden = hidden | ~mask[:, None, None, :]
+        weights = logits.masked_fill(hidden, torch.finfo(logits.dtype).min).softmax(-1)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return self.out(merge_heads(weights @ v))
+
+
+# 1. triu(diagonal=2) hides what lies two and more ahead: the next token is seen. It must be diagonal=1.
+# 2. `hooks` declares "bias", yet self.position.bias(q, k, scale=...) is never added to the logits.
