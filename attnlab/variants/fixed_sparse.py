@@ -77,11 +77,12 @@ class FixedSparse(Variant):
 
     def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, h, t, d): attention over A2."""
-        t = q.shape[2]
-        j = torch.arange(t)
-        j = j[j % self.stride >= self.stride - self.summary].to(q.device)  # where the summaries stand
-        if len(j) == 0:  # not even the first block is complete
+        t, l, c = q.shape[2], self.stride, self.summary  # noqa: E741 the paper's letters
+        n = t // l * c + max(0, t % l - (l - c))  # how many there are, those of an incomplete last block included
+        if n == 0:
             return torch.zeros_like(q)
+        ends = torch.arange(l - c, l, device=q.device)
+        j = (torch.arange(0, t, l, device=q.device)[:, None] + ends).flatten()[:n]  # where they stand
         allowed = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
         if mask is not None:
             allowed = allowed & mask[:, None, None, j]
