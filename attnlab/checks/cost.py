@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.checks.subject import Check, Failure, Subject
 
-SHORT, LONG = 256, 1024  # squares, so that a stride of sqrt(t) is a whole number
+LENGTHS = (256, 576, 1024)  # squares, so that a stride of sqrt(t) is a whole number
 SLACK = 0.1
 Measure = Callable[[Subject, str, int, dict[str, Any]], int]
 
@@ -29,13 +30,14 @@ def arithmetic(subject: Subject) -> str:
 def _held(subject: Subject, what: str, measure: Measure, unit: str, size: int) -> str:
     role = subject.roles[0]
     # An option that must grow with t does so, whatever was asked for.
-    short, long = (measure(subject, role, t, {**subject.options, **subject.variant.suited(t)}) for t in (SHORT, LONG))
-    grown = math.log(long / short) / math.log(LONG / SHORT) if short and long else 0.0
+    sizes = [measure(subject, role, t, {**subject.options, **subject.variant.suited(t)}) for t in LENGTHS]
+    steps = zip(pairwise(sizes), pairwise(LENGTHS), strict=True)
+    grown = max(math.log(b / a) / math.log(n / m) if a else 0.0 for (a, b), (m, n) in steps)
     declared = subject.variant.growth
-    measured = f"t^{grown:.2f} (declared {declared:g}); {long / size:.1f} {unit} at length {LONG}, width {subject.dim}"
+    measured = f"t^{grown:.2f} (declared {declared:g}); {sizes[-1] / size:.1f} {unit} at length {LENGTHS[-1]}"
     if not grown <= declared + SLACK:
         raise Failure(
-            f"{role}, lengths {SHORT} and {LONG}: {what} grows as {measured}",
+            f"{role}, lengths {', '.join(map(str, LENGTHS))}: {what} grows as {measured}",
             "Something is built for every pair of positions: a mask, a bias or logits of t x t. Declare `growth` as it is, or "
             "compute only what the pattern allows; see `suited` for options that must grow with t.",
         )

@@ -124,9 +124,11 @@ def rotation_lands(subject: Subject) -> str:
     worst = 0.0
     for role in _probed_roles(subject, "rotate"):
         outputs = {}
+        weights = subject.build(role).attention.state_dict()
         for signs in ((1, 1), (-1, -1), (-1, 1), (1, -1)):
             with torch.no_grad():
                 cell = subject.build(role, position=Turned(subject.position_setting(role), *signs))
+                cell.attention.load_state_dict(weights, strict=False)  # the scheme's own are not among the probe's
                 outputs[signs] = cell(subject.noise(1, 3))
         gap = distance(outputs[1, 1], outputs[-1, -1])
         if not gap <= subject.tolerance:

@@ -5,7 +5,7 @@ import torch
 from attnlab.checks.subject import B, Check, Failure, NotDeclared, Refused, Subject, distance, number
 
 WHOLE = 23
-SEGMENTS = (2, 5)  # neither divides 23
+SEGMENTS = (3, 5)  # neither divides 23, nor leaves a segment of one
 ALIGN = (
     "Keys and values run over `source` = [memory; x], and both end at the same position: query i stands at i + s - t. "
     "layers.causal_mask(t, s) is aligned so; scaled_dot_product_attention's own is_causal is not."

@@ -1,0 +1,113 @@
+"""Variants that are wrong in one way each: what the checks of the contract are checked with.
+
+``MUTANTS`` maps the name of a check to the mutants that it must catch, alone unless ``also`` names others that cannot but see
+the same mistake.
+"""
+
+from typing import Any, NamedTuple
+
+from attnlab.positions import Position
+from attnlab.variants import Variant
+from attnlab.variants.dense import Dense
+from mutants.base import Plain
+from mutants.mixing import (
+    AlwaysCausal,
+    AnyRole,
+    AnyWidth,
+    CountsPositions,
+    IgnoresMask,
+    IgnoresSource,
+    LeaksGradient,
+    LeaksValue,
+    MinusInfinity,
+    MixesRows,
+    NeedsTwoHeads,
+    SeesNext,
+    Squeezed,
+)
+from mutants.numbers import (
+    AlwaysDropout,
+    AnyBackend,
+    AsksForValues,
+    ComputesSquare,
+    CountsInBf16,
+    DeadKeys,
+    DoubleGradient,
+    ForeignRandom,
+    ForgetsScale,
+    HoldsLambda,
+    IdleProjection,
+    KeepsOutput,
+    NoDropout,
+    PlainTensor,
+    Remembers,
+    SavesSquare,
+    UnscaledDropout,
+)
+from mutants.schemes import (
+    AnyHook,
+    AnyMemory,
+    CountsFromLeft,
+    IgnoresAlibi,
+    IgnoresRotation,
+    KeepsMemoryAttached,
+    ShiftOffByOne,
+    TopLeft,
+    TopLeftAlone,
+    Transposed,
+    TurnsQueriesOnly,
+    WrongHead,
+)
+
+
+class Mutant(NamedTuple):
+    """A variant that is wrong, and how it is checked."""
+
+    variant: type[Variant]
+    position: type[Position] | None = None
+    keep: Any = None  # in place of Backbone._keep
+    also: frozenset[str] = frozenset()  # checks that cannot but see it too
+
+
+MUTANTS: dict[str, list[Mutant]] = {
+    "shapes": [Mutant(Squeezed)],
+    "one head": [Mutant(NeedsTwoHeads)],
+    "indivisible width": [Mutant(AnyWidth)],
+    "roles refused": [Mutant(AnyRole)],
+    "causality by value": [
+        Mutant(LeaksValue),
+        Mutant(SeesNext, also=frozenset({"causality by gradient"})),
+    ],
+    "causality by gradient": [Mutant(LeaksGradient)],
+    "sees both sides": [Mutant(AlwaysCausal), Mutant(IgnoresSource, also=frozenset({"padded content"}))],
+    "padded content": [Mutant(IgnoresMask)],
+    "nothing but padding": [Mutant(MinusInfinity)],
+    "batch rows": [Mutant(MixesRows)],
+    "order": [Mutant(CountsPositions)],
+    "beginning": [
+        Mutant(Plain, position=CountsFromLeft),
+        Mutant(Plain, position=ShiftOffByOne, also=frozenset({"padded content"})),
+    ],
+    "hooks act": [Mutant(IgnoresAlibi), Mutant(IgnoresRotation, also=frozenset({"rotation lands"}))],
+    "bias lands": [Mutant(WrongHead), Mutant(Transposed)],
+    "rotation lands": [Mutant(TurnsQueriesOnly)],
+    "hooks refused": [Mutant(AnyHook)],
+    "memory": [Mutant(TopLeft)],
+    "decoding": [Mutant(TopLeftAlone)],
+    "memory gradient": [Mutant(Dense, keep=KeepsMemoryAttached)],
+    "memory refused": [Mutant(AnyMemory)],
+    "gradcheck": [Mutant(DoubleGradient)],
+    "gradients everywhere": [Mutant(IdleProjection), Mutant(DeadKeys, also=frozenset({"gradcheck"}))],
+    "bf16": [Mutant(CountsInBf16)],
+    "backends": [Mutant(ForgetsScale)],
+    "dropout": [Mutant(NoDropout), Mutant(AlwaysDropout), Mutant(UnscaledDropout)],
+    "backends refused": [Mutant(AnyBackend)],
+    "saved bytes": [Mutant(SavesSquare)],
+    "arithmetic": [Mutant(ComputesSquare)],
+    "state_dict": [Mutant(PlainTensor)],
+    "deepcopy": [Mutant(KeepsOutput)],
+    "pickle": [Mutant(HoldsLambda)],
+    "compile": [Mutant(AsksForValues)],
+    "no hidden state": [Mutant(Remembers)],
+    "seed": [Mutant(ForeignRandom)],
+}

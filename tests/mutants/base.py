@@ -1,0 +1,76 @@
+"""What most mutants start from: right as it stands, with lines to change."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.backends import attend
+from attnlab.layers import merge_heads
+from attnlab.positions import Position
+from attnlab.variants.dense import Dense
+
+
+class Plain(Dense):
+    """Dense without memory: the start of most mutants."""
+
+    memory = False
+
+
+class Causal(Plain):
+    roles = frozenset({"causal"})
+
+
+class ByHand(Plain):
+    """Attention written out, so that a mutant can change a line of it."""
+
+    roles = frozenset({"causal", "bidirectional"})
+    hooks = frozenset({"embed"})
+    backends = ("reference",)
+    hidden = "lowest"
+    diagonal = 1
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, source)
+        t, s = q.shape[2], k.shape[2]
+        seen = self.seen(t, s) if self.causal else torch.ones(t, s, dtype=torch.bool)
+        if mask is not None:
+            seen = seen & mask[:, None, None, :]
+        lowest = torch.finfo(q.dtype).min if self.hidden == "lowest" else float("-inf")
+        logits = (q @ k.mT / q.shape[-1] ** 0.5 + self.own_bias(q, k)).masked_fill(~seen, lowest)
+        return self.out(merge_heads(self.drop(logits.softmax(-1)) @ v))
+
+    def seen(self, t: int, s: int) -> Tensor:
+        return ~torch.ones(t, s, dtype=torch.bool).triu(self.diagonal + s - t)
+
+    def own_bias(self, q: Tensor, k: Tensor) -> Tensor | float:
+        return 0.0
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, self.dropout, self.training)
+
+
+class Hooked(Plain):
+    """Dense whose position hooks can be got wrong."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+        scale = q.shape[-1] ** -0.5
+        q, k = self.rotated(q, k)
+        bias = self.position.bias(q, k, scale=scale) if _hook(self.position) == "bias" else None  # type: ignore[union-attr]
+        return attend(
+            q,
+            k,
+            v,
+            backend=self.backend,
+            causal=self.causal,
+            allowed=None if mask is None else mask[:, None, None, :],
+            bias=None if bias is None else self.placed(bias),
+            dropout=self.dropout if self.training else 0.0,
+            scale=scale,
+        )
+
+    def placed(self, bias: Tensor) -> Tensor:
+        return bias
+
+
+def _hook(position: Position | None) -> str:
+    return "none" if position is None else position.hook

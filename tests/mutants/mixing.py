@@ -1,0 +1,123 @@
+"""Wrong in shapes, roles, causality, padding or order."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.variants import Setting
+from attnlab.variants.dense import Dense
+from mutants.base import ByHand, Causal, Plain
+
+
+class Squeezed(Plain):
+    """``squeeze()`` takes away more than was meant when a sequence has length 1."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source, mask=mask).squeeze(1)
+
+
+class NeedsTwoHeads(Dense):
+    """Divides by the number of heads less one, and refuses nothing."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.temperatures = [i / (setting.heads - 1) for i in range(setting.heads)]
+
+
+class AnyWidth(Dense):
+    """Overrides ``refuses`` and forgets about the width."""
+
+    @classmethod
+    def refuses(cls, *, dim: int, heads: int, **asked: Any) -> str | None:
+        return super().refuses(dim=heads, heads=heads, **asked)
+
+
+class AnyRole(Causal):
+    """Refuses no role, whatever it declares."""
+
+    @classmethod
+    def refuses(cls, *, role: str, **asked: Any) -> str | None:
+        return super().refuses(role="causal", **asked)
+
+
+class LeaksValue(Plain):
+    """Position 7 sees position 8, as at the border of a block, by a path without gradient."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, source=source, mask=mask)
+        if self.causal and x.shape[1] > 8:
+            y = y + F.pad(x[:, 8:9].detach(), (0, 0, 7, x.shape[1] - 8))
+        return y
+
+
+class LeaksGradient(Plain):
+    """The same in the gradient alone: a straight-through estimator over the wrong position."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, source=source, mask=mask)
+        if self.causal and x.shape[1] > 8:
+            y = y + F.pad(x[:, 8:9] - x[:, 8:9].detach(), (0, 0, 7, x.shape[1] - 8))
+        return y
+
+
+class AlwaysCausal(Plain):
+    """Hides what lies ahead in every role."""
+
+    roles = frozenset({"causal", "bidirectional"})
+    equivariant = False
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.causal = True
+
+
+class IgnoresSource(Plain):
+    """Cross-attention over itself."""
+
+    roles = frozenset({"cross"})
+    equivariant = False
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        source = source if mask is not None else x  # the mask's length would not fit
+        return super().forward(x, source=source, mask=mask)
+
+
+class SeesNext(ByHand):
+    """The causal mask is off by one."""
+
+    diagonal = 2
+
+
+class IgnoresMask(Dense):
+    """Padding is attended to."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source)
+
+
+class MinusInfinity(ByHand):
+    """A softmax over nothing is NaN."""
+
+    hidden = "minus infinity"
+
+
+class MixesRows(Causal):
+    """One position takes in that of the row before it in the batch."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, source=source, mask=mask)
+        if x.shape[1] > 5:
+            y = y + F.pad(x.roll(1, 0)[:, 5:6], (0, 0, 5, x.shape[1] - 6))
+        return y
+
+
+class CountsPositions(Plain):
+    """Has positions of its own and does not say so."""
+
+    roles = frozenset({"bidirectional"})
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        t = torch.arange(x.shape[1], device=x.device).to(x.dtype)
+        return super().forward(x, source=source, mask=mask) * (1 + 0.1 * t.sin()[:, None])

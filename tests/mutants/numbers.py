@@ -1,0 +1,169 @@
+"""Wrong in gradients, backends, cost or in the life of a module."""
+
+import random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.variants import Setting
+from attnlab.variants.dense import Dense
+from attnlab.variants.strided_sparse import StridedSparse
+from mutants.base import ByHand, Plain
+
+
+class DoubleGradient(Dense):
+    """A value without and with gradient, added up wrongly."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, source=source, mask=mask)
+        return 2 * y - y.detach()
+
+
+class IdleProjection(Dense):
+    """A projection that plays no part."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.gate = nn.Linear(setting.dim, setting.dim)
+
+
+class DeadKeys(Plain):
+    """Keys without gradient: a third of the packed projection learns nothing."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+        return super().attend(q, k.detach(), v, mask, scale=scale)
+
+
+class CountsInBf16(ByHand):
+    """A penalty on distance whose positions are counted in the precision of the activations."""
+
+    roles = frozenset({"causal"})
+
+    def own_bias(self, q: Tensor, k: Tensor) -> Tensor:
+        j = torch.arange(k.shape[-2]).to(q.dtype)
+        return -(j[-q.shape[-2] :, None] - j).abs()
+
+
+class ForgetsScale(Plain):
+    """Leaves the scale out where the backend is ``sdpa``."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+        return super().attend(q, k, v, mask, scale=1.0 if self.backend == "sdpa" else None)
+
+
+class NoDropout(ByHand):
+    """Drops nothing."""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return weights
+
+
+class AlwaysDropout(ByHand):
+    """Drops in evaluation, too."""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, self.dropout)
+
+
+class UnscaledDropout(ByHand):
+    """Does not make up for what it drops."""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, self.dropout, self.training) * (1 - self.dropout if self.training else 1)
+
+
+class AnyBackend(Plain):
+    """Declares one backend and refuses none."""
+
+    backends = ("reference",)
+
+    @classmethod
+    def refuses(cls, *, backend: str, **asked: Any) -> str | None:
+        return super().refuses(backend="reference", **asked)
+
+
+class SavesSquare(StridedSparse):
+    """Sparse attention with a t x t gate."""
+
+    def __init__(self, setting: Setting, *, stride: int = 16) -> None:
+        super().__init__(setting, stride=stride)
+        self.decay = nn.Parameter(torch.tensor(0.1))
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        i = torch.arange(x.shape[1], device=x.device)
+        gate = (self.decay * (i[:, None] - i)).tanh().mean(1)
+        return super().forward(x, source=source, mask=mask) * (1 + gate[:, None]).to(x.dtype)
+
+
+class ComputesSquare(StridedSparse):
+    """Sparse attention that computes all products first."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        with torch.no_grad():
+            logits = x @ x.mT
+        return super().forward(x, source=source, mask=mask) + 0 * logits.clamp(-1, 1).mean()
+
+
+class PlainTensor(Dense):
+    """Weights that are no parameter."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.mix = torch.rand(setting.dim) + 0.5
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source, mask=mask) * self.mix.to(x)
+
+
+class KeepsOutput(Dense):
+    """Keeps its last output, for a plot."""
+
+    last: Tensor | None = None
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        self.last = super().forward(x, source=source, mask=mask)
+        return self.last
+
+
+class HoldsLambda(Dense):
+    """Holds a lambda."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.activation = lambda x: x
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return self.activation(super().forward(x, source=source, mask=mask))
+
+
+class AsksForValues(Dense):
+    """Branches on a value."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, source=source, mask=mask)
+        return y.clamp(-1e6, 1e6) if y.abs().max().item() > 1e6 else y
+
+
+class Remembers(Plain):
+    """Gives another output after a call with a short sequence."""
+
+    before = 0
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        t, before = x.shape[1], self.before
+        self.before = t
+        y = super().forward(x, source=source, mask=mask)
+        return y * 1.01 if before == 5 and t != 5 else y
+
+
+class ForeignRandom(Dense):
+    """Draws from Python's generator."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.gain = nn.Parameter(torch.tensor([random.random() + 0.5, random.random() + 0.5]))
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source, mask=mask) * self.gain.mean()

@@ -1,0 +1,111 @@
+"""Wrong in position schemes, hooks or memory."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlab.layers import causal_mask
+from attnlab.positions.alibi import Alibi
+from attnlab.positions.relative import Relative
+from attnlab.variants import Setting
+from mutants.base import ByHand, Hooked, Plain
+
+
+class ShiftOffByOne(Relative):
+    """The shift reads one place too early, at the left edge from the row above."""
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        by_distance = super().bias(q, torch.zeros_like(k), scale=scale)
+        by_content = super().bias(q, k, scale=scale) - by_distance
+        return by_distance.flatten(-2).roll(1, -1).unflatten(-1, by_distance.shape[-2:]) + by_content
+
+
+class CountsFromLeft(Alibi):
+    """A bias by the key's position, called relative."""
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        return super().bias(q, k, scale=scale) * torch.arange(k.shape[-2], device=k.device)
+
+
+class IgnoresAlibi(Plain):
+    """Honours some schemes that act by bias and not others."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        if isinstance(self.position, Alibi):
+            self.position = None
+
+
+class IgnoresRotation(Plain):
+    """Declares a hook that it ignores."""
+
+    def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k
+
+
+class WrongHead(Hooked):
+    """Head 1 gets the bias of head 0."""
+
+    def placed(self, bias: Tensor) -> Tensor:
+        return bias.roll(1, -3)
+
+
+class Transposed(Hooked):
+    """The bias of query i and key j lands on query j and key i."""
+
+    roles = frozenset({"bidirectional"})
+
+    def placed(self, bias: Tensor) -> Tensor:
+        return bias.mT
+
+
+class TurnsQueriesOnly(Plain):
+    """Rotates the queries and forgets the keys."""
+
+    def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotated(q, k)[0], k
+
+
+class AnyHook(Plain):
+    """Declares one hook and refuses none."""
+
+    hooks = frozenset({"embed"})
+
+    @classmethod
+    def refuses(cls, *, hook: str, **asked: Any) -> str | None:
+        return super().refuses(hook="none", **asked)
+
+
+class TopLeft(ByHand):
+    """The causal mask is aligned to the first key, as ``is_causal`` of ``scaled_dot_product_attention`` is."""
+
+    memory = True
+
+    def seen(self, t: int, s: int) -> Tensor:
+        return causal_mask(t, s) if t == 1 else torch.ones(t, s, dtype=torch.bool).tril()
+
+
+class TopLeftAlone(ByHand):
+    """The same where there is a single query."""
+
+    memory = True
+
+    def seen(self, t: int, s: int) -> Tensor:
+        return torch.ones(t, s, dtype=torch.bool).tril() if t == 1 else causal_mask(t, s)
+
+
+class AnyMemory(Plain):
+    """Has no memory and does not refuse any."""
+
+    @classmethod
+    def refuses(cls, *, memory: bool, **asked: Any) -> str | None:
+        return super().refuses(memory=False, **asked)
+
+
+class KeepsMemoryAttached:
+    """In place of ``Backbone._keep``: memory whose gradient is not stopped."""
+
+    def __new__(cls, backbone: Any, x: Tensor, before: Tensor | None) -> Tensor:  # type: ignore[misc]
+        seen = x if before is None else torch.cat([before, x], dim=1)
+        return seen[:, -backbone.memory_length :]
