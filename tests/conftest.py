@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,21 @@ def few_threads() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The counts of the contract's matrix, from whichever processes ran it (tests/test_check.py records them)."""
+    reports = [each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, [])]
+    cells, checks = Counter[str](), Counter[str]()
+    for name, value in (pair for report in reports for pair in getattr(report, "user_properties", [])):
+        if name == "contract":
+            cells[value.split()[0]] += 1
+            checks.update(dict(zip(value.split()[1::2], map(int, value.split()[2::2]), strict=True)))
+    if cells:
+        listed = ", ".join(f"{n} {result}" for result, n in sorted(cells.items()))
+        single = ", ".join(f"{n} {result.replace('_', ' ')}" for result, n in sorted(checks.items()))
+        terminalreporter.write_line(f"contract: variant x position x role x backend = {cells.total()}: {listed}")
+        terminalreporter.write_line(f"contract: single checks: {single}")
 
 
 @pytest.fixture

@@ -44,8 +44,8 @@ def everywhere(subject: Subject) -> str:
     """Every parameter, and every row of a projection, gets a gradient in some role."""
     got: dict[str, Tensor] = {}
     for role in subject.roles:
-        cell = subject.build(role)
-        x, source = subject.inputs(role)
+        cell = subject.build(role, length=LONG)
+        x, source = subject.inputs(role, 1, LONG)  # long enough for a pattern with a stride to come round
         named = dict(cell.attention.named_parameters())
         if not named:
             raise NotDeclared("it has no parameters")
