@@ -48,7 +48,7 @@ def test_every_combination_passes_or_is_refused(
 
 @pytest.mark.parametrize("name", ["dense", "strided_sparse", "fixed_sparse"])
 def test_options_are_checked_with_what_was_given(name: str) -> None:
-    for stride in (1, 4, 16):
+    for stride in (2, 4, 16):  # at 1 a block is one key, and its queries have nothing to learn
         options = {"stride": stride, **({"summary": 1} if name == "fixed_sparse" else {})} if name != "dense" else {}
         assert not [each for each in check(name, options=options, only=CHEAP) if each.result == "failed"]
 
