@@ -10,6 +10,7 @@ from oracles.attention import attention, behind, concatenated, heads_of, scaled_
 from torch import Tensor, nn
 
 from attnlab.positions import Position, PositionSetting
+from attnlab.positions.relative import shift
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.variants import Setting, Variant
 from attnlab.variants.dense import Dense
@@ -95,6 +96,14 @@ def test_relative_positions_follow_dai(name: str, role: str, memory: int) -> Non
     assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
 
 
+@pytest.mark.parametrize("off", [-1, 1])
+def test_the_oracle_sees_a_shift_off_by_one(off: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole scale of distances moved by one keeps every invariance: only the paper knows better."""
+    monkeypatch.setattr("attnlab.positions.relative.shift", lambda x, s: shift(x.roll(off, -1), s))
+    with pytest.raises(AssertionError, match="not close"):
+        test_relative_positions_follow_dai("dense", "causal", M)
+
+
 @pytest.mark.parametrize("memory", [0, M])
 @pytest.mark.parametrize("name", ["dense", "einsum", "no_wo"])
 def test_rotary_positions_follow_su(name: str, memory: int) -> None:
@@ -117,6 +126,32 @@ def test_alibi_follows_press(name: str, role: str, memory: int) -> None:
         return scaled_product(h, q, k, i, j) - slope * abs(behind(T, T + memory, i, j))
 
     assert_same(variant, multi_head(variant, logit=logit), memory=memory)
+
+
+def pair_logit(position: Position | None, *, memory: int) -> Callable[..., Tensor]:
+    """The whole logit of a pair under a scheme, from its paper."""
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        name, distance = type(position).__name__, behind(T, T + memory, i, j)
+        if name == "Rotary":
+            return papers.rotated(q, memory + i) @ papers.rotated(k, j) / len(q) ** 0.5
+        if name == "Alibi":
+            return scaled_product(h, q, k, i, j) - papers.ALIBI_SLOPES[HEADS][h] * abs(distance)
+        if name == "Relative":
+            w_r = position.distance.weight.chunk(HEADS)[h]  # type: ignore[union-attr, operator]
+            return papers.relative_logit(q, k, position.u[h], position.v[h], w_r, distance)  # type: ignore[union-attr, index]
+        return scaled_product(h, q, k, i, j)
+
+    return logit
+
+
+@pytest.mark.parametrize("memory", [0, M])
+@pytest.mark.parametrize("position", ["rotary", "alibi"])
+@pytest.mark.parametrize("name", ["no_wo", "transformer_xl", "wide"])
+def test_other_multi_head_variants_honour_schemes(name: str, position: str, memory: int) -> None:
+    variant = make(name, position=scheme(position, head_dim=DIM if name == "wide" else DIM // HEADS))
+    logit = pair_logit(variant.position, memory=memory)
+    assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 4, T, T + 2])
@@ -147,9 +182,11 @@ def test_sparse_variants_honour_rotary_positions(name: str) -> None:
 
 
 @pytest.mark.parametrize("memory", [0, M])
-def test_narrow_shares_one_small_projection(memory: int) -> None:
-    variant = make("narrow")
+@pytest.mark.parametrize("position", ["none", "rotary", "alibi", "relative"])
+def test_narrow_shares_one_small_projection(position: str, memory: int) -> None:
+    variant = make("narrow", position=scheme(position) if position != "none" else None)
     d = DIM // HEADS
+    logit = pair_logit(variant.position, memory=memory)
 
     def oracle(x: Tensor, source: Tensor) -> Tensor:
         def pieces(z: Tensor, layer: nn.Linear) -> Tensor:
@@ -157,7 +194,7 @@ def test_narrow_shares_one_small_projection(memory: int) -> None:
 
         q, k, v = pieces(x, variant.query), pieces(source, variant.key), pieces(source, variant.value)  # type: ignore[arg-type]
         sees = lambda h, i, j: behind(len(x), len(source), i, j) >= 0  # noqa: E731
-        return concatenated(attention(q, k, v, visible=sees, logit=scaled_product)) @ variant.out.weight.T  # type: ignore[union-attr]
+        return concatenated(attention(q, k, v, visible=sees, logit=logit)) @ variant.out.weight.T  # type: ignore[union-attr]
 
     assert_same(variant, oracle, memory=memory)
 

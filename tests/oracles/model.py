@@ -1,0 +1,101 @@
+"""A language model of blocks, one sequence and one pair of positions at a time: Vaswani 2017's blocks, Dai 2019's recurrence.
+
+Weights come as a state_dict, by their names; everything else is written from the papers.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from oracles import positions as papers
+from oracles.attention import attention, behind, concatenated, heads_of
+
+Weights = dict[str, Tensor]
+
+
+def normalised(x: Tensor, weights: Weights, name: str) -> Tensor:
+    """Ba et al. 2016, a row at a time."""
+    rows = []
+    for row in x:
+        centred = row - row.mean()
+        rows.append(centred / ((centred**2).mean() + 1e-5).sqrt() * weights[f"{name}.weight"] + weights[f"{name}.bias"])
+    return torch.stack(rows)
+
+
+def fed_forward(x: Tensor, weights: Weights, name: str) -> Tensor:
+    """Vaswani et al. 2017, equation 2, with the GELU of Hendrycks and Gimpel 2016 in place of the ReLU."""
+    inner = x @ weights[f"{name}.widen.weight"].T + weights[f"{name}.widen.bias"]
+    inner = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
+    return inner @ weights[f"{name}.narrow.weight"].T + weights[f"{name}.narrow.bias"]
+
+
+def attended(x: Tensor, source: Tensor, weights: Weights, name: str, *, heads: int, position: str) -> Tensor:
+    """Causal multi-head attention of x (t, dim) over source (s, dim), both ending together."""
+    w_q, w_k, w_v = weights[f"{name}.project.weight"].chunk(3)
+    q, k, v = heads_of(x, w_q, heads), heads_of(source, w_k, heads), heads_of(source, w_v, heads)
+    t, s = len(x), len(source)
+    logit = _logit(weights, f"{name}.position", position, heads=heads, t=t, s=s)
+    y = attention(q, k, v, visible=lambda h, i, j: behind(t, s, i, j) >= 0, logit=logit)
+    return concatenated(y) @ weights[f"{name}.out.weight"].T
+
+
+def _logit(weights: Weights, name: str, position: str, *, heads: int, t: int, s: int) -> Callable[..., Tensor]:
+    def plain(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        return q @ k / math.sqrt(len(q))
+
+    def rotary(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        return plain(h, papers.rotated(q, s - t + i), papers.rotated(k, j), i, j)
+
+    def alibi(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        return plain(h, q, k, i, j) - papers.ALIBI_SLOPES[heads][h] * behind(t, s, i, j)
+
+    def relative(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        w_r = weights[f"{name}.distance.weight"].chunk(heads)[h]
+        u, v = weights[f"{name}.u"][h], weights[f"{name}.v"][h]
+        return papers.relative_logit(q, k, u, v, w_r, behind(t, s, i, j))
+
+    return {"rotary": rotary, "alibi": alibi, "relative": relative}.get(position, plain)
+
+
+def language_model(
+    tokens: Tensor,
+    memory: list[Tensor] | None,
+    weights: Weights,
+    *,
+    depth: int,
+    heads: int,
+    position: str,
+    norm: str,
+    remembered: int,
+) -> tuple[Tensor, list[Tensor]]:
+    """tokens (t,) and a memory (m, dim) for each block -> logits (t, vocabulary) and the next memory.
+
+    The memory of a block is the last ``remembered`` of its inputs, SG(.) of Dai et al. 2019, equation 1.
+    """
+    embedding = weights["backbone.embedding.weight"]
+    x = embedding[tokens] * math.sqrt(embedding.shape[1])
+    if position == "learned":
+        x = x + torch.stack([weights["backbone.position.table"][p] for p in range(len(tokens))])
+    if position == "sinusoidal":
+        x = x + torch.stack([papers.sinusoid(p, embedding.shape[1]) for p in range(len(tokens))])
+    kept = []
+    for i in range(depth):
+        name = f"backbone.blocks.{i}"
+        source = x if memory is None else torch.cat([memory[i], x])
+        kept.append(source[max(0, len(source) - remembered) :].detach())
+
+        def attend(x: Tensor, source: Tensor, name: str = name) -> Tensor:
+            return attended(x, source, weights, f"{name}.attention", heads=heads, position=position)
+
+        if norm == "pre":
+            inner = f"{name}.norm_attention"
+            x = x + attend(normalised(x, weights, inner), normalised(source, weights, inner))
+            x = x + fed_forward(normalised(x, weights, f"{name}.norm_feed_forward"), weights, f"{name}.feed_forward")
+        else:
+            x = normalised(x + attend(x, source), weights, f"{name}.norm_attention")
+            x = normalised(x + fed_forward(x, weights, f"{name}.feed_forward"), weights, f"{name}.norm_feed_forward")
+    if norm == "pre":
+        x = normalised(x, weights, "backbone.norm")
+    return x @ weights["head.weight"].T + weights["head.bias"], kept
