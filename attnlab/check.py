@@ -65,7 +65,8 @@ def check(
     Args:
         variant: a name, a path as in a study (``file.py:Class``), or the class itself.
         options: of its constructor; without them those of ``Variant.suited`` for the lengths tried, then the defaults.
-        position: the scheme that everything is checked with; None: without a scheme, and the hooks with every scheme there is.
+        position: the scheme that everything is checked with; None: without a scheme, and
+            what schemes can break with every scheme there is.
         backend: the backend that everything is checked with; None: the first that it declares.
         device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``.
         roles: the roles to look at, those that it declares among them are checked.
@@ -98,7 +99,7 @@ def check(
         if report is not None:
             report(outcome)
 
-    subject = Subject(cls, given, scheme, chosen, device, scheme_name=name)
+    subject = Subject(cls, given, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
     asked = tuple(role for role in ROLES if role in roles)
     missing = unavailable(chosen, device)
     subject = subject.fitted(asked)

@@ -30,6 +30,8 @@ def print_outcomes(
         UserError: the variant cannot be had with that scheme, backend or device, with the reason.
     """
     from attnlab.check import check
+    from attnlab.machine import resolve_device
+    from attnlab.registry import VARIANTS
 
     found = check(variant, options=options, position=position, backend=backend, device=device)
     if {each.result for each in found} == {"refused"}:
@@ -44,7 +46,8 @@ def print_outcomes(
             print(each.trace)
     if failed and failed[0].trace and failed[-1] is found[-1]:
         print("\nThe other checks would fail in the same way and were left out.")
-    how = f"{f'position {position}' if position else 'no position scheme'}, {backend or 'its first backend'}, device {device}"
+    scheme = f"position {position}" if position else "no position scheme"
+    how = f"{scheme}, backend {backend or VARIANTS.get(variant).backends[0]}, {resolve_device(device)}"
     counts = Counter(each.result for each in found)
     total = sum(each.seconds for each in found)
     print(f"\n{variant} ({how}): {', '.join(f'{n} {result}' for result, n in counts.items())}, in {total:.1f} s")

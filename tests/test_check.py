@@ -148,7 +148,7 @@ def test_the_verb_prints_a_table_and_ends_with_0(capsys: Out) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["check", "result", "time", "measured"]
     assert {line.split("  ")[0] for line in lines[2:-2]} == set(CHECKS)
-    assert lines[-1].startswith("dense (no position scheme, its first backend, device cpu): 33 passed, 1 not declared, in ")
+    assert lines[-1].startswith("dense (no position scheme, backend reference, cpu): 34 passed, in ")
 
 
 def test_the_verb_names_what_is_broken_and_what_to_change(capsys: Out) -> None:

@@ -1,5 +1,7 @@
 """Backends compute the same function as ``reference``, masks, bias and gradients included, and dropout in expectation."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ def equal(subject: Subject) -> str:
         cuda_only = backend == "xformers"
         dtypes = (torch.float32, torch.float16, torch.bfloat16) if cuda_only else (torch.float64,)
         for dtype in dtypes:
-            worst = max(_gap(subject, backend, role, dtype) for role in subject.roles)
+            worst = max(_gap(each, backend, role, dtype) for each in subject.under_schemes() for role in each.roles)
             found.append(f"{backend} {str(dtype).removeprefix('torch.')} {number(worst)}")
     absent = [name for name in subject.variant.backends if unavailable(name, subject.device)]
     return "differs by: " + ", ".join(found) + (f"; not on {subject.device}: {', '.join(absent)}" if absent else "")
@@ -53,8 +55,9 @@ def _gap(subject: Subject, backend: str, role: str, dtype: torch.dtype) -> float
             largest = max(expected.abs().max().item(), 1e-3)
             gap = (two[what].double() - expected).abs().max().item() / largest
             if not gap <= TOLERANCES[dtype]:
+                case = f"{role}, position {subject.scheme_name}, {name}, {dtype}"
                 raise Failure(
-                    f"{role}, {name}, {dtype}: {what} by {backend} differs from reference by {number(gap)} of its largest",
+                    f"{case}: {what} by {backend} differs from reference by {number(gap)} of its largest",
                     "Hand everything to `attend(..., backend=self.backend)`: scale, bias, causal and allowed; or take the "
                     "backend out of `backends`.",
                 )
@@ -84,6 +87,15 @@ def _outputs(subject: Subject, cell: Cell, role: str, name: str, dtype: torch.dt
 
 def dropped(subject: Subject) -> str:
     """Dropout acts in training only, and changes no expectation."""
+    names = [subject.backend]
+    if subject.backend == "reference":
+        names += [n for n in subject.variant.backends if n != "reference" and unavailable(n, subject.device) is None]
+    off = max(_dropped(subject, name) for name in names)
+    return f"{', '.join(names)}: the mean of {SAMPLES} samples lies within {off:.1f} standard errors"
+
+
+def _dropped(subject: Subject, backend: str) -> float:
+    subject = replace(subject, backend=backend)
     role = subject.roles[0]
     x, source = subject.inputs(role, 1, 5, s=5)
     exact = subject.build(role)
@@ -94,19 +106,20 @@ def dropped(subject: Subject) -> str:
     with torch.no_grad():
         y = exact(x, source)
         if not (cell(x, source) - y).abs().max().item() <= subject.tolerance:
-            raise Failure(f"{role}, batch 1, length 5: dropout 0.3 acts in evaluation mode", advice)
+            raise Failure(f"{role}, {backend}, batch 1, length 5: dropout 0.3 acts in evaluation mode", advice)
         torch.manual_seed(2)
         samples = cell.train()(*many).double()  # each row of the batch draws its own
     error = samples.std(0) / SAMPLES**0.5
     if not error.max().item() > subject.tolerance:
-        raise Failure(f"{role}, length 5, {SAMPLES} samples: dropout 0.3 drops nothing in training", advice)
+        raise Failure(f"{role}, {backend}, length 5, {SAMPLES} samples: dropout 0.3 drops nothing in training", advice)
     off = ((samples.mean(0) - y.double()).abs() / (error[None] + 1e-9)).max().item()
     if not off < 6:
         raise Failure(
-            f"{role}, length 5: the mean of {SAMPLES} samples lies {off:.0f} standard errors off the output without dropout",
+            f"{role}, {backend}, length 5: the mean of {SAMPLES} samples lies {off:.0f} standard errors off the output "
+            "without dropout",
             advice,
         )
-    return f"the mean of {SAMPLES} samples lies within {off:.1f} standard errors"
+    return off
 
 
 def refused(subject: Subject) -> str:

@@ -24,15 +24,21 @@ def _claimed(subject: Subject) -> None:
 def whole(subject: Subject) -> str:
     """A sequence run in segments, memory in front, equals the sequence run whole."""
     _claimed(subject)
-    worst = max(_in_segments(subject, length, ALIGN) for length in SEGMENTS)
-    return f"segments of {' and '.join(map(str, SEGMENTS))} of {WHOLE} differ from the whole by {number(worst)}"
+    worst = max(_in_segments(each, length, ALIGN) for each in subject.under_schemes() for length in SEGMENTS)
+    return f"segments of {' and '.join(map(str, SEGMENTS))} of {WHOLE} differ from the whole by {number(worst)}{_with(subject)}"
 
 
 def decoding(subject: Subject) -> str:
     """One query at a time over a cache of inputs equals the full forward. (No variant offers a cache of keys and values.)"""
     _claimed(subject)
     advice = "A single query must see every key before it and itself: a causal mask of one row hides nothing. " + ALIGN
-    return f"step by step over a cache of inputs: {number(_in_segments(subject, 1, advice))} from the full forward"
+    worst = max(_in_segments(each, 1, advice) for each in subject.under_schemes())
+    return f"step by step over a cache of inputs: {number(worst)} from the full forward{_with(subject)}"
+
+
+def _with(subject: Subject) -> str:
+    tried = [each.scheme_name for each in subject.under_schemes()[1:]]
+    return f"; also with {', '.join(tried)}" if tried else ""
 
 
 def _in_segments(subject: Subject, length: int, advice: str) -> float:
@@ -44,7 +50,7 @@ def _in_segments(subject: Subject, length: int, advice: str) -> float:
         for start in range(0, WHOLE, length):
             end = min(start + length, WHOLE)
             part = cell(x[:, start:end], x[:, :end] if start else None)
-            case = f"causal, memory {start}, segment {start} .. {end - 1}"
+            case = f"causal, position {subject.scheme_name}, memory {start}, segment {start} .. {end - 1}"
             if part.shape != y[:, start:end].shape:
                 raise Failure(f"{case}: expected {tuple(y[:, start:end].shape)}, got {tuple(part.shape)}", ALIGN)
             gap = distance(part, y[:, start:end])

@@ -48,10 +48,16 @@ def _permuted(subject: Subject, role: str) -> str:
 
 def beginning(subject: Subject) -> str:
     """With a scheme of distances, masked positions in front of a sequence change nothing."""
-    if not subject.scheme.relative:
-        raise NotDeclared("no scheme of distances")
     if not subject.variant.equivariant:
         raise NotDeclared("its own pattern knows positions")
+    tried = [each for each in subject.under_schemes() if each.scheme.relative]
+    if not tried:
+        raise NotDeclared("no scheme of distances")
+    worst = max(_begun(each) for each in tried)
+    return f"{', '.join(each.scheme_name for each in tried)}: two padded positions in front change {number(worst)}"
+
+
+def _begun(subject: Subject) -> float:
     worst = 0.0
     for role in (role for role in subject.roles if role != "cross"):
         cell = subject.build(role)
@@ -68,7 +74,7 @@ def beginning(subject: Subject) -> str:
                     "counted from the wrong side: query i stands at i + s - t.",
                 )
             worst = max(worst, gap)
-    return f"two padded positions in front change {number(worst)}"
+    return worst
 
 
 CHECKS = [Check("order", order), Check("beginning", beginning)]

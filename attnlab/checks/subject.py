@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.positions import Position, PositionSetting
-from attnlab.registry import check_options
+from attnlab.registry import POSITIONS, check_options
 from attnlab.variants import ROLES, Setting, Variant
 
 B, T, S = 3, 13, 11  # batch, length, length of the other sequence in cross-attention: prime, unequal
@@ -66,8 +66,8 @@ class Subject:
     Attributes:
         roles: those in which it can be had, of the ones asked for.
         heads, dim: the shape that is tried.
-        dtypes: extra precisions in which a backend must agree with the reference.
-        wanted: whether the scheme was asked for by name; otherwise the hooks are tried with every scheme there is.
+        any_scheme: whether no scheme was asked for: then what schemes can break is tried with every one there is.
+        refusals: why the other roles cannot be had.
     """
 
     variant: type[Variant]
@@ -79,6 +79,7 @@ class Subject:
     heads: int = 3
     dim: int = 21
     scheme_name: str = "none"
+    any_scheme: bool = False
     refusals: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -94,7 +95,8 @@ class Subject:
     def fitted(self, asked: tuple[str, ...] = ROLES) -> "Subject":
         """The same with the first shape that the variant takes, the roles in which it takes it, and why not the others."""
         refusals: dict[str, str] = {}
-        for heads, d in ALIGNED if self.backend == "xformers" else SHAPES:
+        on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
+        for heads, d in ALIGNED if on_cuda or self.backend == "xformers" else SHAPES:
             heads = heads if self.variant.has_heads else 1
             tried = replace(self, heads=heads, dim=heads * d)
             reasons = {role: tried.refusal(role) for role in asked}
@@ -179,7 +181,15 @@ class Subject:
 
     def with_scheme(self, scheme: type[Position], name: str) -> "Subject":
         """The same variant with another scheme, in the roles that both take."""
-        return replace(self, scheme=scheme, scheme_name=name).fitted()
+        return replace(self, scheme=scheme, scheme_name=name, any_scheme=False).fitted(self.roles)
+
+    def under_schemes(self) -> "list[Subject]":
+        """Itself, and where no scheme was asked for, with each that acts on queries and keys and that it honours."""
+        names = POSITIONS.names() if self.any_scheme else []
+        schemes = [(name, POSITIONS.get(name)) for name in names]
+        acting = [(n, cls) for n, cls in schemes if cls.hook in ("rotate", "bias") and cls.hook in self.variant.hooks]
+        tried = [self.with_scheme(cls, name) for name, cls in acting]
+        return [self, *(each for each in tried if each.roles)]
 
 
 def awaken(module: nn.Module) -> None:

@@ -16,6 +16,12 @@ class Plain(Dense):
     memory = False
 
 
+class Bare(Plain):
+    """Dense without memory and without schemes on queries and keys."""
+
+    hooks = frozenset({"embed"})
+
+
 class Causal(Plain):
     roles = frozenset({"causal"})
 

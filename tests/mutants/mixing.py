@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from attnlab.variants import Setting
 from attnlab.variants.dense import Dense
-from mutants.base import ByHand, Causal, Plain
+from mutants.base import Bare, ByHand, Causal, Plain
 
 
-class Squeezed(Plain):
+class Squeezed(Bare):
     """``squeeze()`` takes away more than was meant when a sequence has length 1."""
 
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -42,7 +42,7 @@ class AnyRole(Causal):
         return super().refuses(role="causal", **asked)
 
 
-class LeaksValue(Plain):
+class LeaksValue(Bare):
     """Position 7 sees position 8, as at the border of a block, by a path without gradient."""
 
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -52,7 +52,7 @@ class LeaksValue(Plain):
         return y
 
 
-class LeaksGradient(Plain):
+class LeaksGradient(Bare):
     """The same in the gradient alone: a straight-through estimator over the wrong position."""
 
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -90,7 +90,7 @@ class SeesNext(ByHand):
     diagonal = 2
 
 
-class IgnoresMask(Dense):
+class IgnoresMask(Bare):
     """Padding is attended to."""
 
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -103,8 +103,10 @@ class MinusInfinity(ByHand):
     hidden = "minus infinity"
 
 
-class MixesRows(Causal):
+class MixesRows(Bare):
     """One position takes in that of the row before it in the batch."""
+
+    roles = frozenset({"causal"})
 
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         y = super().forward(x, source=source, mask=mask)
@@ -113,7 +115,7 @@ class MixesRows(Causal):
         return y
 
 
-class CountsPositions(Plain):
+class CountsPositions(Bare):
     """Has positions of its own and does not say so."""
 
     roles = frozenset({"bidirectional"})

@@ -63,6 +63,8 @@ class Transposed(Hooked):
 class TurnsQueriesOnly(Plain):
     """Rotates the queries and forgets the keys."""
 
+    equivariant = False  # it says that positions count in it, so that no check of order looks
+
     def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return super().rotated(q, k)[0], k
 
