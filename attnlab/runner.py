@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.display import Display
+from attnlab.signals import uninterrupted
 from attnlab.worker import Job, Worker, start
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ class Runner:
         worker = start(job)  # before its record is opened: what cannot start leaves none behind
         try:
             self._show.started(run.name, total=run.config.train.steps)
-            self._active.append(_Active(run, number, self._tracker.start(run), worker, slot))
+            with uninterrupted():  # a record that nobody knows of would be left RUNNING
+                self._active.append(_Active(run, number, self._tracker.start(run), worker, slot))
         except BaseException:
             worker.kill()
             raise
@@ -193,9 +195,13 @@ class Runner:
         self._rows[run.fingerprint] = row
 
     def _abandon(self, error: BaseException) -> None:
-        """End the children and say so in the records; the next time goes on from their checkpoints."""
-        for active in self._active:
-            active.worker.kill()
+        """End the children and say so in the records; the next time goes on from their checkpoints.
+
+        A second Ctrl-C may cut the records short (the next start puts them right), but leaves no child behind.
+        """
+        with uninterrupted():
+            for active in self._active:
+                active.worker.kill()
         self._show.close()
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"the study stopped: {error}"
         for active in self._active:

@@ -109,7 +109,8 @@ def test_options_are_bound_without_building(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     cls = load_file(tmp_path / "mine.py").Mine
     check_options(cls, {"needed": 1}, what="variant 'mine'")
-    with pytest.raises(UserError, match=r"variant 'mine' has no option 'pwer' \(did you mean 'power'\?\); it takes needed, power"):
+    message = r"variant 'mine' has no option 'pwer' \(did you mean 'power'\?\); it takes needed, power"
+    with pytest.raises(UserError, match=message):
         check_options(cls, {"needed": 1, "pwer": 3}, what="variant 'mine'")
     with pytest.raises(UserError, match="variant 'mine' needs the option 'needed'"):
         check_options(cls, {}, what="variant 'mine'")

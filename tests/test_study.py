@@ -259,6 +259,15 @@ def test_ctrl_c_ends_the_children_and_marks_the_runs(root: Path, tmp_path: Path)
     assert go(root, "hangs_once").ok
 
 
+def test_an_impatient_ctrl_c_leaves_no_child_behind(root: Path, tmp_path: Path) -> None:
+    process, pids = parent(root, tmp_path)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode != 0 and gone(pids)
+    assert go(root, "hangs_once").ok
+
+
 def test_the_real_thing_in_the_small(root: Path) -> None:
     grid = {"variant": ["dense"], "position": ["learned"]}
     said = (root / "said.txt").open("w+")
