@@ -255,6 +255,8 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
         dim=model.dim,
         heads=model.heads,
     )
+    if not reason and model.attention_dropout and not variant.drops:
+        reason = "it has no attention weights to drop (model.attention_dropout)"
     if reason:
         return f"{config.variant.label}: {reason}"
     assert config.position is not None  # resolved

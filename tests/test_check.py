@@ -14,6 +14,7 @@ from attnlab.backends import BACKENDS
 from attnlab.check import RESULTS, Outcome, check
 from attnlab.checks import CHECKS
 from attnlab.errors import UserError
+from attnlab.plan import plan
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.variants import ROLES, Setting, Variant
 from attnlab.variants.dense import Dense
@@ -127,6 +128,45 @@ class Gated(Dense):
 
 def test_a_gate_at_zero_hides_nothing() -> None:
     assert not [each for each in check(Gated, only=CHEAP) if each.result == "failed"]
+
+
+class Linear(Variant):
+    """Attention without logits, in linear time: Shen et al. 2021."""
+
+    roles = frozenset({"bidirectional"})
+    hooks = frozenset({"embed"})
+    drops = False
+    growth = 1.0
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.q, self.k, self.v = (torch.nn.Linear(setting.dim, setting.dim, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.q(x).softmax(-1), self.k(x), self.v(x)
+        if mask is not None:
+            k = k.masked_fill(~mask[..., None], torch.finfo(k.dtype).min)
+        return q @ (k.softmax(1).mT @ v)
+
+
+def test_a_variant_of_another_kind_passes_by_what_it_declares() -> None:
+    found = {each.check: each for each in check(Linear)}
+    assert not [each for each in found.values() if each.result == "failed"]
+    assert found["dropout"].result == "not declared"
+    assert "(declared 1)" in found["saved bytes"].measured
+
+
+class KeepsAll(Dense):
+    """Says that it has no weights to drop."""
+
+    drops = False
+
+
+def test_dropout_without_weights_to_drop_is_refused_in_the_plan() -> None:
+    base = {"task": "pydocs", "train": {"steps": 1}, "variant": "test_check:KeepsAll"}
+    found = plan({"study": "drops", "base": base, "grid": {"model.attention_dropout": [0.0, 0.1]}})
+    ((cell, _),) = found.refused
+    assert cell.refusal == "KeepsAll: it has no attention weights to drop (model.attention_dropout)"
 
 
 class NeedsEvenHeads(ByHand):

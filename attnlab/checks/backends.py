@@ -87,6 +87,8 @@ def _outputs(subject: Subject, cell: Cell, role: str, name: str, dtype: torch.dt
 
 def dropped(subject: Subject) -> str:
     """Dropout acts in training only, and changes no expectation."""
+    if not subject.variant.drops:
+        raise NotDeclared("it has no attention weights to drop")
     names = [subject.backend]
     if subject.backend == "reference":
         names += [n for n in subject.variant.backends if n != "reference" and unavailable(n, subject.device) is None]
@@ -102,7 +104,10 @@ def _dropped(subject: Subject, backend: str) -> float:
     cell = subject.build(role, dropout=0.3)
     cell.load_state_dict(exact.state_dict())
     many = [None if z is None else z.expand(SAMPLES, -1, -1) for z in (x, source)]
-    advice = "Drop attention weights by self.dropout, in training only, and scale the rest by 1 / (1 - p), as self.attend does."
+    advice = (
+        "Drop attention weights by self.dropout, in training only, and scale the rest by 1 / (1 - p), as self.attend does; "
+        "or declare `drops = False` where there are no weights to drop."
+    )
     with torch.no_grad():
         y = exact(x, source)
         if not (cell(x, source) - y).abs().max().item() <= subject.tolerance:

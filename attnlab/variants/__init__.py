@@ -63,6 +63,7 @@ class Variant(nn.Module):
         backends: the names in ``attnlab.backends`` that it passes on to.
         default_position: the scheme used when a YAML names none.
         has_heads: False where ``model.heads`` changes nothing; the plan then sets it to 1.
+        drops: whether it has attention weights that ``model.attention_dropout`` can drop.
         equivariant: whether it treats what it attends to as a set, role and position scheme apart. False where its own pattern
             knows positions.
         growth: the exponent of t that bounds both its arithmetic and the bytes it saves for the backward pass, at the options
@@ -77,6 +78,7 @@ class Variant(nn.Module):
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
     has_heads: ClassVar[bool] = True
+    drops: ClassVar[bool] = True
     equivariant: ClassVar[bool] = True
     growth: ClassVar[float] = 2.0
     compiles: ClassVar[bool] = True
