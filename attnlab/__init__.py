@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.registry import register_position, register_task, register_variant
 
 if TYPE_CHECKING:
-    from attnlab.plan import plan
+    from attnlab.planning.plan import plan
     from attnlab.study import run
     from attnlab.track import load_curves, load_runs
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "plan": "attnlab.plan",
+    "plan": "attnlab.planning.plan",
     "run": "attnlab.study",
     "load_runs": "attnlab.track",
     "load_curves": "attnlab.track",

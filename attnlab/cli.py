@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parser().parse_args(words)
-        from attnlab import verbs
+        from attnlab.commands import verbs
 
         return verbs.COMMANDS[given.verb](given)
     except UserError as error:

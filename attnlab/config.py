@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from attnlab.yamlfile import parse_assignments
+from attnlab.grid.yamlfile import parse_assignments
 
 __all__ = [
     "EvaluateConfig",
@@ -270,7 +270,7 @@ class RunConfig(Section):
         Raises:
             UserError: a path that names no field, or a value that the field does not take.
         """
-        from attnlab.problems import validate
+        from attnlab.grid.problems import validate
 
         fields = self.model_dump()
         for path, value in changes.items():

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.compare import BASELINE, COSTS, Question, Row, cell_of, fixed, plus_minus, rows, significant
 from attnlab.errors import UserError
-from attnlab.figures import Figure, cell_colors, draw
-from attnlab.protocol import Source, commands, lead, protocol, source
+from attnlab.reporting.compare import BASELINE, COSTS, Question, Row, cell_of, fixed, plus_minus, rows, significant
+from attnlab.reporting.figures import Figure, cell_colors, draw
+from attnlab.reporting.protocol import Source, commands, lead, protocol, source
 
 if TYPE_CHECKING:
     import pandas
@@ -123,7 +123,7 @@ def _page(
 def _render(template: str, page: Mapping[str, Any]) -> str:
     import jinja2
 
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "reporting")
     escape = template.endswith(".html.j2")
     environment = jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
     return environment.get_template(template).render(page, markdown=markdown)

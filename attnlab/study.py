@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnlab.display import Display
 from attnlab.lock import hold
-from attnlab.runner import NOT_DONE, Row, Runner
+from attnlab.running.display import Display
+from attnlab.running.runner import NOT_DONE, Row, Runner
+from attnlab.running.worker import TRAIN
 from attnlab.signals import as_interrupts
 from attnlab.track import runs_folder
-from attnlab.tracker import Tracker
-from attnlab.worker import TRAIN
+from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
-    from attnlab.plan import Plan, Run
+    from attnlab.planning.plan import Plan, Run
 
 __all__ = ["Queue", "Row", "StudyResult", "run"]
 
@@ -69,8 +69,8 @@ def run(
         KeyboardInterrupt: Ctrl-C or SIGTERM, after the runs were ended and marked ``interrupted``; it says
             how many runs are finished.
     """
-    from attnlab.plan import Plan
-    from attnlab.plan import plan as make_plan
+    from attnlab.planning.plan import Plan
+    from attnlab.planning.plan import plan as make_plan
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     folder, name = runs_folder(root), plan.study.study

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab import record
 from attnlab.errors import UserError, nearest
 from attnlab.signals import as_interrupts
-from attnlab.view import Server, ui_url
+from attnlab.tracking import record
+from attnlab.tracking.view import Server, ui_url
 
 if TYPE_CHECKING:
     import pandas

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from attnlab.cells import expand
 from attnlab.errors import UserError
-from attnlab.plan import plan
-from attnlab.studyfile import read_study
+from attnlab.grid.cells import expand
+from attnlab.grid.studyfile import read_study
+from attnlab.planning.plan import plan
 
 # read without a registry
 GOOD = """\

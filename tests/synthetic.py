@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas
 
-from attnlab.compare import Question
-from attnlab.protocol import Source
+from attnlab.reporting.compare import Question
+from attnlab.reporting.protocol import Source
 
 LEVELS = {"dense": 2.31, "einsum": 2.31, "no_wo": 2.36, "strided_sparse stride=16": 2.52, "basic": 3.40}
 YAML = """\

@@ -14,7 +14,7 @@ from attnlab.backends import BACKENDS
 from attnlab.check import RESULTS, Outcome, check
 from attnlab.checks import CHECKS
 from attnlab.errors import UserError
-from attnlab.plan import plan
+from attnlab.planning.plan import plan
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.variants import ROLES, Setting, Variant
 from attnlab.variants.dense import Dense

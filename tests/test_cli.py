@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab import cli, printing
+from attnlab import cli
+from attnlab.commands import printing
 from attnlab.errors import UserError
 
 STUDY = """\
@@ -129,7 +130,7 @@ def test_debug_shows_the_traceback(here: Path) -> None:
 
 
 def test_an_interrupt_is_exit_code_130(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab import verbs
+    from attnlab.commands import verbs
 
     def interrupted(given: object) -> int:
         raise KeyboardInterrupt("interrupted: 1 of 6 runs are finished")

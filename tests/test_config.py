@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from studies import GOOD, misread, write
 
-from attnlab.cells import expand
 from attnlab.config import RunConfig, parse_assignments
 from attnlab.errors import UserError
-from attnlab.studyfile import read_study
-from attnlab.yamlfile import parse
+from attnlab.grid.cells import expand
+from attnlab.grid.studyfile import read_study
+from attnlab.grid.yamlfile import parse
 
 
 def test_a_good_study_becomes_its_cells(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.display import Display
 from attnlab.registry import load_file
+from attnlab.running.display import Display
 from attnlab.variants import Setting, Variant
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "my_variant"

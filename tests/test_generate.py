@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab import checkpoint, generate
+from attnlab import checkpoint
+from attnlab.commands import generate
 from attnlab.config import RunConfig
 from attnlab.errors import UserError
 from attnlab.model import build

@@ -10,22 +10,21 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlab"
 LAYERS = [
-    {"errors", "seeds", "palette"},
-    {"", "registry", "yamlfile"},  # "" is attnlab/__init__.py: register_* and the version
-    {"axes", "problems", "config", "studyfile", "cells", "schema"},
+    {"errors", "seeds", "palette", "signals"},
+    {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
+    {"config", "grid"},
     {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine"},
     {"variants", "tasks"},
     {"model", "checkpoint"},
     {"train", "measure", "evaluate", "optimise", "check", "checks"},
-    {"resolve", "plan"},
-    {"display", "record", "view", "worker", "runner", "queue", "tracker", "track", "study", "signals"},
-    {"stats", "compare", "plots", "figures", "protocol", "report", "generate"},
-    {"printing", "contract", "summary", "inventory", "verbs", "cli"},
+    {"planning"},
+    {"running", "tracking", "track", "study"},
+    {"stats", "reporting", "report"},
+    {"commands", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ONE_DOOR = {"optuna": {"study", "runner", "queue"}, "mlflow": {"track", "tracker"}}
-WITHOUT_TORCH = {"", "errors", "seeds", "palette", "registry", "yamlfile", "axes", "problems", "config"}
-WITHOUT_TORCH |= {"studyfile", "cells", "schema", "printing", "cli", "verbs", "stats", "compare", "plots"}
+ONE_DOOR = {"optuna": {"study"}, "mlflow": {"track"}}
+WITHOUT_TORCH = {"", "errors", "seeds", "palette", "signals", "registry", "config", "grid", "stats", "reporting", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -7,8 +7,8 @@ import pytest
 from studies import STUDY, misplanned, write
 
 import attnlab
-from attnlab.plan import plan
-from attnlab.schema import json_schema
+from attnlab.grid.schema import json_schema
+from attnlab.planning.plan import plan
 
 ABLATIONS = Path(__file__).resolve().parent.parent / "ablations"
 
@@ -106,7 +106,7 @@ def test_the_studies_that_ship_plan_without_a_refusal(name: str) -> None:
 
 def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:
     written = json.loads((ABLATIONS / "study.schema.json").read_text())
-    message = "python -m attnlab.schema > ablations/study.schema.json"
+    message = "python -m attnlab.grid.schema > ablations/study.schema.json"
     assert written == json.loads(json.dumps(json_schema())), message
     assert written["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
     assert set(written["properties"]["base"]["properties"]).isdisjoint(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from synthetic import QUESTION, SOURCE, YAML, made_up
 
-from attnlab import compare, protocol, report
+from attnlab import report
 from attnlab.palette import BUILT_IN, color_of
-from attnlab.plots import Curve, Dots, curves, dots
+from attnlab.reporting import compare, protocol
+from attnlab.reporting.plots import Curve, Dots, curves, dots
 
 FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg"}
 

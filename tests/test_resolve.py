@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from studies import COSINE, STUDY, misplanned, write
 
-from attnlab.plan import plan
+from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
 
 MISTAKES = {

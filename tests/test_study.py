@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from attnlab.display import Display
 from attnlab.errors import UserError
 from attnlab.lock import hold
-from attnlab.plan import plan
+from attnlab.planning.plan import plan
+from attnlab.running.display import Display
+from attnlab.running.worker import Job, _shared
 from attnlab.study import StudyResult, run
 from attnlab.track import connect, load_curves, load_runs
-from attnlab.worker import Job, _shared
 
 HERE = Path(__file__).parent
 QUIET = Display(quiet=True)
@@ -198,7 +198,7 @@ def test_a_second_parent_is_turned_away(root: Path) -> None:
 SCRIPT = """
 import sys
 from attnlab.study import run
-from attnlab.display import Display
+from attnlab.running.display import Display
 sys.path.insert(0, {here!r})
 from test_study import study
 print(run(study(), root={root!r}, workers=2, show=Display(quiet=True), train="study_fakes:hangs_once").ok)

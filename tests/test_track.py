@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from attnlab import record
 from attnlab.errors import UserError
-from attnlab.plan import Plan, plan
+from attnlab.planning.plan import Plan, plan
 from attnlab.track import connect, load_runs, runs_folder, tracking_uri, ui
-from attnlab.tracker import Tracker
-from attnlab.view import Server, ui_url, view_state
+from attnlab.tracking import record
+from attnlab.tracking.tracker import Tracker
+from attnlab.tracking.view import Server, ui_url, view_state
 
 
 def small(**grid: list[object]) -> Plan:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlab.printing import duration, show
+from attnlab.commands.printing import duration, show
 
 if TYPE_CHECKING:
-    from attnlab.plan import Plan
+    from attnlab.planning.plan import Plan
     from attnlab.study import StudyResult
 
 TABLE_COSTS = ("tokens_per_s", "saved_mib", "gpu_peak_mib", "train_seconds")
@@ -81,7 +81,7 @@ def measured_rate(found: Plan) -> tuple[float, str]:
 
 def print_results(result: StudyResult) -> None:
     """Print a line a cell: the metric over its seeds, its difference from the baseline, what it cost."""
-    from attnlab.compare import COSTS, Question, plus_minus, rows, significant
+    from attnlab.reporting.compare import COSTS, Question, plus_minus, rows, significant
 
     found = result.plan
     axes = {cell.name: cell.axes for cell in found.cells}

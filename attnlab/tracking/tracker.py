@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab import record
 from attnlab.errors import UserError
 from attnlab.track import Point, connect, search, terminate, tracking_uri, write
-from attnlab.view import VIEW_TAG, view_state
+from attnlab.tracking import record
+from attnlab.tracking.view import VIEW_TAG, view_state
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
-    from attnlab.plan import Cell, Plan, Run
+    from attnlab.planning.plan import Cell, Plan, Run
 
 STATUS = {"failed": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all other states: FINISHED
 FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0

@@ -5,12 +5,12 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.axes import Label, labels, pick
 from attnlab.config import RunConfig, set_path
 from attnlab.errors import UserError
-from attnlab.problems import validate
-from attnlab.studyfile import StudyConfig, assignment
-from attnlab.yamlfile import Loc
+from attnlab.grid.axes import Label, labels, pick
+from attnlab.grid.problems import validate
+from attnlab.grid.studyfile import StudyConfig, assignment
+from attnlab.grid.yamlfile import Loc
 
 PLAIN = ("variant", "position", "task", "backend")  # axes whose values speak for themselves in a cell's name
 _ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}

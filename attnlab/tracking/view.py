@@ -21,11 +21,11 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab import record
 from attnlab.errors import UserError
+from attnlab.tracking import record
 
 if TYPE_CHECKING:
-    from attnlab.plan import Plan
+    from attnlab.planning.plan import Plan
 
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"

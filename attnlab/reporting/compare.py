@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 from attnlab import stats
-from attnlab.cells import cell_name
+from attnlab.grid.cells import cell_name
 
 BASELINE = "baseline"  # the verdict of a cell that others are compared with
 COSTS = {  # summary metrics that stand beside the primary one: name -> heading

@@ -25,8 +25,8 @@ from typing import Any
 from attnlab.config import RunConfig
 from attnlab.errors import UserError
 from attnlab.lock import hold
-from attnlab.record import device_name
 from attnlab.registry import load_file
+from attnlab.tracking.record import device_name
 
 TRAIN = "attnlab.train:train"
 PRELOAD = ["attnlab.train", "torch._dynamo"]  # counting FLOPs imports the latter, for a second and a half

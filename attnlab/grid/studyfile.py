@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from attnlab.axes import Label, canonical, labels, pick, text
 from attnlab.config import RunConfig, Section, expected, set_path
 from attnlab.errors import UserError, nearest
-from attnlab.problems import FILLED_IN, check_part, field_names, not_yet, unknown_key, validate
-from attnlab.yamlfile import Loc, Places, read
+from attnlab.grid.axes import Label, canonical, labels, pick, text
+from attnlab.grid.problems import FILLED_IN, check_part, field_names, not_yet, unknown_key, validate
+from attnlab.grid.yamlfile import Loc, Places, read
 
 NAMED = ("task", "variant", "position")  # fields whose options are checked in the plan, against their classes
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.compare import Question
 from attnlab.errors import UserError
+from attnlab.reporting.compare import Question
 
 if TYPE_CHECKING:
     import pandas
 
-    from attnlab.studyfile import StudyConfig
+    from attnlab.grid.studyfile import StudyConfig
 
 SECTIONS = ("model", "train", "evaluate", "machine")
 SINGLE = ("task", "data", "variant", "position", "backend")
@@ -44,7 +44,7 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
         runs: as `track.load_runs` returns them, not empty.
     """
     from attnlab import track
-    from attnlab.studyfile import read_study
+    from attnlab.grid.studyfile import read_study
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     client = track.connect(track.runs_folder(root))
@@ -61,7 +61,7 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
 
 
 def _order(study: StudyConfig) -> tuple[str, ...]:
-    from attnlab.cells import expand
+    from attnlab.grid.cells import expand
 
     try:
         return tuple(cell.name for cell in expand(study)[0])

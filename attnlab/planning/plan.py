@@ -1,19 +1,17 @@
 """From a study to what will run: resolved cells with costs or refusals, and a run for each seed."""
 
-import sys
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from attnlab.axes import Label, pick
-from attnlab.cells import CellConfig, SkippedCell, expand
 from attnlab.config import RunConfig
 from attnlab.errors import UserError, nearest
-from attnlab.resolve import Resolved, Resolver
-from attnlab.studyfile import StudyConfig, assignment, check_axis, read_study
+from attnlab.grid.axes import Label, pick
+from attnlab.grid.cells import CellConfig, SkippedCell, expand
+from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
+from attnlab.planning.resolve import Resolved, Resolver
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bo
 
 
 def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
-    from attnlab.yamlfile import parse
+    from attnlab.grid.yamlfile import parse
 
     if isinstance(value, str):  # 1e-3,3e-4 came as one text: its parts are numbers all the same
         value = parse(value.strip(), name=place)[0]
@@ -234,13 +232,3 @@ def _about_baseline(found: Plan, *, every: list[CellConfig]) -> Iterator[str]:
             yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
         elif base.refusal is not None and cell.refusal is None:
             yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
-
-
-class _CallableModule(types.ModuleType):
-    """``attnlab.plan`` is this module and, for people, the function: neither may hide the other."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Plan:
-        return plan(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _CallableModule

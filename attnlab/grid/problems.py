@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from attnlab.errors import UserError, nearest
-from attnlab.yamlfile import Loc, dotted, kind
+from attnlab.grid.yamlfile import Loc, dotted, kind
 
 M = TypeVar("M", bound=BaseModel)
 Where = Callable[..., str]  # where(loc, key=False) -> the place in a file

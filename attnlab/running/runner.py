@@ -10,16 +10,16 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.display import Display
+from attnlab.running.display import Display
+from attnlab.running.worker import Job, Worker, start
 from attnlab.signals import uninterrupted
-from attnlab.worker import Job, Worker, start
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
-    from attnlab.plan import Plan, Run
+    from attnlab.planning.plan import Plan, Run
     from attnlab.study import Queue
-    from attnlab.tracker import Tracker
+    from attnlab.tracking.tracker import Tracker
 
 NOT_DONE = ("failed", "interrupted")  # every other state is a result
 

@@ -1,6 +1,6 @@
 """The JSON Schema of a study file, for completion and checks in an editor.
 
-``python -m attnlab.schema > ablations/study.schema.json`` writes it; a study names it in its first line:
+``python -m attnlab.grid.schema > ablations/study.schema.json`` writes it; a study names it in its first line:
 ``# yaml-language-server: $schema=study.schema.json``. An editor sees less than ``attnlab plan``.
 """
 
@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 from attnlab.config import RunConfig
-from attnlab.problems import FILLED_IN
-from attnlab.studyfile import StudyConfig
+from attnlab.grid.problems import FILLED_IN
+from attnlab.grid.studyfile import StudyConfig
 
 
 def json_schema() -> dict[str, Any]:

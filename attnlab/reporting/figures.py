@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlab.axes import Label
-from attnlab.cells import cell_name
-from attnlab.compare import COSTS, Question, Row, cell_of
+from attnlab.grid.axes import Label
+from attnlab.grid.cells import cell_name
 from attnlab.palette import BUILT_IN, color_of
-from attnlab.plots import DASHES, Curve, Dots, curves, dots, late_span
+from attnlab.reporting.compare import COSTS, Question, Row, cell_of
+from attnlab.reporting.plots import DASHES, Curve, Dots, curves, dots, late_span
 from attnlab.stats import interval
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from attnlab.cells import CellConfig
 from attnlab.config import Named, RunConfig
 from attnlab.errors import UserError, nearest
-from attnlab.problems import field_error
+from attnlab.grid.cells import CellConfig
+from attnlab.grid.problems import field_error
+from attnlab.grid.studyfile import StudyConfig
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
-from attnlab.studyfile import StudyConfig
 
 USER_MODULE = "attnlab_user_"  # how ``registry.load_file`` names the modules of users' files
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnlab.errors import UserError, nearest
-from attnlab.yamlfile import kind
+from attnlab.grid.yamlfile import kind
 
 Label = str | int | float | bool
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.printing import near, show
+from attnlab.commands.printing import near, show
 
 
 def print_registries(kinds: Sequence[str]) -> None:

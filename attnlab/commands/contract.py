@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from attnlab.commands.printing import show
 from attnlab.errors import UserError
-from attnlab.printing import show
 
 if TYPE_CHECKING:
     from attnlab.check import Outcome

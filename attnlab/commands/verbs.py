@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.commands.printing import near, show
 from attnlab.errors import UserError
-from attnlab.printing import near, show
 
 if TYPE_CHECKING:
-    from attnlab.plan import Plan
+    from attnlab.planning.plan import Plan
 
 DEFAULT_STEPS = 1000
 NAMING = ("variant", "position", "task", "backend")  # what names a cell of `attnlab train`
@@ -23,8 +23,8 @@ NAMING = ("variant", "position", "task", "backend")  # what names a cell of `att
 
 def plan(given: Namespace) -> int:
     """Print the cells, what each costs, and what is refused or left out and why."""
-    from attnlab.plan import plan as make_plan
-    from attnlab.summary import print_plan
+    from attnlab.commands.summary import print_plan
+    from attnlab.planning.plan import plan as make_plan
 
     print_plan(make_plan(given.study, sets=_assignments(given.set), only=_only(given.only)), tflops=given.tflops)
     return 0
@@ -32,7 +32,7 @@ def plan(given: Namespace) -> int:
 
 def run(given: Namespace) -> int:
     """Run a study, print its table, write its report."""
-    from attnlab.plan import plan as make_plan
+    from attnlab.planning.plan import plan as make_plan
 
     found = make_plan(given.study, sets=_assignments(given.set), only=_only(given.only))
     return _run(found, given, only=_only(given.only))
@@ -40,8 +40,8 @@ def run(given: Namespace) -> int:
 
 def train(given: Namespace) -> int:
     """Run one cell without a study file: what was said of variant, position and task are its axes, and its name."""
-    from attnlab.plan import plan as make_plan
-    from attnlab.studyfile import StudyConfig, assignment
+    from attnlab.grid.studyfile import StudyConfig, assignment
+    from attnlab.planning.plan import plan as make_plan
 
     words = _assignments(given.assignments)
     own = {key: value for key, value in words.items() if key in StudyConfig.model_fields}
@@ -58,8 +58,8 @@ def train(given: Namespace) -> int:
 
 
 def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
+    from attnlab.commands.summary import print_left_out, print_results
     from attnlab.study import run as run_study
-    from attnlab.summary import print_left_out, print_results
 
     result = run_study(found, workers=given.workers, only=only)
     name = found.study.study
@@ -122,7 +122,7 @@ def ui(given: Namespace) -> int:
 
 def generate(given: Namespace) -> int:
     """Sample from a trained language model."""
-    from attnlab.generate import generate as sample
+    from attnlab.commands.generate import generate as sample
 
     found = sample(given.run, prompt=given.prompt, temperature=given.temperature, length=given.length, seed=given.seed)
     print(f"--- {found.model}")
@@ -165,7 +165,7 @@ def data(given: Namespace) -> int:
 
 
 def _assignments(words: Sequence[str]) -> dict[str, Any]:
-    from attnlab.yamlfile import parse_assignments
+    from attnlab.grid.yamlfile import parse_assignments
 
     return parse_assignments(words)
 
@@ -184,7 +184,7 @@ def _only(words: Sequence[str]) -> dict[str, Any]:
 
 def listing(given: Namespace) -> int:
     """Print what the registries hold, with where each is defined."""
-    from attnlab.inventory import print_registries
+    from attnlab.commands.inventory import print_registries
     from attnlab.registry import load_file
 
     for path in given.imports:
@@ -195,7 +195,7 @@ def listing(given: Namespace) -> int:
 
 def check(given: Namespace) -> int:
     """Hold a variant against the contract, and say of each failure what to change."""
-    from attnlab.contract import print_outcomes
+    from attnlab.commands.contract import print_outcomes
 
     return print_outcomes(
         given.variant,

@@ -20,12 +20,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.axes import text
+from attnlab.grid.axes import text
 from attnlab.palette import color_of
 
 if TYPE_CHECKING:
     from attnlab.config import RunConfig
-    from attnlab.plan import Plan, Run
+    from attnlab.planning.plan import Plan, Run
 
 # Parameters that every run has, and where in the configuration they stand.
 FIXED = {
@@ -104,7 +104,7 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "attnlab.cell": run.cell.name,
         "attnlab.seed": str(run.seed),
         "attnlab.fingerprint": run.fingerprint,
-        "attnlab.axes": json.dumps(run.cell.axes),
+        "attnlab.grid.axes": json.dumps(run.cell.axes),
         "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
         "attnlab.versions": versions(),
         "attnlab.folder": f"work/{run.fingerprint}",
@@ -138,7 +138,7 @@ def note(run: Run, *, plan: Plan, reason: str = "") -> str:
 
 def names(plan: Plan) -> set[str]:
     """What the runs of the whole study are called, those of cells that ``only`` leaves out included."""
-    from attnlab.cells import expand
+    from attnlab.grid.cells import expand
 
     cells, _ = expand(plan.study)
     return {cell.name for cell in cells} | {

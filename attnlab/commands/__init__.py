@@ -1,0 +1,1 @@
+"""What each verb of the command line does, and how it prints."""
