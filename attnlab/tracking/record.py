@@ -104,7 +104,7 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "attnlab.cell": run.cell.name,
         "attnlab.seed": str(run.seed),
         "attnlab.fingerprint": run.fingerprint,
-        "attnlab.grid.axes": json.dumps(run.cell.axes),
+        "attnlab.axes": json.dumps(run.cell.axes),
         "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
         "attnlab.versions": versions(),
         "attnlab.folder": f"work/{run.fingerprint}",
