@@ -5,6 +5,7 @@ Heavy imports stand inside the functions, so that each verb waits only for what 
 
 from __future__ import annotations
 
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -71,8 +72,13 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
         from attnlab.report import report as write_report
 
         print(f"report: {near(write_report(name) / 'index.html')}")
-    print(f"To browse the runs in MLflow: attnlab ui {name}")
+    print(f"To browse the runs in MLflow: {_command()} ui {name}")
     return 0 if result.ok else 1
+
+
+def _command() -> str:
+    """How to call attnlab from here: by its path where the environment it is in has not been activated."""
+    return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else near(sys.argv[0])
 
 
 def report(given: Namespace) -> int:
