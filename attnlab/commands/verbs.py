@@ -78,7 +78,7 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
 
 def _command() -> str:
     """How to call attnlab from here: by its path where the environment it is in has not been activated."""
-    return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else near(sys.argv[0])
+    return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else near(Path(sys.argv[0]))
 
 
 def report(given: Namespace) -> int:
