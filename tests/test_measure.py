@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from runs import tiny
+from small_runs import tiny
 from test_model import Bytes, Reviews
 
 from attnlab import measure

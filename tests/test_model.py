@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from runs import tiny
+from small_runs import tiny
 from torch import Tensor
 
 from attnlab.config import RunConfig

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from oracles import model as oracle
-from runs import tiny
+from small_runs import tiny
 from torch import Tensor, nn
 
 from attnlab.model import LanguageModel, build

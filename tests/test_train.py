@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import tiny
+from small_runs import tiny
 
 from attnlab import checkpoint
 from attnlab import train as training
