@@ -109,6 +109,12 @@ def _add_choices(verb: argparse.ArgumentParser) -> None:
 
 def _add_running(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--workers", type=_count, default=1, metavar="N", help="runs at a time (default 1)")
+    verb.add_argument(
+        "--storage", metavar="URL", help="postgresql://... whose queue any number of machines share (or ATTNLAB_STORAGE)"
+    )
+    verb.add_argument(
+        "--retry", nargs="+", action="extend", default=[], metavar="STATE", help="try these again: failed, diverged, ..."
+    )
     verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
 
 

@@ -18,12 +18,12 @@ LAYERS = [
     {"model", "checkpoint"},
     {"train", "measure", "evaluate", "optimise", "check", "checks"},
     {"planning"},
-    {"running", "tracking", "track", "study"},
+    {"trials", "running", "tracking", "track", "study"},
     {"stats", "reporting", "report"},
     {"commands", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ONE_DOOR = {"optuna": {"study"}, "mlflow": {"track"}}
+ONE_DOOR = {"optuna": {"trials"}, "mlflow": {"track"}}
 WITHOUT_TORCH = {"", "errors", "seeds", "palette", "signals", "registry", "config", "grid", "stats", "reporting", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))

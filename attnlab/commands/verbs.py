@@ -62,7 +62,7 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     from attnlab.commands.summary import print_left_out, print_results
     from attnlab.study import run as run_study
 
-    result = run_study(found, workers=given.workers, only=only)
+    result = run_study(found, workers=given.workers, only=only, storage=given.storage, retry=given.retry)
     name = found.study.study
     print_results(result)
     print_left_out(found)

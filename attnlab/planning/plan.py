@@ -57,6 +57,11 @@ class Run:
         """Of the configuration, seed included."""
         return self.config.fingerprint()
 
+    @property
+    def key(self) -> str:
+        """What its record, its ticket and its folder go by."""
+        return self.fingerprint
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -84,6 +89,11 @@ class Plan:
     def runs(self) -> list[Run]:
         """Every run of the cells that are not refused, cell by cell."""
         return [_run(cell, seed) for cell in self.cells if cell.refusal is None for seed in self.study.seeds]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of what will be reported."""
+        return self.study.seeds
 
     @property
     def refused(self) -> list[tuple[Cell, Run]]:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import os
+import signal
 import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.running import memory
 from attnlab.running.display import Display
+from attnlab.running.work import Assignment, Work
 from attnlab.running.worker import Job, Worker, start
 from attnlab.signals import uninterrupted
+from attnlab.tracking.tracker import failures
+from attnlab.trials.queue import FAILED as NOT_DONE  # every other state is a result
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Plan, Run
-    from attnlab.study import Queue
     from attnlab.tracking.tracker import Tracker
 
-NOT_DONE = ("failed", "interrupted")  # every other state is a result
+IDLE = 1.0  # seconds between two looks at what other parents left to do
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,9 @@ class Row:
     """How one run stands.
 
     Attributes:
-        state: ``completed diverged out_of_memory pruned refused failed`` or ``interrupted``.
-        earlier: it had been finished before this call.
+        state: ``completed diverged out_of_memory pruned refused failed timed_out`` or ``interrupted``.
+        earlier: it had been finished before this call, or by another parent.
+        phase: ``grid``, ``search`` or ``confirm``.
     """
 
     name: str
@@ -42,73 +46,88 @@ class Row:
     run_id: str
     seconds: float = 0.0
     earlier: bool = False
+    phase: str = "grid"
 
 
 @dataclass
 class _Active:
-    run: Run
-    trial: int
+    given: Assignment
     run_id: str
     worker: Worker
     slot: int
     began: float = field(default_factory=time.monotonic)
+    kills: int = field(default_factory=memory.kernel_kills)  # before it began
+    peak: int = 0  # bytes it has been seen to hold
     last: tuple[Any, ...] = ()  # the child's last word: ("ended", ...) or ("raised", ...)
+
+    @property
+    def run(self) -> Run:
+        return self.given.run
 
 
 class Runner:
     """Brings a plan to its end; made for one call of ``run``."""
 
     def __init__(
-        self,
-        plan: Plan,
-        root: Path,
-        *,
-        tracker: Tracker,
-        queue: Queue,
-        show: Display,
-        workers: int,
-        train: str,
+        self, plan: Plan, root: Path, *, tracker: Tracker, work: Work, show: Display, workers: int, train: str
     ) -> None:
         self._plan, self._root, self._show, self._train = plan, root, show, train
-        self._tracker, self._queue = tracker, queue
+        self._tracker, self._work = tracker, work
         self._workers = max(1, workers)
-        self._metric = plan.metric
-        self._runs = {run.fingerprint: run for run in plan.runs}
-        self._tries = dict.fromkeys(self._runs, 0)
+        import types; self._limits = getattr(plan.study, "run", types.SimpleNamespace(timeout=None, memory_limit=None))
+        # Never by how many are left: a run that is resumed alone must compute with the threads it began with.
+        self._share = min(self._workers, max(1, len(plan.runs)))
         self._rows: dict[str, Row] = {}
-        self._waiting = 0
         self._active: list[_Active] = []
+        self._whole = 0  # runs of the study, as far as it is known at its start
         self._devices = self._cuda_devices()
 
     def run(self, *, partial: bool = False) -> list[Row]:
-        """Everything that is left, then a row for every run; ``partial`` as for ``Tracker.sweep``."""
-        finished = self._tracker.sweep(partial=partial)
-        values = {key: found.data.metrics.get(self._metric, math.nan) for key, found in finished.items()}
-        self._queue.sweep(values)
+        """Everything that is left, then a row for every run; ``partial`` as for ``Tracker.mark``."""
+        work = self._work
+        work.open()
         self._tracker.describe()
-        for run in self._runs.values():
-            if run.fingerprint in finished:
-                self._rows[run.fingerprint] = _earlier(run, finished[run.fingerprint])
-        todo = [run for run in self._in_order() if run.fingerprint not in finished]
         refused = self._refuse()
-        done = len(self._runs) - len(todo)
-        self._show.begin(self._plan.study.study, runs=len(todo), finished=done, workers=self._workers)
+        self._whole = len(work.found) + work.left
+        self._show.begin(self._plan.study.study, runs=work.left, finished=len(work.found), workers=self._workers)
         try:
-            self._prepare(todo)
-            for run in todo:
-                self._queue.put(run)
-                self._waiting += 1
-            while self._waiting or self._active:
-                self._turn()
+            if work.left:
+                self._prepare()
+            while self._turn():
+                pass
         except BaseException as error:
             self._abandon(error)
             raise
-        return [*(self._rows[key] for key in self._runs), *refused]
+        self._tracker.mark([*work.runs, *work.trials], partial=partial)
+        order = {cell.name: i for i, cell in enumerate(self._plan.cells)}
+        runs = sorted(work.runs.values(), key=lambda run: order[run.cell.name])
+        return [*(self._row(run) for run in runs), *self._trials(), *self._unconfirmed(), *refused]
 
-    def _in_order(self) -> list[Run]:
-        """All cells with the first seed, then all with the second: a whole table early on."""
-        seeds = {seed: i for i, seed in enumerate(self._plan.study.seeds)}
-        return sorted(self._runs.values(), key=lambda run: seeds.get(run.seed, len(seeds)))
+    def _row(self, run: Run) -> Row:
+        """How a run stands that was trained here, earlier, or by another parent."""
+        if run.key in self._rows:
+            return self._rows[run.key]
+        found = self._work.found.get(run.key) or self._tracker.find(run.key)
+        assert found is not None, f"{run.name} has neither a row nor a record"
+        return self._earlier(run, found)
+
+    def _earlier(self, run: Run, found: Record) -> Row:
+        tags = found.data.tags
+        summary = {name: value for name, value in found.data.metrics.items() if "/" not in name}
+        seconds = ((found.info.end_time or 0) - found.info.start_time) / 1_000
+        state, reason = tags.get("attnlab.state", "completed"), tags.get("attnlab.reason", "")
+        if state in NOT_DONE:
+            reason += f" (failed {failures(found)} times; --retry {state} tries again)"
+        return Row(run.name, run.cell.name, run.seed, state, summary, reason, found.info.run_id, seconds, True, getattr(run,"phase","grid"))
+
+    def _trials(self) -> list[Row]:
+        return [row for row in self._rows.values() if row.phase == "search"]
+
+    def _unconfirmed(self) -> list[Row]:
+        """A row for each cell whose search came to nothing."""
+        seed = self._plan.seeds[0]
+        reasons = self._work.unconfirmed.items()
+        return [Row(name, name, seed, "failed", {}, why, "", phase="confirm") for name, why in reasons if why]
 
     def _refuse(self) -> list[Row]:
         rows = []
@@ -118,40 +137,60 @@ class Runner:
             rows.append(Row(cell.name, cell.name, run.seed, "refused", {}, reason, run_id))
         return rows
 
-    def _prepare(self, todo: list[Run]) -> None:
+    def _prepare(self) -> None:
         """Fetch and prepare the data once, here: the children only open it."""
         from attnlab.registry import TASKS
 
-        for text, task in {run.config.task.label: run.config.task for run in todo}.items():
+        tasks = [cell.config.task for cell in self._plan.cells if cell.refusal is None]
+        for text, task in {task.label: task for task in tasks}.items():
             self._show.say(f"data: {text}")
             TASKS.get(task.name)(**task.options).prepare(say=self._show.say)
 
-    def _turn(self) -> None:
-        while self._waiting and len(self._active) < self._workers:
-            self._launch()
-        ready = wait([each for active in self._active for each in active.worker.waitables], timeout=1.0)
+    def _turn(self) -> bool:
+        """Claim what there is room for, listen to the children; False when the study is at its end."""
+        while len(self._active) < self._workers and self._launch():
+            pass
+        if not self._active:
+            if not self._work.pending:
+                return False
+            time.sleep(IDLE)  # other parents are at work: one of them may die, and leave its run to us
+        ready = wait([each for active in self._active for each in active.worker.waitables], timeout=IDLE)
         for active in list(self._active):
+            active.peak = max(active.peak, active.worker.peak)
             if any(each in ready for each in active.worker.waitables):
                 self._read(active)
+            if active in self._active and self._limits.timeout is not None:
+                self._check_time(active, self._limits.timeout)
+        self._work.refresh()
+        return True
 
-    def _launch(self) -> None:
-        number, fingerprint = self._queue.take()
-        self._waiting -= 1
-        self._tries[fingerprint] += 1
-        run = self._runs[fingerprint]
+    def _launch(self) -> bool:
+        """Begin with the next run, if there is one."""
+        given = self._work.next()
+        if given is None:
+            return False
+        if self._work.finished_elsewhere(given):
+            return True
         slot = next(i for i in range(self._workers) if i not in {active.slot for active in self._active})
+        self._begin(given, slot)
+        return True
+
+    def _begin(self, given: Assignment, slot: int) -> None:
+        run = given.run
         job = Job(
             config=run.config,
-            folder=self._root / "work" / fingerprint,
-            share=min(self._workers, len(self._active) + 1 + self._waiting),
+            folder=self._root / "work" / run.key,
+            share=self._share,
             train=self._train,
+            asks=given.search.values if given.search else None,
+            memory_limit=self._limits.memory_limit,
             environment={**os.environ, **self._device(run, slot)},
         )
         worker = start(job)  # before its record is opened: what cannot start leaves none behind
         try:
             self._show.started(run.name, total=run.config.train.steps)
             with uninterrupted():  # a record that nobody knows of would be left RUNNING
-                self._active.append(_Active(run, number, self._tracker.start(run), worker, slot))
+                self._active.append(_Active(given, self._tracker.start(run), worker, slot))
         except BaseException:
             worker.kill()
             raise
@@ -161,38 +200,70 @@ class Runner:
             if kind == "metrics":
                 self._tracker.log(active.run_id, *rest)
                 self._show.metrics(active.run.name, *rest)
+                self._judge(active, *rest)
             elif kind == "started":
                 self._tracker.tag(active.run_id, "attnlab.device", rest[0]["device"])
                 self._show.started(active.run.name, total=rest[0]["total"])
             else:
                 active.last = (kind, *rest)
         if active.worker.closed:
-            self._active.remove(active)
-            self._finish(active, active.worker.end())
+            self._finish(active, *active.worker.end())
 
-    def _finish(self, active: _Active, how: str) -> None:
+    def _judge(self, active: _Active, step: int, metrics: dict[str, float]) -> None:
+        """Answer a trial that asks whether to go on."""
+        search = active.given.search
+        verdict = search.judge(active.given.ticket, step, metrics) if search else None
+        if verdict is not None:
+            active.worker.answer(stop=verdict)
+
+    def _check_time(self, active: _Active, limit: float) -> None:
+        if time.monotonic() - active.began > limit:
+            active.worker.kill()
+            self._end(active, "timed_out", summary={}, reason=f"no end after {limit:g} s (run.timeout)")
+
+    def _finish(self, active: _Active, how: str, code: int | None) -> None:
         kind, *rest = active.last or ("lost",)
         if kind == "ended":
             state, summary, _, reason = rest
+            self._end(active, state, summary=summary, reason=reason)
+        elif kind == "raised":
+            self._end(active, "failed", summary={}, reason=rest[0], text=rest[1])
+        elif code == -signal.SIGKILL and memory.kernel_kills() > active.kills:
+            peak = {"host_peak_mib": active.peak / 2**20}
+            reason = f"the kernel ended it: no memory left on this machine; it held {active.peak / 2**20:,.0f} MiB"
+            self._end(active, "out_of_memory", summary=peak, reason=reason)
         else:
-            state, summary, reason = "failed", {}, rest[0] if kind == "raised" else how
-        self._close(active, state, summary=summary, reason=reason)
-        # The same code with the same seed raises again; a process that was killed may have been unlucky.
-        again = kind == "lost" and self._tries[active.run.fingerprint] <= self._plan.study.retries
+            self._end(active, "failed", summary={}, reason=how, lost=True)
+
+    def _end(
+        self, active: _Active, state: str, *, summary: dict[str, float], reason: str, text: str = "", lost: bool = False
+    ) -> None:
+        """Write down how a run ended. One whose process was lost is tried again at once: it may have been unlucky."""
+        if not active.given.queue.is_ours(active.given.ticket):  # we were silent for too long, another parent has it
+            self._active.remove(active)
+            self._tracker.discard(active.run_id)
+            return
+        failed = self._close(active, state, summary=summary, reason=reason, text=text)
+        again = lost and failed <= self._plan.study.retries
         self._show.ended(active.run.name, state, summary=summary, reason=reason, again=again)
         if again:
-            self._queue.put(active.run)
-            self._waiting += 1
+            self._begin(active.given, active.slot)
+        else:
+            self._work.settle(active.given, state, summary)
 
-    def _close(self, active: _Active, state: str, *, summary: dict[str, float], reason: str) -> None:
+    def _close(self, active: _Active, state: str, *, summary: dict[str, float], reason: str, text: str = "") -> int:
+        """Close a record and note its row; how often the run has failed by now."""
         run = active.run
         if state in NOT_DONE:
-            self._tracker.artifact(active.run_id, self._root / "work" / run.fingerprint / "log.txt")
-        self._tracker.finish(active.run_id, state, summary=summary, reason=reason)
-        self._queue.tell(active.trial, state=state, value=summary.get(self._metric, math.nan))
+            self._tracker.artifact(active.run_id, self._root / "work" / run.key / "log.txt")
+        if text:
+            self._tracker.text(active.run_id, "traceback.txt", text)
+        found = self._tracker.finish(active.run_id, state, summary=summary, reason=reason)
         seconds = time.monotonic() - active.began
-        row = Row(run.name, run.cell.name, run.seed, state, summary, reason, active.run_id, seconds)
-        self._rows[run.fingerprint] = row
+        row = Row(run.name, run.cell.name, run.seed, state, summary, reason, active.run_id, seconds, phase=getattr(run,"phase","grid"))
+        self._rows[run.key] = row
+        self._active.remove(active)
+        return failures(found)
 
     def _abandon(self, error: BaseException) -> None:
         """End the children and say so in the records; the next time goes on from their checkpoints.
@@ -204,16 +275,16 @@ class Runner:
                 active.worker.kill()
         self._show.close()
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"the study stopped: {error}"
-        for active in self._active:
+        for active in list(self._active):
             self._close(active, "interrupted", summary={}, reason=reason)
-        self._active = []
+            active.given.queue.release(active.given.ticket)
         if isinstance(error, KeyboardInterrupt):
-            done = sum(row.state not in NOT_DONE for row in self._rows.values())
-            text = f"interrupted: {done} of {len(self._runs)} runs are finished; the same command goes on"
+            done = len(self._work.found) + sum(row.state not in NOT_DONE for row in self._rows.values())
+            text = f"interrupted: {done} of {self._whole} runs are finished; the same command goes on"
             error.args = (text,)
 
     def _cuda_devices(self) -> list[str]:
-        if self._workers == 1 or all(run.config.machine.device != "cuda" for run in self._runs.values()):
+        if self._workers == 1 or all(cell.config.machine.device != "cuda" for cell in self._plan.cells):
             return []
         import torch
 
@@ -225,11 +296,3 @@ class Runner:
         if not self._devices or run.config.machine.device != "cuda":
             return {}
         return {"CUDA_VISIBLE_DEVICES": self._devices[slot % len(self._devices)]}
-
-
-def _earlier(run: Run, found: Record) -> Row:
-    tags = found.data.tags
-    summary = {name: value for name, value in found.data.metrics.items() if "/" not in name}
-    seconds = ((found.info.end_time or 0) - found.info.start_time) / 1_000
-    state, reason = tags.get("attnlab.state", "completed"), tags.get("attnlab.reason", "")
-    return Row(run.name, run.cell.name, run.seed, state, summary, reason, found.info.run_id, seconds, earlier=True)

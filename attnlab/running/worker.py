@@ -16,7 +16,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,6 +26,7 @@ from attnlab.config import RunConfig
 from attnlab.errors import UserError
 from attnlab.lock import hold
 from attnlab.registry import load_file
+from attnlab.running import memory
 from attnlab.tracking.record import device_name
 
 TRAIN = "attnlab.train:train"
@@ -47,6 +48,8 @@ class Job:
     folder: Path
     share: int = 1
     train: str = TRAIN
+    asks: str | None = None
+    memory_limit: int | None = None
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
@@ -85,12 +88,17 @@ class Worker:
             gone = True
         self.closed = self.closed or gone
 
-    def end(self) -> str:
-        """Reap a child that is gone, with what it may have left behind; how it ended, in words."""
+    @property
+    def peak(self) -> int:
+        """The most memory it has held so far, in bytes; 0 where that cannot be known (it is gone, or not Linux)."""
+        return memory.peak(self.pid)
+
+    def end(self) -> tuple[str, int | None]:
+        """Reap a child that is gone, with what it may have left behind; how it ended, in words and as exit code."""
         self._process.join(timeout=5)
         code = self._process.exitcode
         self.kill()
-        return "the process closed its pipe and did not end" if code is None else _how(code)
+        return ("the process closed its pipe and did not end" if code is None else _how(code)), code
 
     def kill(self) -> None:
         """End the child and whatever it started, at once: checkpoints are written atomically."""
@@ -102,9 +110,10 @@ class Worker:
         self._process.join(timeout=5)
         self._release()
 
-    def stop(self) -> None:
-        """Ask the child to stop at its next report."""
-        self.pipe.send("stop")
+    def answer(self, *, stop: bool) -> None:
+        """Tell a child that asks whether to stop or to go on."""
+        with suppress(OSError):  # it is gone, as the next look at its messages will show
+            self.pipe.send("stop" if stop else "go on")
 
     def _release(self) -> None:
         self.closed = True
@@ -160,15 +169,19 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     job.folder.mkdir(parents=True, exist_ok=True)
     _output_to(job.folder / "log.txt")
     try:
+        if job.memory_limit is not None:
+            from attnlab.machine import limit_memory
+
+            limit_memory(job.memory_limit)
         with hold(job.folder / "lock", what="this very configuration", wait=20):
             pipe.send(_train(job, pipe))
     except BrokenPipeError:  # the parent is gone; so are we in a moment
         _end(1)
     except UserError as error:
-        pipe.send(("raised", str(error)))
+        pipe.send(("raised", str(error), ""))
     except BaseException as error:
         traceback.print_exc()
-        pipe.send(("raised", f"{type(error).__name__}: {error}" + _line()))
+        pipe.send(("raised", f"{type(error).__name__}: {error}" + _line(), traceback.format_exc()))
     _end(0)
 
 
@@ -184,7 +197,7 @@ def _train(job: Job, pipe: Connection) -> tuple[Any, ...]:
 
     def report(step: int, metrics: dict[str, float]) -> bool:
         pipe.send(("metrics", step, {name: float(value) for name, value in metrics.items()}))
-        return pipe.poll() and pipe.recv() == "stop"
+        return job.asks in metrics and pipe.recv() == "stop"
 
     result = _function(job.train)(job.config, report=report, folder=job.folder)
     summary = {name: float(value) for name, value in result.summary.items()}

@@ -1,8 +1,8 @@
 """A study's records in MLflow, as the parent writes them.
 
-One flat MLflow run for each run of a study. At most one of them is active for each fingerprint: a new attempt
-replaces the one before, which MLflow keeps among its deleted runs. A run counts as finished when MLflow says
-FINISHED, which is written last.
+One flat MLflow run for each run of a study. At most one of them is active for each key (of a run of the grid its
+fingerprint): a new attempt replaces the one before, which MLflow keeps among its deleted runs. A run counts as finished when
+MLflow says FINISHED, which is written last.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from attnlab.planning.plan import Cell, Plan, Run
 
-STATUS = {"failed": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all other states: FINISHED
+STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
+COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
 FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0
 
 
@@ -67,41 +69,55 @@ class Tracker:
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment, key, value)
 
-    def sweep(self, *, partial: bool = False) -> dict[str, Record]:
-        """Put the records of earlier processes in order; return the finished ones by fingerprint.
+    def sweep(self, *, alive: Collection[str] = (), shared: bool = False) -> dict[str, Record]:
+        """Put the records of earlier processes in order; return one for each key.
 
-        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one
-        fingerprint the finished or else the later one stays; ``attnlab.current`` says whether the study still
-        holds a run.
+        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one key the
+        finished or else the later one stays.
 
         Args:
-            partial: the plan is a part of what was run under this name: leave the records of other cells alone.
+            alive: keys that other parents train at this moment.
+            shared: other parents may be at work: what is RUNNING and not alive is nobody's. Else only what was run
+                from this folder is known to have lost its parent.
         """
         for found in search(self._client, self._experiment):
             data = found.data.tags
-            mine = data.get("attnlab.owner") == self._owner
-            if found.info.status == "RUNNING" and mine:
-                self.finish(found.info.run_id, "interrupted", reason="its parent process ended")
-                found = self._client.get_run(found.info.run_id)
+            orphaned = shared or data.get("attnlab.owner") == self._owner
+            if found.info.status == "RUNNING" and orphaned and data.get("attnlab.fingerprint") not in alive:
+                found = self.finish(found.info.run_id, "interrupted", reason="its parent process ended")
             self._keep_one(found)
-        planned = {run.fingerprint for run in self._plan.runs}
-        planned |= {_refused(run) for _, run in self._plan.refused}
-        here = {run.name for run in self._plan.runs} | {cell.name for cell in self._plan.cells}
+        return dict(self._active)
+
+    def find(self, key: str) -> Record | None:
+        """The record of a key as the store has it now: another parent may have written it."""
+        wanted = f"tags.`attnlab.fingerprint` = '{key}'"
+        for found in self._client.search_runs([self._experiment], wanted, order_by=["attributes.start_time ASC"]):
+            self._keep_one(found)
+        return self._active.get(key)
+
+    def mark(self, keys: Collection[str], *, partial: bool = False) -> None:
+        """Say of every record whether the study still holds its run (``attnlab.current``).
+
+        Args:
+            keys: of the runs that the study holds.
+            partial: the plan is a part of what was run under this name: leave the records of other cells alone.
+        """
+        planned = {*keys, *(_refused(run) for _, run in self._plan.refused)}
+        here = {cell.name for cell in self._plan.cells}
         elsewhere = record.names(self._plan) - here  # cells of the study that the plan was told to leave out
-        for fingerprint, found in self._active.items():
-            name = found.info.run_name
-            if name in here or not (partial or name in elsewhere):
-                self._mark(found, "yes" if fingerprint in planned else "no")
-        return {key: found for key, found in self._active.items() if found.info.status == "FINISHED"}
+        for key, found in self._active.items():
+            cell = found.data.tags.get("attnlab.cell")
+            if cell in here or not (partial or cell in elsewhere):
+                self._mark(found, "yes" if key in planned else "no")
 
     def _keep_one(self, found: Record) -> None:
-        fingerprint = found.data.tags.get("attnlab.fingerprint", found.info.run_id)
-        other = self._active.get(fingerprint)
-        if other is not None:
+        key = found.data.tags.get("attnlab.fingerprint", found.info.run_id)
+        other = self._active.get(key)
+        if other is not None and other.info.run_id != found.info.run_id:
             loser = found if other.info.status == "FINISHED" else other
             self._client.delete_run(loser.info.run_id)
             found = other if loser is found else found
-        self._active[fingerprint] = found
+        self._active[key] = found
 
     def _mark(self, found: Record, current: str) -> None:
         if found.data.tags.get("attnlab.current") != current:
@@ -109,7 +125,13 @@ class Tracker:
 
     def start(self, run: Run) -> str:
         """Open the record of a run, in place of an earlier attempt's; return MLflow's id of it."""
-        return self._create(run, name=run.name, key=run.fingerprint, state="running")
+        return self._create(run, name=run.name, key=run.key, state="running")
+
+    def discard(self, run_id: str) -> None:
+        """Take back a record whose run has become another parent's."""
+        self._buffers.pop(run_id, None)
+        terminate(self._client, run_id, STATUS["interrupted"])
+        self._client.delete_run(run_id)
 
     def _create(self, run: Run, *, name: str, key: str, state: str) -> str:
         tags = record.tags(run, plan=self._plan)
@@ -119,6 +141,7 @@ class Tracker:
         if earlier is not None:
             before = earlier.data.tags
             tags["attnlab.attempt"] = str(1 + int(before.get("attnlab.attempt", 0)))
+            tags["attnlab.failures"] = str(failures(earlier))
             tags["attnlab.earlier"] = f"{before.get('attnlab.state')}: {before.get('attnlab.reason', '')}"[:500]
         created = self._client.create_run(self._experiment, run_name=name, tags=tags)
         run_id = created.info.run_id
@@ -174,24 +197,37 @@ class Tracker:
         summary: dict[str, float] | None = None,
         reason: str = "",
         note: str = "",
-    ) -> None:
-        """Close a record. MLflow's status comes last: FINISHED means that everything else is there."""
+    ) -> Record:
+        """Close a record, and return it. MLflow's status comes last: FINISHED means that everything else is there."""
         self.flush(run_id)
         self._buffers.pop(run_id, None)
         now = int(1_000 * time.time())
         points = [(name, value, now, 0) for name, value in (summary or {}).items() if math.isfinite(value)]
         tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
+        tags["attnlab.failures"] = str(self._failed_before(run_id) + 1) if state in COUNTED else ""
         write(self._client, run_id, points=points, tags={key: value for key, value in tags.items() if value})
         terminate(self._client, run_id, STATUS.get(state, "FINISHED"))
-        for key, found in self._active.items():
-            if found.info.run_id == run_id:
-                self._active[key] = self._client.get_run(run_id)
-                break
+        closed = self._client.get_run(run_id)
+        key = closed.data.tags.get("attnlab.fingerprint", run_id)
+        if key in self._active:
+            self._active[key] = closed
+        return closed
+
+    def _failed_before(self, run_id: str) -> int:
+        return next((failures(found) for found in self._active.values() if found.info.run_id == run_id), 0)
 
     def artifact(self, run_id: str, path: Path) -> None:
         """Attach a file to a run."""
         if path.is_file():
             self._client.log_artifact(run_id, str(path))
+    def text(self, run_id: str, name: str, content: str) -> None:
+        """Attach a text to a run."""
+        self._client.log_text(run_id, content, name)
+
+
+def failures(found: Record) -> int:
+    """How many attempts of a run have failed, up to this record; those that lost their parent do not count."""
+    return int(found.data.tags.get("attnlab.failures", 0))
 
 
 def _refused(run: Run) -> str:
