@@ -18,7 +18,7 @@ LAYERS = [
     {"model", "checkpoint"},
     {"train", "measure", "evaluate", "optimise", "check", "checks"},
     {"planning"},
-    {"running", "tracking", "track", "study"},
+    {"running", "tracking", "track", "trials", "study"},
     {"stats", "reporting", "report"},
     {"commands", "cli"},
 ]
