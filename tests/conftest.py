@@ -3,9 +3,14 @@
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.postgres import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = Path(os.environ.get("ATTNLAB_DATA") or ROOT.parent / "shared" / "data").resolve()
@@ -44,6 +49,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         single = ", ".join(f"{n} {result.replace('_', ' ')}" for result, n in sorted(checks.items()))
         terminalreporter.write_line(f"contract: variant x position x role x backend = {cells.total()}: {listed}")
         terminalreporter.write_line(f"contract: single checks: {single}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Server"]:
+    """A PostgreSQL server of this process's own; ``postgres.database()`` makes a database for one test."""
+    from tests.postgres import server
+
+    with server() as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Optuna's part of a study: the queue of what is to be run, and the search in each cell. The only modules that import optuna."""
+"""Optuna's part of a study: the queue of what is to be run, and the search in each cell. Only here is optuna imported."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 import warnings
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.tracking.record import redact
+from attnlab.trials.storage import require_apart, storage_url
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -34,13 +34,13 @@ def shared_storage(given: str | None) -> str | None:
     url = given or os.environ.get("ATTNLAB_STORAGE") or None
     if url is None:
         return None
-    if not re.match(r"postgresql(\+\w+)?://", url):
-        raise UserError(f"expected postgresql://USER:PASSWORD@HOST/DATABASE, got {redact(url)}", "--storage")
-    if not os.environ.get("MLFLOW_TRACKING_URI"):
+    tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    if not tracking:
         raise UserError(
             "expected MLFLOW_TRACKING_URI beside it: the MLflow server (or database) that all machines write to", "--storage"
         )
-    return re.sub(r"^postgresql://", "postgresql+psycopg://", url)  # psycopg 3; SQLAlchemy's own default is psycopg2
+    require_apart(url, tracking)
+    return storage_url(url)
 
 
 class Store:

