@@ -170,7 +170,9 @@ def position_setting(config: RunConfig, task: TaskShape) -> PositionSetting:
     variant: type[Variant] = VARIANTS.get(config.variant.name)
     length = task.length + (1 if _has_class_token(config, task) else 0)
     head_dim = variant.head_dim(model.dim, model.heads)
-    return PositionSetting(dim=model.dim, heads=model.heads, head_dim=head_dim, length=length, role=task.role)
+    return PositionSetting(
+        dim=model.dim, heads=model.heads, head_dim=head_dim, length=length, role=task.role, pieces=variant.pieces
+    )
 
 
 def _has_class_token(config: RunConfig, task: TaskShape) -> bool:

@@ -19,7 +19,7 @@ base:
   evaluate: {valid_limit: 300, test_limit: 300}
   machine: {threads: 1, device: cpu}
 grid:
-  variant: [dense, no_wo, strided_sparse]
+  variant: [dense, no_wo, 'unbiased.py:Unbiased']
   position: [learned, alibi]
 skip:
   - where: {variant: no_wo, position: alibi}
@@ -27,6 +27,7 @@ skip:
 seeds: [0, 1]
 baseline: {variant: dense}
 """
+UNBIASED = "from attnlab.variants.dense import Dense\n\n\nclass Unbiased(Dense):\n    hooks = frozenset({'embed'})\n"
 Out = pytest.CaptureFixture[str]
 
 
@@ -34,6 +35,7 @@ Out = pytest.CaptureFixture[str]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory of its own, with a study in it."""
     (tmp_path / "tiny.yaml").write_text(STUDY)
+    (tmp_path / "unbiased.py").write_text(UNBIASED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
     return tmp_path
@@ -44,7 +46,7 @@ def test_plan_prints_cells_costs_and_reasons(here: Path, capsys: Out) -> None:
     out = capsys.readouterr().out
     assert "8 runs (2 seeds a cell)" in out
     assert "at 0.5 TFLOP/s, as given" in out
-    assert "refused: strided_sparse alibi: " in out and "skipped: no_wo alibi: it is elsewhere" in out
+    assert "refused: Unbiased alibi: " in out and "skipped: no_wo alibi: it is elsewhere" in out
     assert not (here / "runs").exists(), "a plan leaves nothing behind"
 
 
@@ -58,7 +60,7 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     out = capsys.readouterr().out
     lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "baseline" in lines["dense learned"] and "±" in lines["no_wo learned"]
-    assert lines["strided_sparse alibi"].endswith("refused")
+    assert lines["Unbiased alibi"].endswith("refused")
     assert "report: reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
     page = (here / "reports" / "tiny" / "README.md").read_text()
     assert "What does this test?" in page and "it has no place for a position scheme" in page
@@ -80,7 +82,7 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
         "        if x.device.type != 'meta':\n            raise ZeroDivisionError('by the test')\n"
         "        return x\n"
     )
-    study = STUDY.replace("[dense, no_wo, strided_sparse]", "[dense, 'broken.py:Broken']").replace(
+    study = STUDY.replace("no_wo, 'unbiased.py:Unbiased'", "'broken.py:Broken'").replace(
         "[learned, alibi]", "[learned]"
     )
     (here / "tiny.yaml").write_text(

@@ -82,7 +82,7 @@ def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
 
 
 def test_a_baseline_that_is_refused_or_missing_is_noted(tmp_path: Path) -> None:
-    text = STUDY.replace("{variant: dense}", "{variant: strided_sparse}").replace("learned", "relative")
+    text = STUDY.replace("{variant: dense}", "{variant: strided_sparse}").replace("heads: 2", "heads: 1")
     assert plan(write(tmp_path, text)).notes == [
         "'dense' has no baseline: 'strided_sparse stride=7' is refused",
         "'no_wo' has no baseline: 'strided_sparse stride=7' is refused",

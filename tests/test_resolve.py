@@ -9,6 +9,18 @@ from studies import COSINE, STUDY, misplanned, write
 from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
 
+RECENCY = """
+from attnlab.layers import relative_distance
+from attnlab.positions import Position
+
+
+class Recency(Position):
+    hook = "bias"
+
+    def bias(self, q, k, *, scale):
+        return -relative_distance(q.shape[-2], k.shape[-2], device=q.device).abs().log1p()
+"""
+
 MISTAKES = {
     "unknown variant": ("no_wo, ", "no_w, ", "9:20", "unknown variant 'no_w' (did you mean 'no_wo'?)"),
     "unknown position": (
@@ -138,7 +150,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     found = plan(write(tmp_path, text.replace("length: 24", "length: 24, sampling: contiguous")))
     refused = {cell.name: cell.refusal for cell, _ in found.refused}
     assert "one position two meanings" in str(refused["dense learned memory=8"])
-    assert "acts by 'bias'" in str(refused["strided_sparse stride=7 relative memory=0"])
+    assert "strided_sparse stride=7 relative memory=0" not in refused
     assert "cannot attend over a memory" in str(refused["strided_sparse stride=7 learned memory=8"])
     assert set(refused).isdisjoint({"dense learned memory=0", "dense relative memory=8"})
     assert all(run.cell.refusal is None for run in found.runs)
@@ -169,6 +181,17 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
 def test_the_first_reason_is_named(sets: dict[str, Any], words: str, tmp_path: Path) -> None:
     dense = plan(write(tmp_path, STUDY), sets=sets, only={"variant": "dense"}).cells[0]
     assert words in str(dense.refusal)
+
+
+def test_a_bias_that_does_not_come_in_pieces_is_refused_where_it_must(tmp_path: Path) -> None:
+    write(tmp_path, RECENCY, name="recency.py")
+    text = STUDY.replace("  position: learned\n", "")
+    text = text.replace("seeds:", "  position: [relative, 'recency.py:Recency']\nseeds:")
+    ((cell, _),) = plan(write(tmp_path, text)).refused
+    assert cell.name == "strided_sparse stride=7 Recency"
+    assert str(cell.refusal).endswith(
+        "recency.py:Recency: the variant has its logits in pieces, and bias() does not take heads, step and offset to say which"
+    )
 
 
 @pytest.mark.parametrize("door", ["import", "path"])

@@ -127,7 +127,9 @@ class Subject:
     def position_setting(self, role: str, *, length: int = 300, heads: int | None = None) -> PositionSetting:
         heads = heads or self.heads
         width = self.variant.head_dim(self.dim, heads)
-        return PositionSetting(dim=self.dim, heads=heads, head_dim=width, length=length, role=role)
+        return PositionSetting(
+            dim=self.dim, heads=heads, head_dim=width, length=length, role=role, pieces=self.variant.pieces
+        )
 
     def build(
         self,

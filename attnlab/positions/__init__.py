@@ -12,8 +12,11 @@ A scheme acts through exactly one hook:
     does nothing: attention sees a set.
 
 Keys may run over more positions than queries (``s > t``, memory in front): query ``i`` stands at ``i + s - t``.
+
+Some variants have logits only in pieces, and ask for the bias of one piece at a time: see ``Position.bias``.
 """
 
+import inspect
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +31,7 @@ class PositionSetting:
         dim: model width. heads: number of heads. head_dim: width of one head's queries and keys.
         length: the longest sequence that it will meet.
         role: ``causal``, ``bidirectional`` or ``cross``.
+        pieces: whether ``bias`` will be asked for pieces (``Variant.pieces``).
     """
 
     dim: int
@@ -35,6 +39,7 @@ class PositionSetting:
     head_dim: int
     length: int
     role: str
+    pieces: bool = False
 
 
 class Position(nn.Module):
@@ -59,7 +64,14 @@ class Position(nn.Module):
         """Why this scheme cannot serve ``setting``, or None when it can. Asked when the plan is made."""
         if setting.role == "cross" and cls.hook in ("rotate", "bias"):
             return "queries and keys of cross-attention are positions in two different sequences"
+        if setting.pieces and cls.hook == "bias" and not cls.has_pieces():
+            return "the variant has its logits in pieces, and bias() does not take heads, step and offset to say which"
         return None
+
+    @classmethod
+    def has_pieces(cls) -> bool:
+        """Whether ``bias`` takes the arguments that say which piece is meant."""
+        return {"heads", "step", "offset"} <= set(inspect.signature(cls.bias).parameters)
 
     def embed(self, t: int) -> Tensor:
         """(t, dim) to add to the embeddings of positions 0 .. t-1."""
@@ -69,6 +81,24 @@ class Position(nn.Module):
         """q (b, h, t, d) and k (b, h, s, d), changed according to where they stand."""
         raise NotImplementedError
 
-    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
-        """Broadcastable to (b, h, t, s), added to logits that ``scale`` has already multiplied."""
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        """What is added to logits that ``scale`` has already multiplied.
+
+        A scheme may leave out ``heads``, ``step`` and ``offset``: q and k then are (b, h, t, d) and (b, h, s, d) of all heads
+        and of neighbouring positions, and variants that ask for pieces are refused in the plan. A scheme that takes them must
+        honour them. Key ``j`` of a piece lies behind query ``i`` by
+
+            relative_distance(t, s)[i, j] * step + offset
+
+        Args:
+            q: (..., h, t, d). k: (..., h, s, d). Their leading dimensions broadcast.
+            heads: which of the scheme's heads q and k hold.
+            step: how far apart neighbouring queries stand, and neighbouring keys.
+            offset: whole numbers between -step and step, both excluded: one, or a tensor (..., 1, 1, 1).
+
+        Returns:
+            Broadcastable to (..., h, t, s). In a causal role the values for keys ahead of their query mean nothing.
+        """
         raise NotImplementedError

@@ -27,10 +27,12 @@ class Alibi(Position):
         self.register_buffer("slopes", torch.tensor(slopes(setting.heads)), persistent=False)  # (h,)
         self.slopes: Tensor
 
-    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
-        distance = relative_distance(q.shape[-2], k.shape[-2], device=q.device).abs()
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        distance = relative_distance(q.shape[-2], k.shape[-2], device=q.device) * step + offset
         exact = torch.promote_types(q.dtype, torch.float32)  # bf16 cannot count beyond 256
-        return -self.slopes.to(exact)[:, None, None] * distance  # (h, t, s)
+        return -self.slopes.to(exact)[heads, None, None] * distance.abs()  # ([...,] h, t, s)
 
 
 def slopes(heads: int) -> list[float]:

@@ -8,17 +8,19 @@ The logit between query i and key j, before the scale, has four terms:
          + v . r_(i-j)          (d) global distance
 
 with r_n = W_kR R_n, R_n the sinusoid of the distance n, and u, v learned vectors of each head. This scheme adds (b), (c) and
-(d), so it works with any variant that has logits, with or without memory.
+(d), so it works with any variant that has logits, whole or in pieces, with or without memory.
 
 Departures: u and v belong to one block (the authors' ``untie_r``); the authors start them at zero or from a normal, we at
 zero; in a bidirectional role distances are negative for keys ahead (XLNet does the same).
 
 Code to paper: ``distance`` W_kR; ``u`` u; ``v`` v.
-Cost: one (b, h, t, s) tensor beside the logits; its distances are shifted into place by a view, not a gather.
+Cost: one (b, h, t, s) tensor beside the logits; its distances are shifted into place by a view, not a gather. W_kR is
+applied once to each distance, also where pieces with different offsets share it.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attnlab.layers import sinusoids
 from attnlab.positions import Position, PositionSetting
@@ -38,28 +40,42 @@ class Relative(Position):
         self.u = nn.Parameter(torch.zeros(h, d))
         self.v = nn.Parameter(torch.zeros(h, d))
 
-    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
         t, s = q.shape[-2], k.shape[-2]
         # Distances s-1 .. 0, then those of keys ahead: one more than is used, so that `shift` can be a view.
         ahead = 1 if self.setting.role == "causal" else t
-        n = torch.arange(s - 1, -ahead - 1, -1, device=q.device)
-        waves = sinusoids(n, self.setting.dim).to(self.distance.weight.dtype)
-        r = self.distance(waves).unflatten(-1, self.u.shape).transpose(0, 1)  # (h, s+ahead, d)
-        by_distance = torch.einsum("bhtd,hnd->bhtn", (q + self.v[:, None].to(q.dtype)) * scale, r.to(q.dtype))  # (b) + (d)
-        by_content = torch.einsum("hd,bhsd->bhs", self.u.to(k.dtype) * scale, k)  # (c)
+        n = torch.arange(s - 1, -ahead - 1, -1, device=q.device) * step
+        if isinstance(offset, Tensor):
+            first = s * step - 1  # with offsets below a step, all distances lie between this one ...
+            every = torch.arange(first, -(ahead + 1) * step, -1, device=q.device)  # ... and this one
+            r = self.r(every, heads)[first - (n + offset[..., 0, 0])]
+        else:
+            r = self.r(n + offset, heads)
+        r = r.movedim(-2, -3).to(q.dtype)  # ([...,] h, s+ahead, d)
+        u, v = self.u[heads].to(k.dtype), self.v[heads].to(q.dtype)
+        by_distance = torch.einsum("...htd,...hnd->...htn", (q + v[:, None]) * scale, r)  # (b) + (d)
+        by_content = torch.einsum("hd,...hsd->...hs", u * scale, k)  # (c)
         return shift(by_distance, s) + by_content.unsqueeze(-2)
+
+    def r(self, n: Tensor, heads: slice) -> Tensor:
+        """r_n of the distances n (m,): (m, h, d)."""
+        weight = self.distance.weight.unflatten(0, self.u.shape)[heads].flatten(0, 1)
+        waves = sinusoids(n, self.setting.dim).to(weight.dtype)
+        return F.linear(waves, weight).unflatten(-1, (-1, self.setting.head_dim))
 
 
 def shift(x: Tensor, s: int) -> Tensor:
     """From columns by distance to columns by key.
 
-    Column ``c`` of ``x`` (b, h, t, n) holds the distance ``s - 1 - c``. Key ``j`` of query ``i`` lies at the distance
+    Column ``c`` of ``x`` (..., t, n) holds the distance ``s - 1 - c``. Key ``j`` of query ``i`` lies at the distance
     ``i + s - t - j``, hence in column ``j + t - 1 - i``: one place further left on every row, which is the same memory read
     with rows of ``n - 1``.
 
     Returns:
-        (b, h, t, s), a view. Needs ``n > s``. Entries whose distance ``x`` does not hold come from a neighbouring row: keys
-        that a causal mask hides.
+        (..., t, s), a view where the rows of ``x`` follow each other in memory. Needs ``n > s``. Entries whose distance ``x``
+        does not hold come from a neighbouring row: keys that a causal mask hides.
     """
     t, n = x.shape[-2:]
     rows = x.flatten(-2)[..., t - 1 : t * n - 1]

@@ -59,6 +59,8 @@ class Variant(nn.Module):
         roles: the roles it can play.
         hooks: the position hooks that it honours, of ``embed``, ``rotate`` and ``bias``. ``embed`` acts on its input, so
             leave it out only where an absolute position would be meaningless.
+        pieces: whether it asks for the bias of pieces of its logits (``attnlab.positions.Position.bias``). Schemes that give it
+            whole only are then refused.
         memory: whether keys and values may run over more positions than the queries.
         backends: the names in ``attnlab.backends`` that it passes on to.
         default_position: the scheme used when a YAML names none.
@@ -74,6 +76,7 @@ class Variant(nn.Module):
 
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)
     hooks: ClassVar[frozenset[str]] = frozenset({"embed", "rotate", "bias"})
+    pieces: ClassVar[bool] = False
     memory: ClassVar[bool] = False
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
@@ -151,9 +154,8 @@ class Variant(nn.Module):
         Returns:
             (b, h, t, e).
         """
-        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        scale = float(q.shape[-1] ** -0.5) if scale is None else scale
         q, k = self.rotated(q, k)
-        biased = self.position is not None and self.position.hook == "bias"
         return attend(
             q,
             k,
@@ -161,7 +163,7 @@ class Variant(nn.Module):
             backend=self.backend,
             causal=self.causal,
             allowed=None if mask is None else mask[:, None, None, :],
-            bias=self.position.bias(q, k, scale=scale) if biased else None,  # type: ignore[union-attr]
+            bias=self.logit_bias(q, k, scale=scale),
             dropout=self.dropout if self.training else 0.0,
             scale=scale,
         )
@@ -171,6 +173,12 @@ class Variant(nn.Module):
         if self.position is not None and self.position.hook == "rotate":
             return self.position.rotate(q, k)
         return q, k
+
+    def logit_bias(self, q: Tensor, k: Tensor, *, scale: float, **piece: Any) -> Tensor | None:
+        """The position scheme's ``bias``, where it acts by that. piece: its ``heads``, ``step`` and ``offset``."""
+        if self.position is not None and self.position.hook == "bias":
+            return self.position.bias(q, k, scale=scale, **piece)
+        return None
 
 
 class Projections(nn.Module):

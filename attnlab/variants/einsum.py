@@ -39,8 +39,9 @@ class Einsum(Variant):
         q, k = self.rotated(q, k)
 
         logits = einsum("bhtd,bhsd->bhts", q, k) * scale
-        if self.position is not None and self.position.hook == "bias":
-            logits = logits + self.position.bias(q, k, scale=scale)
+        bias = self.logit_bias(q, k, scale=scale)
+        if bias is not None:
+            logits = logits + bias
         visible = self._visible(logits, mask)
         weights = logits.masked_fill(~visible, torch.finfo(logits.dtype).min).softmax(-1)
         weights = weights * visible.any(-1, keepdim=True)  # a query that sees nothing yields zeros

@@ -5,24 +5,27 @@ other half to every summary so far:
 
     A1_i = {j <= i : floor(j / l) = floor(i / l)}         A2_i = {j <= i : j mod l >= l - c}
 
-A query before the first summary has an empty A2: those heads give zeros there. Neither part builds a t x t matrix. The pattern
-is the paper's; splitting it over heads is its "multi-head" form, and the projections are those of ``dense``.
+A query before the first summary has an empty A2: those heads give zeros there. Neither part builds a t x t matrix. Position
+schemes that act by bias are asked for it in pieces: the block; and for each place p of a query in its block and e of a summary
+in its own, the distances (a - m) l + p - e of blocks a and m. The pattern is the paper's; splitting it over heads is its
+"multi-head" form, and the projections are those of ``dense``.
 
 Any length, as in ``strided_sparse``. Cost: time and saved memory O(t (l + c t / l) dim).
 
 Code to paper: ``stride`` l; ``summary`` c; ``block`` attends over A1, ``summaries`` over A2.
 """
 
-from math import isqrt
+from math import isqrt, sqrt
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from attnlab.backends import attend
 from attnlab.errors import UserError
 from attnlab.variants import Projections, Setting, Variant, merge_heads
-from attnlab.variants.blocks import by_block, from_block
+from attnlab.variants.blocks import by_block, by_column, from_block
 
 
 class FixedSparse(Variant):
@@ -34,7 +37,7 @@ class FixedSparse(Variant):
     """
 
     roles = frozenset({"causal"})
-    hooks = frozenset({"embed", "rotate"})  # a bias would be t x t
+    pieces = True
     backends = ("reference", "sdpa", "xformers")
     equivariant = False
     growth = 1.5
@@ -45,6 +48,8 @@ class FixedSparse(Variant):
         if not 1 <= summary <= stride:
             raise UserError(f"fixed_sparse: expected 1 <= summary <= stride, got summary {summary} and stride {stride}")
         self.stride, self.summary = stride, summary
+        half = setting.heads // 2
+        self.block_heads, self.summary_heads = slice(half), slice(half, None)
         self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
         self.out = nn.Linear(setting.dim, setting.dim, bias=False)
 
@@ -61,9 +66,9 @@ class FixedSparse(Variant):
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, source)
         q, k = self.rotated(q, k)
-        half = self.heads // 2
-        y_block = self.block(q[:, :half], k[:, :half], v[:, :half], mask)
-        y_summaries = self.summaries(q[:, half:], k[:, half:], v[:, half:], mask)
+        block, summaries = self.block_heads, self.summary_heads
+        y_block = self.block(q[:, block], k[:, block], v[:, block], mask)
+        y_summaries = self.summaries(q[:, summaries], k[:, summaries], v[:, summaries], mask)
         return self.out(merge_heads(torch.cat([y_block, y_summaries], dim=1)))
 
     def block(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -73,7 +78,8 @@ class FixedSparse(Variant):
         seen = None
         if mask is not None:
             seen = by_block(mask[:, None, :, None], self.stride).flatten(0, 1).transpose(-2, -1)  # (b n, 1, 1, l)
-        return from_block(self._attend(q, k, v, seen, causal=True).unflatten(0, (b, -1)), t)
+        bias = self.logit_bias(q, k, scale=1 / sqrt(q.shape[-1]), heads=self.block_heads)
+        return from_block(self._attend(q, k, v, seen, bias, causal=True).unflatten(0, (b, -1)), t)
 
     def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, h, t, d): attention over A2."""
@@ -86,8 +92,22 @@ class FixedSparse(Variant):
         allowed = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
         if mask is not None:
             allowed = allowed & mask[:, None, None, j]
-        return self._attend(q, k[:, :, j], v[:, :, j], allowed, causal=False)
+        return self._attend(q, k[:, :, j], v[:, :, j], allowed, self._summary_bias(q, k, n), causal=False)
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool) -> Tensor:
+    def _summary_bias(self, q: Tensor, k: Tensor, n: int) -> Tensor | None:
+        """([b,] h, t, n), from a piece for every place p of a query and e of a summary, in which blocks stand l apart."""
+        if self.position is None or self.position.hook != "bias":
+            return None  # before anything is laid out anew
+        t, l, c = q.shape[2], self.stride, self.summary  # noqa: E741
+        q, k = by_column(q, l).unsqueeze(2), by_column(k, l)[:, l - c :].unsqueeze(1)  # (b, p, 1, h, a, d), (b, 1, e, h, m, d)
+        p, e = torch.arange(l, device=q.device)[:, None], torch.arange(l - c, l, device=q.device)
+        offset = (p - e)[..., None, None, None]
+        bias = self.position.bias(q, k, scale=1 / sqrt(q.shape[-1]), heads=self.summary_heads, step=l, offset=offset)
+        bias = bias.expand(*bias.shape[:-5], l, c, *q.shape[-3:-1], k.shape[-2])  # where it was only broadcastable to this
+        return rearrange(bias, "... p e h a m -> ... h (a p) (m e)")[..., :t, :n]
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, bias: Tensor | None, *, causal: bool
+    ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        return attend(q, k, v, backend=self.backend, causal=causal, allowed=allowed, dropout=dropout)
+        return attend(q, k, v, backend=self.backend, causal=causal, allowed=allowed, bias=bias, dropout=dropout)

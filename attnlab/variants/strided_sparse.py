@@ -5,8 +5,9 @@ With stride l, query i attends in half of the heads to a local window and in the
     A1_i = {max(0, i - l), ..., i}                A2_i = {j <= i : (i - j) mod l = 0}
 
 Neither builds a t x t matrix. The window is computed in blocks of l, each with the block before it; the columns by folding
-the sequence (n l) -> l n and attending causally within each residue class. The pattern is the paper's; splitting it over
-heads is its "multi-head" form, and the projections are those of ``dense``.
+the sequence (n l) -> l n and attending causally within each residue class. Position schemes that act by bias are asked for
+the bias of these pieces. The pattern is the paper's; splitting it over heads is its "multi-head" form, and the projections are
+those of ``dense``.
 
 Any length: the sequence is filled up to a multiple of l with positions that come after every real one, which causality hides.
 Cost: time and saved memory O(t (l + t/l) dim), least at l near sqrt(t). The paper found this pattern suited to images, not to
@@ -15,7 +16,7 @@ text (enwik8 bits per byte: dense 1.00, fixed 0.99, strided 1.13).
 Code to paper: ``stride`` l; ``local`` attends over A1, ``column`` over A2.
 """
 
-from math import isqrt
+from math import isqrt, sqrt
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ class StridedSparse(Variant):
     """
 
     roles = frozenset({"causal"})
-    hooks = frozenset({"embed", "rotate"})  # a bias would be t x t
+    pieces = True
     backends = ("reference", "sdpa", "xformers")
     equivariant = False
     growth = 1.5
@@ -46,6 +47,8 @@ class StridedSparse(Variant):
         if stride < 1:
             raise UserError(f"strided_sparse: expected a stride of at least 1, got {stride}")
         self.stride = stride
+        half = setting.heads // 2
+        self.local_heads, self.column_heads = slice(half), slice(half, None)
         self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
         self.out = nn.Linear(setting.dim, setting.dim, bias=False)
 
@@ -62,9 +65,9 @@ class StridedSparse(Variant):
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, source)
         q, k = self.rotated(q, k)
-        half = self.heads // 2
-        y_local = self.local(q[:, :half], k[:, :half], v[:, :half], mask)
-        y_column = self.column(q[:, half:], k[:, half:], v[:, half:], mask)
+        local, column = self.local_heads, self.column_heads
+        y_local = self.local(q[:, local], k[:, local], v[:, local], mask)
+        y_column = self.column(q[:, column], k[:, column], v[:, column], mask)
         return self.out(merge_heads(torch.cat([y_local, y_column], dim=1)))
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -72,7 +75,8 @@ class StridedSparse(Variant):
         t, l = q.shape[2], self.stride  # noqa: E741 the paper's letter
         q, k, v = (by_block(z, l) for z in (q, k, v))  # (b, n, h, l, d)
         seen = None if mask is None else by_block(mask[:, None, :, None], l)[..., 0]  # (b, n, 1, l)
-        first = self._attend(q[:, :1], k[:, :1], v[:, :1], None if seen is None else seen[:, :1], causal=True)
+        seen_first = None if seen is None else seen[:, :1]
+        first = self._attend(q[:, :1], k[:, :1], v[:, :1], seen_first, causal=True, heads=self.local_heads)
         if q.shape[1] == 1:
             return from_block(first, t)
         k, v = (torch.cat([z[:, :-1], z[:, 1:]], dim=3) for z in (k, v))  # (b, n-1, h, 2l, d): a block and the one before
@@ -81,7 +85,7 @@ class StridedSparse(Variant):
         within = (p <= c) & (c <= p + l)  # (l, 2l)
         if seen is not None:
             within = within & torch.cat([seen[:, :-1], seen[:, 1:]], dim=3).unsqueeze(-2)
-        rest = self._attend(q[:, 1:], k, v, within, causal=False)
+        rest = self._attend(q[:, 1:], k, v, within, causal=False, heads=self.local_heads)
         return from_block(torch.cat([first, rest], dim=1), t)
 
     def column(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -89,19 +93,25 @@ class StridedSparse(Variant):
         t, l = q.shape[2], self.stride  # noqa: E741
         seen = None if mask is None else by_column(mask[:, None, :, None], l)[..., 0]  # (b, l, 1, n)
         q, k, v = (by_column(z, l) for z in (q, k, v))  # (b, l, h, n, d)
-        return from_column(self._attend(q, k, v, seen, causal=True), t)
+        return from_column(self._attend(q, k, v, seen, causal=True, heads=self.column_heads, step=l), t)
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool) -> Tensor:
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool, heads: slice, step: int = 1
+    ) -> Tensor:
         """Attention in each of n groups: q (b, n, h, t, d) and so on; allowed (t, s) or (b, n, 1, [t,] s)."""
+        groups, scale = q.shape[:2], 1 / sqrt(q.shape[-1])
+        q, k, v = (z.flatten(0, 1) for z in (q, k, v))
         if allowed is not None and allowed.dim() == 4:
             allowed = allowed.unsqueeze(-2)
         y = attend(
-            q.flatten(0, 1),
-            k.flatten(0, 1),
-            v.flatten(0, 1),
+            q,
+            k,
+            v,
             backend=self.backend,
             causal=causal,
             allowed=allowed if allowed is None or allowed.dim() == 2 else allowed.flatten(0, 1),
+            bias=self.logit_bias(q, k, scale=scale, heads=heads, step=step),
             dropout=self.dropout if self.training else 0.0,
+            scale=scale,
         )
-        return y.unflatten(0, q.shape[:2])
+        return y.unflatten(0, groups)

@@ -1,4 +1,16 @@
-"""Child et al. 2019, section 4.2: the index sets A1 and A2 of the strided and the fixed pattern, as the paper writes them."""
+"""Child et al. 2019, section 4.2: the index sets A1 and A2 of the strided and the fixed pattern, as the paper writes them.
+
+And attention over them, one set in each half of the heads: dense logits, with every pair outside the set left out.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from oracles.attention import attention, concatenated, heads_of
+from oracles.model import Weights, logit_of
+
+Sets = Callable[[int], tuple[set[int], set[int]]]  # i -> A1_i, A2_i
 
 
 def strided(i: int, stride: int) -> tuple[set[int], set[int]]:
@@ -13,3 +25,12 @@ def fixed(i: int, stride: int, summary: int) -> tuple[set[int], set[int]]:
     block = {j for j in range(i + 1) if j // stride == i // stride}
     summaries = {j for j in range(i + 1) if j % stride in range(stride - summary, stride)}
     return block, summaries
+
+
+def attended(x: Tensor, seen: Tensor, weights: Weights, *, heads: int, position: str, sets: Sets) -> Tensor:
+    """x (t, dim) over the sets of each position, of which ``seen`` (t,) leaves some; -> (t, dim)."""
+    q, k, v = (heads_of(x, w, heads) for w in weights["project.weight"].chunk(3))
+    allowed = [[{j for j in half if seen[j]} for half in sets(i)] for i in range(len(x))]
+    logit = logit_of(weights, "position", position, heads=heads, t=len(x), s=len(x))
+    y = attention(q, k, v, visible=lambda h, i, j: j in allowed[i][h >= heads // 2], logit=logit)
+    return concatenated(y) @ weights["out.weight"].T

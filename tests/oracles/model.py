@@ -36,12 +36,14 @@ def attended(x: Tensor, source: Tensor, weights: Weights, name: str, *, heads: i
     w_q, w_k, w_v = weights[f"{name}.project.weight"].chunk(3)
     q, k, v = heads_of(x, w_q, heads), heads_of(source, w_k, heads), heads_of(source, w_v, heads)
     t, s = len(x), len(source)
-    logit = _logit(weights, f"{name}.position", position, heads=heads, t=t, s=s)
+    logit = logit_of(weights, f"{name}.position", position, heads=heads, t=t, s=s)
     y = attention(q, k, v, visible=lambda h, i, j: behind(t, s, i, j) >= 0, logit=logit)
     return concatenated(y) @ weights[f"{name}.out.weight"].T
 
 
-def _logit(weights: Weights, name: str, position: str, *, heads: int, t: int, s: int) -> Callable[..., Tensor]:
+def logit_of(weights: Weights, name: str, position: str, *, heads: int, t: int, s: int) -> Callable[..., Tensor]:
+    """The whole logit of a pair, as ``attention`` asks for it; the scheme's own weights begin with ``name``."""
+
     def plain(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
         return q @ k / math.sqrt(len(q))
 
