@@ -61,7 +61,7 @@ def test_the_example_keeps_the_contract() -> None:
 
 
 def test_a_combination_that_cannot_be_had_is_refused_with_its_reason() -> None:
-    (outcome,) = check("strided_sparse", position="alibi")
+    (outcome,) = check(Linear, position="alibi", roles=["bidirectional"])
     assert outcome.result == "refused" and "no place for a position scheme" in outcome.measured
     (outcome,) = check("dense", backend="xformers", device="cpu")
     assert outcome.result == "refused" and "CUDA" in outcome.measured
@@ -188,7 +188,7 @@ def test_the_verb_prints_a_table_and_ends_with_0(capsys: Out) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["check", "result", "time", "measured"]
     assert {line.split("  ")[0] for line in lines[2:-2]} == set(CHECKS)
-    assert lines[-1].startswith("dense (no position scheme, backend reference, cpu): 34 passed, in ")
+    assert lines[-1].startswith("dense (no position scheme, backend reference, cpu): 35 passed, in ")
 
 
 def test_the_verb_names_what_is_broken_and_what_to_change(capsys: Out) -> None:
@@ -201,7 +201,7 @@ def test_the_verb_names_what_is_broken_and_what_to_change(capsys: Out) -> None:
 
 
 def test_the_verb_tells_a_refusal_and_a_wrong_name_in_one_line(capsys: Out) -> None:
-    assert cli.main(["check", "strided_sparse", "--position", "relative", "--options", "stride=4"]) == 2
+    assert cli.main(["check", "test_check:Linear", "--position", "relative"]) == 2
     assert "it is refused: it has no place for a position scheme that acts by 'bias'" in capsys.readouterr().err
     assert cli.main(["check", "examples/nothing.py:Here"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -4,10 +4,10 @@ A check is a function of a ``Subject`` that returns what it measured, in a few w
 does not hold, ``NotDeclared`` where the variant does not claim it, ``Refused`` where the variant says why it cannot be had.
 """
 
-from attnlab.checks import backends, causality, cost, gradients, hooks, life, memory, padding, positions, shapes
+from attnlab.checks import backends, bias, causality, cost, gradients, hooks, life, memory, padding, positions, shapes
 from attnlab.checks.subject import Check, Failure, NotDeclared, Refused, Subject
 
-MODULES = (shapes, causality, padding, positions, hooks, memory, gradients, backends, cost, life)
+MODULES = (shapes, causality, padding, positions, hooks, bias, memory, gradients, backends, cost, life)
 CHECKS: dict[str, Check] = {check.name: check for module in MODULES for check in module.CHECKS}
 
 __all__ = ["CHECKS", "Check", "Failure", "NotDeclared", "Refused", "Subject"]

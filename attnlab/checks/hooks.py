@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlab.checks.subject import Check, Failure, NotDeclared, Subject, T, distance, number
+from attnlab.checks.subject import Check, Failure, NotDeclared, Subject, distance, number
 from attnlab.positions import Position, PositionSetting
 from attnlab.registry import POSITIONS
 
@@ -13,21 +13,6 @@ USE = {
     "rotate": "Take `q, k = self.rotated(q, k)` before their product (self.attend does), or take 'rotate' out of `hooks`.",
     "bias": "Add `self.position.bias(q, k, scale=scale)` to scaled logits (self.attend does), or take 'bias' out of `hooks`.",
 }
-
-
-class BiasProbe(Position):
-    """A bias of zeros that asks for its own gradient, and remembers the queries and keys it was given."""
-
-    hook = "bias"
-
-    def __init__(self, setting: PositionSetting) -> None:
-        super().__init__(setting)
-        self.seen: tuple[Tensor, Tensor, Tensor, float] | None = None
-
-    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
-        zeros = q.new_zeros(*q.shape[:3], k.shape[-2], requires_grad=True)
-        self.seen = q, k, zeros, scale
-        return zeros
 
 
 class Turned(Position):
@@ -73,7 +58,8 @@ def act(subject: Subject) -> str:
     return f"{', '.join(tried)}: the output moves by at least {number(least)}"
 
 
-def _probed_roles(subject: Subject, hook: str) -> list[str]:
+def probed_roles(subject: Subject, hook: str) -> list[str]:
+    """The roles in which a probe with ``hook`` can take the scheme's place; ``NotDeclared`` where there are none."""
     if hook not in subject.variant.hooks:
         raise NotDeclared(f"no hook '{hook}'")
     if subject.scheme.hook not in ("none", hook):
@@ -84,45 +70,10 @@ def _probed_roles(subject: Subject, hook: str) -> list[str]:
     return roles
 
 
-def bias_lands(subject: Subject) -> str:
-    """A bias reaches the logit of its own head, query and key.
-
-    The logit of a pair is scale x q.k + bias, so that the gradient to a query is the gradients to its biases times the keys.
-    """
-    worst = 0.0
-    for role in _probed_roles(subject, "bias"):
-        probe = BiasProbe(subject.position_setting(role))
-        cell = subject.build(role, position=probe)
-        for t in (2, T):
-            x = subject.noise(1, t).requires_grad_()
-            # Keys from a tensor of their own where they may be: queries that are the keys would get the keys' gradient.
-            y = cell(x, x.detach().clone() if subject.variant.memory else None)
-            case = f"{role}, batch 1, length {t}"
-            if probe.seen is None:
-                raise Failure(f"{case}: position.bias is never called", USE["bias"])
-            q, k, bias, scale = probe.seen
-            loss = (y * subject.noise(1, t, seed=3)).sum()
-            to_q, to_bias = torch.autograd.grad(loss, [q, bias], allow_unused=True)
-            if to_q is None or to_bias is None:
-                raise Failure(f"{case}: the output does not depend on the q and the bias of position.bias(q, k)", USE["bias"])
-            expected = scale * torch.einsum("bhts,bhsd->bhtd", to_bias, k)
-            gap = (to_q - expected).abs().amax((0, 2, 3))  # (h,)
-            if not gap.max().item() <= 10 * subject.tolerance:
-                head = int(gap.argmax())
-                raise Failure(
-                    f"{case}: the bias of head {head} does not reach the logits of head {head}, pair by pair "
-                    f"(off by {number(gap.max().item())})",
-                    "Add bias[:, h, i, j] to the logit of head h, query i and key j, once, after the scale; and hand bias() "
-                    "the very q and k whose product is taken.",
-                )
-            worst = max(worst, gap.max().item())
-    return f"head by head and pair by pair, off by {number(worst)}"
-
-
 def rotation_lands(subject: Subject) -> str:
     """Both queries and keys are turned: turning both by the same changes no product, turning one does."""
     worst = 0.0
-    for role in _probed_roles(subject, "rotate"):
+    for role in probed_roles(subject, "rotate"):
         outputs = {}
         weights = subject.build(role).attention.state_dict()
         for signs in ((1, 1), (-1, -1), (-1, 1), (1, -1)):
@@ -160,7 +111,6 @@ def refused(subject: Subject) -> str:
 
 CHECKS = [
     Check("hooks act", act),
-    Check("bias lands", bias_lands),
     Check("rotation lands", rotation_lands),
     Check("hooks refused", refused),
 ]

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from attnlab.positions import Position
 from attnlab.variants import Variant
 from attnlab.variants.dense import Dense
+from attnlab.variants.fixed_sparse import FixedSparse
+from attnlab.variants.strided_sparse import StridedSparse
 from mutants.base import Plain
 from mutants.mixing import (
     AlwaysCausal,
@@ -47,14 +49,20 @@ from mutants.numbers import (
 from mutants.schemes import (
     AnyHook,
     AnyMemory,
+    ColumnsOfNeighbours,
     CountsFromLeft,
+    FirstHeadsTwice,
     IgnoresAlibi,
+    IgnoresHeads,
     IgnoresRotation,
+    IgnoresStep,
     KeepsMemoryAttached,
     ShiftOffByOne,
+    SummariesOffByOne,
     TopLeft,
     TopLeftAlone,
     Transposed,
+    TurnsOffset,
     TurnsQueriesOnly,
     WrongHead,
 )
@@ -89,7 +97,18 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(Plain, position=ShiftOffByOne, also=frozenset({"padded content"})),
     ],
     "hooks act": [Mutant(IgnoresAlibi), Mutant(IgnoresRotation, also=frozenset({"rotation lands"}))],
-    "bias lands": [Mutant(WrongHead), Mutant(Transposed)],
+    "bias lands": [
+        Mutant(WrongHead),
+        Mutant(Transposed),
+        Mutant(FirstHeadsTwice),
+        Mutant(ColumnsOfNeighbours),
+        Mutant(SummariesOffByOne),
+    ],
+    "bias in pieces": [
+        Mutant(Plain, position=IgnoresHeads),
+        Mutant(StridedSparse, position=IgnoresStep),
+        Mutant(FixedSparse, position=TurnsOffset),
+    ],
     "rotation lands": [Mutant(TurnsQueriesOnly)],
     "hooks refused": [Mutant(AnyHook)],
     "memory": [Mutant(TopLeft)],

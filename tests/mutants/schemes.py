@@ -9,6 +9,8 @@ from attnlab.layers import causal_mask
 from attnlab.positions.alibi import Alibi
 from attnlab.positions.relative import Relative
 from attnlab.variants import Setting
+from attnlab.variants.fixed_sparse import FixedSparse
+from attnlab.variants.strided_sparse import StridedSparse
 from mutants.base import ByHand, Hooked, Plain
 
 
@@ -58,6 +60,55 @@ class Transposed(Hooked):
 
     def placed(self, bias: Tensor) -> Tensor:
         return bias.mT
+
+
+class FirstHeadsTwice(StridedSparse):
+    """Its later heads ask for the bias of the first."""
+
+    def logit_bias(self, q: Tensor, k: Tensor, *, scale: float, **piece: Any) -> Tensor | None:
+        return super().logit_bias(q, k, scale=scale, **{**piece, "heads": slice(q.shape[-3])})
+
+
+class ColumnsOfNeighbours(StridedSparse):
+    """Asks for the bias of neighbours where positions stand a stride apart."""
+
+    def logit_bias(self, q: Tensor, k: Tensor, *, scale: float, **piece: Any) -> Tensor | None:
+        return super().logit_bias(q, k, scale=scale, **{**piece, "step": 1})
+
+
+class SummariesOffByOne(FixedSparse):
+    """A summary gets the bias of the next one."""
+
+    def _summary_bias(self, q: Tensor, k: Tensor, n: int) -> Tensor | None:
+        bias = super()._summary_bias(q, k, n)
+        return None if bias is None else bias.roll(1, -1)
+
+
+class IgnoresHeads(Alibi):
+    """The slopes of the first heads, whichever are asked for."""
+
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        return super().bias(q, k, scale=scale, heads=slice(q.shape[-3]), step=step, offset=offset)
+
+
+class IgnoresStep(Alibi):
+    """Counts places within the piece."""
+
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        return super().bias(q, k, scale=scale, heads=heads, offset=offset)
+
+
+class TurnsOffset(Relative):
+    """Takes the offset for one ahead, not behind."""
+
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        return super().bias(q, k, scale=scale, heads=heads, step=step, offset=-offset)
 
 
 class TurnsQueriesOnly(Plain):
