@@ -150,6 +150,9 @@ class TrainConfig(Section):
     checkpoint_every: Count | None = Field(default=None, description="steps; null: at each evaluation")
     log_every: Count = Field(default=10, description="steps between two points of a curve")
     select: Literal["last", "best"] = Field(default="last", description="weights that meet the test split")
+    patience: Count | None = Field(
+        default=None, description="evaluations without a better score that end the run early; null: never"
+    )
 
     @field_validator("warmup", mode="before")
     @classmethod
@@ -169,6 +172,8 @@ class TrainConfig(Section):
             raise conflict(
                 f"expected a divisor of batch_size {self.batch_size}, got {self.accumulate}", "accumulate"
             )
+        if self.patience is not None and self.eval_every is None and self.epochs is None:
+            raise conflict("expected 'eval_every' or 'epochs' beside 'patience': got one evaluation, at the end", "patience")
         return self
 
 
@@ -182,6 +187,7 @@ class EvaluateConfig(Section):
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
     valid_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
     test_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
+    test: bool = Field(default=True, description="false: the test split is never read")
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -203,6 +209,9 @@ class MachineConfig(Section):
         default="highest", description="torch.set_float32_matmul_precision"
     )
     reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
+    processes: Count = Field(
+        default=1, description="that share one run; each takes its rows of a batch, and its own CUDA device"
+    )
 
     @field_validator("device", mode="before")
     @classmethod
@@ -217,6 +226,10 @@ _NAMED_SCHEMA = {
     "anyOf": [_NAME, {"type": "object", "properties": {"name": _NAME}, "required": ["name"]}],
 }
 NamedField = Annotated[Named, WithJsonSchema(_NAMED_SCHEMA)]
+
+
+# Fields that came after runs had been made: they count where they are set, so that what is finished stays finished.
+_LATER = (("train", "patience", None), ("evaluate", "test", True), ("machine", "processes", 1))
 
 
 class RunConfig(Section):
@@ -246,6 +259,9 @@ class RunConfig(Section):
 
         fields = self.model_dump(mode="json")
         fields["sources"] = sorted(self.sources.values())
+        for section, name, default in _LATER:
+            if fields[section][name] == default:
+                del fields[section][name]
         for kind in ("task", "variant", "position"):
             if fields[kind] is not None:
                 named = fields[kind] = dict(fields[kind])

@@ -74,6 +74,7 @@ def replacing(path: Path) -> Iterator[Path]:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".half")
     os.close(descriptor)
     temporary = Path(name)
+    temporary.chmod(0o644)  # as any file; mkstemp makes it private
     try:
         yield temporary
         _sync(temporary)

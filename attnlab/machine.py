@@ -2,12 +2,15 @@
 
 import contextlib
 import ctypes
+import resource
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import torch
 
 from attnlab.config import MachineConfig
+from attnlab.errors import UserError
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD = -1
@@ -21,15 +24,21 @@ def resolve_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def set_up(machine: MachineConfig) -> torch.device:
-    """Apply the settings to this process and return the device to compute on."""
+def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
+    """Apply the settings to this process, begin to measure its peak memory, and return the device to compute on.
+
+    Args:
+        rank: of the processes that share the run; they share the threads, and each has a CUDA device of its own.
+    """
     if machine.threads is not None:
-        torch.set_num_threads(machine.threads)
+        torch.set_num_threads(max(1, machine.threads // machine.processes))
     torch.set_float32_matmul_precision(machine.matmul_precision)
     if machine.reuse_memory:
         reuse_freed_memory()
+    reset_host_peak()
     device = torch.device(resolve_device(machine.device))
     if device.type == "cuda":
+        device = torch.device("cuda", rank) if machine.processes > 1 else device
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     return device
@@ -46,6 +55,51 @@ def reuse_freed_memory() -> None:
     if hasattr(libc, "gnu_get_libc_version"):  # musl has a mallopt of its own meaning
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def limit_memory(limit: int) -> None:
+    """Let this process, and what it starts, have at most ``limit`` bytes of memory of its own.
+
+    Who asks for more is told so, and the run ends as ``out_of_memory``, before the kernel ends some process of its
+    own choice. RLIMIT_DATA counts what is private and can be written to; RLIMIT_AS would count address space too, of
+    which CUDA reserves terabytes and torch's libraries gigabytes that they never fill.
+
+    Raises:
+        UserError: the process has more than that already.
+    """
+    has = _status("VmData")
+    if has is not None and has >= limit:
+        raise UserError(f"expected a limit above the {has:,} bytes that a run has before it begins, got {limit:,} bytes")
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+
+
+def reset_host_peak() -> None:
+    """Begin anew to watch the largest memory use of the process; where the system cannot, it is that since its start."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def host_peak() -> int:
+    """Bytes of the process that were in memory at most.
+
+    From Linux's own account: ``ru_maxrss`` also remembers what the process was before it became this program.
+    """
+    peak = _status("VmHWM")
+    if peak is not None:
+        return peak
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _status(name: str) -> int | None:
+    """A figure of Linux's account of this process, in bytes; None on other systems."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
+    return int(found[0]) * 1024 if found else None
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:

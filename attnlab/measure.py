@@ -3,8 +3,6 @@
 Every figure is defined so that two variants can be compared by it; tokens/s is taken by the training loop itself.
 """
 
-import resource
-import sys
 from time import perf_counter
 
 import torch
@@ -13,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.config import RunConfig
-from attnlab.machine import autocast, synchronise
+from attnlab.machine import autocast, host_peak, synchronise
 from attnlab.model import Classifier, LanguageModel, TaskShape, build
 from attnlab.variants import Variant
 
@@ -44,6 +42,11 @@ def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
         return counts | {"flops_per_token": _flops(build(config, task), config, task)}
 
 
+def fixed_costs(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> dict[str, float]:
+    """What is known of a run's cost before its first step."""
+    return {**plan_figures(config, task), "saved_mib": saved_mib(model, config, task)}
+
+
 def _flops(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> int:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         _forward(model, config, task, rows=1)
@@ -65,7 +68,7 @@ def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskSh
             sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    rows = config.train.batch_size // config.train.accumulate
+    rows = max(1, config.train.batch_size // (config.train.accumulate * config.machine.processes))
     devices = [device] if device.type == "cuda" else []
     hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
     with torch.random.fork_rng(devices=devices), hooks, autocast(device, config.train.precision):
@@ -86,9 +89,8 @@ def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskSha
 
 
 def peaks(device: torch.device) -> dict[str, float]:
-    """Largest memory use so far: ``host_peak_mib`` of the process, and on CUDA what was allocated and reserved."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    found = {"host_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB}
+    """Largest memory use since the run's start: of the process, and on CUDA what was allocated and reserved."""
+    found = {"host_peak_mib": host_peak() / MIB}
     if device.type == "cuda":
         found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
         found["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB

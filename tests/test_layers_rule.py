@@ -13,10 +13,10 @@ LAYERS = [
     {"errors", "seeds", "palette", "signals"},
     {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
     {"config", "grid"},
-    {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine"},
+    {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
     {"variants", "tasks"},
-    {"model", "checkpoint"},
-    {"train", "measure", "evaluate", "optimise", "check", "checks"},
+    {"model", "checkpoint", "result", "selection"},
+    {"train", "loop", "gradients", "parallel", "measure", "evaluate", "optimise", "check", "checks"},
     {"planning"},
     {"trials", "running", "tracking", "track", "study"},
     {"stats", "reporting", "report"},

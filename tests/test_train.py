@@ -1,33 +1,21 @@
-"""One run: pace, evaluation, states, and that a resumed run is the run."""
+"""One run: pace, evaluation, selection and states. That a resumed run is the run: see test_resume.py."""
 
 import itertools
+import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from small_runs import tiny
+from small_runs import recorded, tiny
 
-from attnlab import checkpoint
-from attnlab import train as training
-from attnlab.config import RunConfig, TrainConfig
+from attnlab import checkpoint, gradients, loop
+from attnlab.config import TrainConfig
 from attnlab.optimise import learning_rate
+from attnlab.selection import Selection
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.train import Result, train
-
-Point = tuple[int, dict[str, float]]
-SPEED = ("train/tokens_per_s",)
-
-
-def recorded(config: RunConfig, folder: Path | None = None, *, stop_at: int | None = None) -> tuple[Result, list[Point]]:
-    """The result, and every point reported, without those that depend on the clock."""
-    points: list[Point] = []
-
-    def report(step: int, metrics: dict[str, float]) -> bool:
-        points.append((step, {name: value for name, value in metrics.items() if name not in SPEED}))
-        return step == stop_at
-
-    return train(config, report=report, folder=folder), points
+from attnlab.train import train
 
 
 def test_a_run_reports_curves_and_a_summary() -> None:
@@ -39,7 +27,7 @@ def test_a_run_reports_curves_and_a_summary() -> None:
     assert result.summary["valid_bits_per_byte"] == points[-1][1]["valid/bits_per_byte"]
     assert result.summary["tokens"] == 12 * 4 * 24
     assert {"parameters", "attention_parameters", "flops_per_token", "saved_mib"} <= result.summary.keys()
-    assert {"tokens_per_s", "host_peak_mib", "train_seconds"} <= result.summary.keys()
+    assert {"tokens_per_s", "host_peak_mib", "train_seconds"} <= train(tiny()).summary.keys()
 
 
 def test_training_learns() -> None:
@@ -54,37 +42,6 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(memory: int) -> 
     assert points == again
     assert first.summary["bits_per_byte"] == second.summary["bits_per_byte"]
     assert recorded(tiny(model__memory=memory, model__dropout=0.2, seed=1))[1] != points
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"model__memory": 16, "model__dropout": 0.2, "train__select": "best"},
-        {"train__accumulate": 2, "train__precision": "bf16", "train__checkpoint_every": 5},
-    ],
-)
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
-) -> None:
-    config = tiny(**changes)
-    whole, points = recorded(config)
-    save, saved = checkpoint.save, itertools.count()
-
-    def die_after_the_second_save(state: dict[str, Any], path: Path) -> None:
-        save(state, path)
-        if next(saved) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint, "save", die_after_the_second_save)
-    with pytest.raises(KeyboardInterrupt):
-        recorded(config, tmp_path)
-    monkeypatch.setattr(checkpoint, "save", save)
-    resumed, again = recorded(config, tmp_path)
-    assert again == points, "a retry reports the whole curve, the part before it was stopped included"
-    for name in ("bits_per_byte", "valid_bits_per_byte", "tokens", "steps"):
-        assert resumed.summary[name] == whole.summary[name]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.pt"]
 
 
 def test_accumulation_changes_memory_and_not_the_numbers() -> None:
@@ -107,19 +64,64 @@ def test_the_test_split_is_read_once_and_at_the_end(monkeypatch: pytest.MonkeyPa
     assert read == ["valid", "valid", "valid", "test"]
 
 
-def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = iter([3.0, 1.0, 2.0])  # valid after steps 4, 8 and 12
+def scored(monkeypatch: pytest.MonkeyPatch, *scores: float) -> list[tuple[str, float]]:
+    """Let ``valid`` score these in turn; what is evaluated when is added to the list: split, sum of a weight."""
+    left = iter(scores)
     seen: list[tuple[str, float]] = []
 
     def fake(model: torch.nn.Module, task: Any, split: str, **_: Any) -> dict[str, float]:
         seen.append((split, next(iter(model.parameters())).sum().item()))
-        return {"bits_per_byte": next(scores) if split == "valid" else 0.0}
+        return {"bits_per_byte": next(left) if split == "valid" else 0.0}
 
-    monkeypatch.setattr(training, "evaluate", fake)
+    monkeypatch.setattr(loop, "evaluate", fake)
+    return seen
+
+
+def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scored(monkeypatch, 3.0, 1.0, 2.0)  # after steps 4, 8 and 12
     result, _ = recorded(tiny(train__select="best"))
     weights = [weight for split, weight in seen]
     assert weights[3] == weights[1] != weights[2], "tested with the weights of step 8"
     assert result.summary["valid_bits_per_byte"] == 1.0, "the score on valid is that of the weights that were tested"
+
+
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_patience_ends_a_run_early(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scored(monkeypatch, 3.0, 2.0, 2.0, 2.5, 1.0, 0.5)  # an equal score is no better one
+    result, points = recorded(tiny(train__eval_every=2, train__patience=2, train__select=select))
+    assert (result.state, result.step, result.summary["steps"]) == ("completed", 8, 8)
+    assert [split for split, _ in seen] == ["valid"] * 4 + ["test"]
+    assert result.summary["valid_bits_per_byte"] == (2.0 if select == "best" else 2.5)
+    assert seen[-1][1] == seen[1 if select == "best" else 3][1]
+    assert points[-1] == (8, {"valid/bits_per_byte": 2.5})
+
+
+def test_patience_follows_the_metric_s_direction() -> None:
+    better = {"min": [3.0, 2.0, 1.0], "max": [1.0, 2.0, 3.0]}
+    for direction, scores in better.items():
+        task = SimpleNamespace(metric="m", direction=direction)
+        selection = Selection(task, TrainConfig(steps=9, eval_every=1, patience=2))  # type: ignore[arg-type]
+        waits = []
+        for score in [*scores, scores[-1], scores[0]]:
+            selection.see({"m": score}, torch.nn.Linear(1, 1))
+            waits.append((selection.waited, selection.out_of_patience))
+        assert waits == [(0, False)] * 3 + [(1, False), (2, True)]
+
+
+def test_a_run_that_is_not_to_be_tested_never_reads_the_test_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = recorded(tiny())[0].summary
+    seen = scored(monkeypatch, 3.0, 2.0, 1.0)
+    result, _ = recorded(tiny(evaluate__test=False))
+    assert [split for split, _ in seen] == ["valid"] * 3
+    assert result.state == "completed" and result.summary["valid_bits_per_byte"] == 1.0
+    assert whole.keys() - result.summary.keys() == {"bits_per_byte"}
+
+
+def test_a_score_on_valid_that_becomes_infinite_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored(monkeypatch, 3.0, math.inf)
+    result, _ = recorded(tiny())
+    assert (result.state, result.step) == ("diverged", 8)
+    assert result.reason == "bits_per_byte on valid became inf at step 8"
 
 
 def test_a_loss_that_becomes_infinite_ends_the_run_at_its_step() -> None:
@@ -130,21 +132,11 @@ def test_a_loss_that_becomes_infinite_ends_the_run_at_its_step() -> None:
     assert all(step < result.step for step, _ in points)
 
 
-def test_running_out_of_memory_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forward(*_: Any) -> None:
-        torch.empty(2**60)
-
-    monkeypatch.setattr(training, "forward", forward)
-    result, _ = recorded(tiny())
-    assert result.state == "out_of_memory" and "allocate" in result.reason
-    assert result.summary["host_peak_mib"] > 0
-
-
 def test_a_bug_is_not_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def forward(*_: Any) -> None:
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(training, "forward", forward)
+    monkeypatch.setattr(gradients, "forward", forward)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         recorded(tiny())
 
@@ -172,12 +164,16 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.
 
     def half(state: Any, file: Any) -> None:
         file.write(b"half")
-        raise OSError("disk full")
+        try:
+            raise OSError("disk full")
+        finally:
+            raise RuntimeError("unexpected pos")  # torch's own words
 
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(OSError, match="disk full"):
         checkpoint.save({"step": 2}, place)
     assert checkpoint.load(place) == {"step": 1}
+    assert list(tmp_path.iterdir()) == [place], "nothing half-written fills the disk"
 
 
 def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
+from attnlab import parallel
 from attnlab.config import Named, RunConfig
 from attnlab.errors import UserError, nearest
 from attnlab.grid.cells import CellConfig
@@ -263,7 +264,7 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
     reason = position.refuses(position_setting(config, task))
     if reason:
         return f"{config.position.name}: {reason}"
-    reason = unavailable(config.backend, device) or task.check(config)
+    reason = unavailable(config.backend, device) or task.check(config) or parallel.refusal(config)
     if reason:
         return reason
     if model.memory and config.evaluate.protocol == "sliding":
