@@ -18,6 +18,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.signals import as_interrupts
 from attnlab.tracking import record
 from attnlab.tracking.view import Server, ui_url
+from attnlab.trials.storage import is_postgresql, one_at_a_time, storage_url
 
 if TYPE_CHECKING:
     import pandas
@@ -36,7 +37,8 @@ def runs_folder(root: str | Path | None = None) -> Path:
 
 def tracking_uri(root: Path) -> str:
     """``MLFLOW_TRACKING_URI`` where it is set, else the sqlite file under ``root``. May hold a password."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
+    return storage_url(uri, where="MLFLOW_TRACKING_URI") if is_postgresql(uri) else uri
 
 
 def connect(root: Path, *, create: bool = False) -> MlflowClient:
@@ -56,8 +58,9 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         logging.getLogger(name).setLevel(logging.WARNING)
     root.mkdir(parents=True, exist_ok=True)
     try:
-        client = MlflowClient(tracking_uri=uri)
-        client.search_experiments(max_results=1)
+        with one_at_a_time(uri):  # the first to connect creates the tables
+            client = MlflowClient(tracking_uri=uri)
+            client.search_experiments(max_results=1)
     except Exception as error:  # whatever the store's driver raises; its text may quote the address
         raise UserError(f"cannot use the MLflow store {record.redact(uri)}: {record.redact(str(error))}") from None
     if local:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 EXPECTED = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+SCHEMES = ("postgresql", "postgres")
+CREATION = 0x61_74_74_63  # the number of a lock in PostgreSQL: "attc"
 DRIVER = "psycopg"  # the extra "postgres"; which one plain postgresql:// means depends on SQLAlchemy's version
 
 
@@ -26,7 +30,7 @@ def storage_url(text: str, *, where: str = "--storage") -> str:
     """
     url = _parsed(text, where)
     kind, _, driver = url.drivername.partition("+")
-    if kind not in ("postgresql", "postgres"):
+    if kind not in SCHEMES:
         raise UserError(f"expected {EXPECTED}, got an address of {kind!r}", where)
     if not url.database:
         raise UserError(f"expected {EXPECTED}, got no database in {url.render_as_string()!r}", where)
@@ -37,17 +41,38 @@ def storage_url(text: str, *, where: str = "--storage") -> str:
     return url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
 
 
+def is_postgresql(text: str) -> bool:
+    """Whether an address is one for ``storage_url``."""
+    return text.partition(":")[0].partition("+")[0] in SCHEMES
+
+
+@contextmanager
+def one_at_a_time(url: str) -> Iterator[None]:
+    """Inside, no other process that shares this database is inside: tables that two create at once fail one of them.
+
+    Args:
+        url: as ``storage_url`` returns it; for any other store this does nothing.
+    """
+    if not is_postgresql(url):
+        yield
+        return
+    from sqlalchemy import NullPool, create_engine, text
+
+    with create_engine(url, poolclass=NullPool).connect() as connection:  # its end, however it ends, gives the lock back
+        connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": CREATION})
+        yield
+
+
 def require_apart(storage: str, tracking: str) -> None:
     """Optuna's and MLflow's tables do not go into one database: both keep their version in one of the same name.
 
     Raises:
         UserError: the two addresses name the same one.
     """
-    ours, theirs = _parsed(storage, "--storage"), tracking.partition("://")[0].partition("+")[0]
-    if theirs not in ("postgresql", "postgres"):
+    if not is_postgresql(tracking):
         return
-    other = _parsed(tracking, "MLFLOW_TRACKING_URI")
-    if _place(ours) == _place(other):
+    ours, theirs = _parsed(storage, "--storage"), _parsed(tracking, "MLFLOW_TRACKING_URI")
+    if _place(ours) == _place(theirs):
         text = f"expected a database apart from MLflow's, got {ours.database!r} for both"
         raise UserError(f"{text} (CREATE DATABASE makes another)", "--storage")
 
