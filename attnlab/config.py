@@ -97,7 +97,7 @@ class ModelConfig(Section):
 
     dim: Count = Field(default=128, description="model width")
     depth: Count = Field(default=2, description="blocks")
-    heads: Count = Field(default=4, description="attention heads")
+    heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
     ff_mult: float = Field(default=4.0, gt=0, description="width of the feed-forward, in multiples of dim")
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post"] = Field(

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 4_000  # characters of a line
+
 
 class UserError(Exception):
     """Bad input: one line that says what was expected, what came and where.
@@ -18,10 +20,19 @@ class UserError(Exception):
         self.where = where
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.message}" if self.where else self.message
+        return one_line(f"{self.where}: {self.message}" if self.where else self.message)
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str]]:
         return type(self), (self.message, self.where)  # crosses a process boundary with its place
+
+
+def one_line(text: str) -> str:
+    """The text on one line that a terminal prints as it stands: what a file holds may be quoted in it.
+
+    Control characters become their escapes; of a text without end the middle is left out.
+    """
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

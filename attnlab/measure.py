@@ -16,6 +16,7 @@ from attnlab.model import Classifier, LanguageModel, TaskShape, build
 from attnlab.variants import Variant
 
 MIB = 2**20
+MOST_REAL = 2**28  # parameters of a model that is allocated for nothing but its FLOPs
 
 
 def parameters(model: nn.Module) -> dict[str, int]:
@@ -32,14 +33,28 @@ def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
 
     ``flops_per_token`` is 2 x multiply-accumulate of one forward pass over a full-length sequence, divided by its length;
     it counts what the configured backend computes, hidden keys included. A training step costs about three times as much.
+    All blocks are alike, so that two of them tell what any number costs.
     """
+    figures = _figures(config, task, depth=1)
+    if config.model.depth > 1:
+        two = _figures(config, task, depth=2)
+        figures = {name: one + (config.model.depth - 1) * (two[name] - one) for name, one in figures.items()}
+    flops = figures.pop("flops")
+    return figures | {"flops_per_token": flops // task.length}
+
+
+def _figures(config: RunConfig, task: TaskShape, *, depth: int) -> dict[str, int]:
+    """The parameters and the FLOPs of one sequence, at another depth."""
+    config = config.model_copy(update={"model": config.model.model_copy(update={"depth": depth})})
     with torch.device("meta"):
         model = build(config, task)
     counts = parameters(model)
     try:
-        return counts | {"flops_per_token": _flops(model, config, task)}
-    except (NotImplementedError, RuntimeError):  # a variant whose shapes depend on values cannot run without them
-        return counts | {"flops_per_token": _flops(build(config, task), config, task)}
+        return counts | {"flops": _flops(model, config, task)}
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta" not in str(error).lower() or counts["parameters"] > MOST_REAL:
+            raise  # a size that no tensor can have, say
+        return counts | {"flops": _flops(build(config, task), config, task)}  # its shapes depend on values
 
 
 def fixed_costs(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> dict[str, float]:
@@ -50,7 +65,7 @@ def fixed_costs(model: LanguageModel | Classifier, config: RunConfig, task: Task
 def _flops(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> int:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         _forward(model, config, task, rows=1)
-    return counter.get_total_flops() // task.length
+    return counter.get_total_flops()
 
 
 def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> float:

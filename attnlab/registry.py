@@ -94,8 +94,11 @@ class Registry:
         if not place.endswith(".py"):
             try:
                 return _attribute(place, name)
-            except ImportError as error:
-                raise UserError(f"{self.kind} {ref!r}: no module {place!r} can be imported ({error})") from error
+            except UserError:
+                raise
+            except (Exception, SystemExit) as error:  # the module may be anyone's: it raises what it likes
+                why = f"{type(error).__name__}: {error}"
+                raise UserError(f"{self.kind} {ref!r}: no module {place!r} can be imported ({why})") from error
         module = load_file(folder / place)
         if not isinstance(getattr(module, name, None), type):
             classes = [n for n, c in vars(module).items() if isinstance(c, type) and c.__module__ == module.__name__]
@@ -139,13 +142,13 @@ def load_file(path: Path) -> ModuleType:
     except UserError:
         del sys.modules[name]
         raise
-    except Exception as error:  # the file is the user's: whatever it raises, name the file and the line
+    except (Exception, SystemExit) as error:  # the file is the user's: whatever it raises, name the file and the line
         del sys.modules[name]
         raise UserError(f"importing {path} failed: {type(error).__name__}: {error}", _line_in(path, error)) from error
     return module
 
 
-def _line_in(path: Path, error: Exception) -> str:
+def _line_in(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{path.name}:{error.lineno}"
     lines = [frame for frame in inspect.getinnerframes(error.__traceback__) if frame.filename == str(path)]  # type: ignore[arg-type]

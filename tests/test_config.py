@@ -154,3 +154,8 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
 def test_with_says_what_is_wrong() -> None:
     with pytest.raises(UserError, match=r"train.lr: expected a number, got 'x'"):
         run_config().with_({"train.lr": "x"})
+
+
+def test_an_error_is_one_line_whatever_it_quotes() -> None:
+    text = str(UserError("got 'a\nb\x1b[2J\u2028'" + "x" * 10_000, "s.yaml:1:2"))
+    assert text.startswith("s.yaml:1:2: got 'a\\nb\\x1b[2J\\u2028'x") and text.isprintable() and len(text) < 4_100

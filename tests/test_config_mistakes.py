@@ -219,6 +219,26 @@ MISTAKES = {
     "a number as a key": ("  task:", "  5: 6\n  task:", "4:3", "expected the name of a key, got '5'"),
     "two documents": ("margin", "---\nmargin", "17:1", "not YAML: expected one document"),
     "an unknown alias": ("wo\n", "*wo\n", "2:8", "not YAML: found undefined alias 'wo'"),
+    "a tag that would make an object": (
+        "study: wo",
+        "study: !!python/object/apply:os.system [touch executed]",
+        "2:8",
+        "got one with the tag 'tag:yaml.org,2002:python/object/apply:os.system'",
+    ),
+    "a NUL": ("wo\n", '"w\\0o"\n', "2:8", "expected text without control characters, got 'w\\x00o'"),
+    "half a character": ("wo\n", '"\\ud800"\n', "2:8", "expected text without control characters"),
+    "an escape of no character": ("wo\n", '"\\U00110000"\n', "1:1", "not YAML: ValueError"),
+    "a number of 5,000 digits": ("depth: 1", f"depth: {'9' * 5_000}", "5:27", "expected a whole number of 64 bits, got '999"),
+    "brackets in brackets": ("wo\n", f"{'[' * 3_000}\n", "2:57", "at most 50 lists and mappings in one another"),
+    "too many cells": (
+        "  train.lr: [1e-3, 3e-4]",
+        f"  train.lr: [1e-3, 3e-4]\n  model.dim: {list(range(8, 8_000, 8))}\n  train.steps: {list(range(1, 9))}",
+        "9:1",
+        "grid: expected a product of at most 10,000 cells, got 47,952",
+    ),
+    "too many heads": ("heads: 2", "heads: 1000000000", "5:37", "expected a number of at most 10000, got 1000000000"),
+    "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected another name than that of MLflow's own experiment"),
+    "a name too long for a file": ("study: wo", f"study: {'w' * 300}", "2:8", "expected a text of at most 100 characters"),
     "a control character": ("wo\n", "w\x01o\n", "2:9", "expected text, got a control character"),
 }
 
@@ -251,6 +271,21 @@ def test_a_file_that_is_no_study(data: bytes, expected: str, tmp_path: Path) -> 
     path = tmp_path / "s.yaml"
     path.write_bytes(data)
     assert misread(path) == expected
+
+
+def test_aliases_of_aliases_do_not_multiply(tmp_path: Path) -> None:
+    levels = [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(30)]
+    text = misread(write(tmp_path, "\n".join(["a0: &a0 [x]", *levels])))
+    assert text.startswith("s.yaml:1:5: expected at most 20,000 values, got more")
+
+
+def test_an_alias_and_the_same_anchor_again_are_plain_yaml(tmp_path: Path) -> None:
+    text = GOOD.replace("lr: 3e-4\n", "lr: &x 3e-4\n").replace("[1e-3, 3e-4]", "[&x 1e-3, *x ]")
+    assert "expected each value once, got 0.001 again" in misread(write(tmp_path, text))
+
+
+def test_a_file_without_end_is_no_study() -> None:
+    assert misread(Path("/dev/zero")).endswith("zero:1:1: expected a study, got a file of more than 131,072 bytes")
 
 
 def test_a_study_file_that_is_not_there(tmp_path: Path) -> None:

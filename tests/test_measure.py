@@ -94,3 +94,19 @@ def test_reusing_memory_is_harmless_wherever_it_means_nothing(monkeypatch: pytes
     monkeypatch.setattr("sys.platform", "darwin")
     reuse_freed_memory()
     assert torch.ones(3).sum() == 3
+
+
+def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:
+    three = tiny(model__depth=3, position="relative", model__memory=5)
+    figures = measure.plan_figures(three, Bytes())
+    assert figures["parameters"] == measure.parameters(build(three, Bytes()))["parameters"]
+    assert figures["flops_per_token"] == measure._flops(build(three, Bytes()), three, Bytes()) // T
+    assert measure.plan_figures(tiny(model__depth=10**15), Bytes())["parameters"] > 10**15
+
+
+def test_a_size_that_no_tensor_has_is_not_tried_on_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    monkeypatch.setattr(measure, "build", lambda *given: built.append(torch.empty(0).device.type) or build(*given))
+    with pytest.raises(RuntimeError, match="overflowed"):
+        measure.plan_figures(tiny(model__dim=3 * 10**14), Bytes())
+    assert built == ["meta"]

@@ -114,3 +114,9 @@ def test_options_are_bound_without_building(tmp_path: Path) -> None:
         check_options(cls, {"needed": 1, "pwer": 3}, what="variant 'mine'")
     with pytest.raises(UserError, match="variant 'mine' needs the option 'needed'"):
         check_options(cls, {}, what="variant 'mine'")
+
+
+def test_a_file_that_ends_the_program_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "quits.py").write_text("import sys\n\nsys.exit('enough')\n")
+    with pytest.raises(UserError, match=r"quits.py:3: importing .*quits.py failed: SystemExit: enough"):
+        load_file(tmp_path / "quits.py")

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from attnlab.grid.studyfile import StudyConfig, assignment
 from attnlab.grid.yamlfile import Loc
 
 PLAIN = ("variant", "position", "task", "backend")  # axes whose values speak for themselves in a cell's name
+MOST = 10_000  # cells of one study
 _ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
 
 
@@ -46,6 +48,10 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     Raises:
         UserError: a cell is no valid configuration, or none is left.
     """
+    points = math.prod(map(len, study.grid.values()))
+    if points > MOST:
+        where = study.where("grid", key=True)
+        raise UserError(f"grid: expected a product of at most {MOST:,} cells, got {points:,}", where)
     cells: list[CellConfig] = []
     skipped: list[SkippedCell] = []
     skips = [(skip.because, _indices(study, skip.where)) for skip in study.skip]

@@ -143,6 +143,7 @@ _TYPES = {
     "less_than": "a number less than {lt:g}",
     "less_than_equal": "a number of at most {le:g}",
     "string_too_short": "a text that is not empty",
+    "string_too_long": "a text of at most {max_length} characters",
     "string_pattern_mismatch": "letters, digits, '_', '-' and '.' only",
     "literal_error": "{expected}",
     "expected": "{what}",

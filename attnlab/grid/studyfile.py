@@ -27,7 +27,9 @@ class StudyConfig(Section):
     """One study file. After reading, ``baseline`` maps axes to labels, as the axes of a cell do."""
 
     study: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="its name: letters, digits, _ - ."
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        max_length=100,
+        description="its name: letters, digits, _ - .",
     )
     imports: list[str] = Field(default=[], description="Python files to import first, relative to this file")
     base: dict[str, Any] = Field(default={}, description="what every cell shares")
@@ -46,6 +48,13 @@ class StudyConfig(Section):
     _path: Path | None = PrivateAttr(None)
     _places: Places = PrivateAttr(default_factory=Places)
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @field_validator("study", mode="after")
+    @classmethod
+    def _not_mlflows(cls, value: str) -> str:
+        if value == "Default":
+            raise expected("another name than that of MLflow's own experiment")
+        return value
 
     @field_validator("baseline", mode="after")
     @classmethod
@@ -101,9 +110,11 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     study = validate(StudyConfig, {**data, **over_study}, where=where)
     study._path, study._places = path, places
     study._sets = {key: value for key, value in (sets or {}).items() if key not in over_study}
+    seen: set[int] = set()
     for i, seed in enumerate(study.seeds):
-        if seed in study.seeds[:i]:
+        if seed in seen:
             raise UserError(f"seeds: expected each seed once, got {seed} again", where(("seeds", i)))
+        seen.add(seed)
     _check_base(study)
     _check_grid(study)
     _check_sets(study)

@@ -1,9 +1,11 @@
 """Strict YAML 1.2: plain values, and where in the file each of them stands.
 
 ``1e-3`` and ``20_000`` are numbers, ``no`` and ``off`` are strings, a duplicate key is an error. So are tags,
-merge keys, several documents and aliases that contain themselves: a study has no need of them.
+merge keys, several documents and aliases that contain themselves: a study has no need of them. Nothing in a file
+is ever called or made into an object, and none can take more than a moment to read.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,12 @@ from typing import Any
 from attnlab.errors import UserError, nearest
 
 _TAG = "tag:yaml.org,2002:"
+_SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value")  # what plain text resolves to
+LARGEST = 2**17  # bytes of a file
+MOST = 20_000  # values in a file, those of an alias counted where it stands
+DEEPEST = 50  # lists and mappings in one another
+_TOO_DEEP = f"expected at most {DEEPEST} lists and mappings in one another, got more"
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 Loc = tuple[str | int, ...]
 
 
@@ -50,11 +58,14 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], Places]:
         UserError: the file is not there, is not UTF-8, is not YAML, or holds no mapping.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)  # a device or a pipe has no end
     except FileNotFoundError:
         raise UserError(f"expected {what}, but there is no such file{_neighbour(path)}", str(path)) from None
-    except OSError as error:
-        raise UserError(f"expected {what} that can be read: {error.strerror}", str(path)) from None
+    except (OSError, ValueError) as error:  # the latter: a name with a NUL in it
+        raise UserError(f"expected {what} that can be read: {getattr(error, 'strerror', error)}", str(path)) from None
+    if len(data) > LARGEST:
+        raise UserError(f"expected {what}, got a file of more than {LARGEST:,} bytes", f"{path}:1:1")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -95,16 +106,19 @@ def parse(text: str, *, name: str) -> tuple[Any, Places]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    reader = YAML(typ="rt", pure=True)
+    reader.max_depth = DEEPEST
     try:
-        node = YAML(typ="rt", pure=True).compose(text)
+        reader.composer.warn_double_anchors = False  # that is allowed: the nearest before an alias counts
+        node = reader.compose(text)
     except MarkedYAMLError as error:
         raise _syntax(error, name, text) from None
     except YAMLError as error:  # a character that YAML does not allow: it comes without a line
         at = getattr(error, "position", 0)
         place = f"{name}:{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}"
         raise UserError("expected text, got a control character", place) from None
-    except RecursionError:
-        raise UserError("expected a study, got thousands of nested brackets", f"{name}:1:1") from None
+    except Exception as error:  # for a bad escape or directive ruamel.yaml raises whatever it runs into
+        raise UserError(f"not YAML: {type(error).__name__}: {error}", f"{name}:1:1") from None
     places = Places({(): f"{name}:1:1"})
     return (None if node is None else _build(node, (), name, places, ())), places
 
@@ -115,6 +129,8 @@ def _syntax(error: Any, name: str, text: str) -> UserError:
     line = text.splitlines()[mark.line] if mark.line < len(text.splitlines()) else ""
     if "\t" in line[: mark.column + 1]:
         problem = "expected spaces for indentation, got a tab"
+    elif "maximum depth" in problem:
+        problem = _TOO_DEEP
     elif "another document" in problem:
         problem = "expected one document, got a second one after '---'"
     elif "mapping values are not allowed" in problem:
@@ -130,7 +146,12 @@ def _build(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, .
     places.values[path] = place
     if node in around:
         raise UserError("expected a value, got an alias of something that contains it", place)
-    if not node.tag.startswith(_TAG):
+    if len(path) > DEEPEST:
+        raise UserError(_TOO_DEEP, place)
+    if len(places.values) > MOST:
+        raise UserError(f"expected at most {MOST:,} values, got more (aliases of aliases?)", place)
+    tag = str(node.tag).removeprefix(_TAG)
+    if tag not in {"mapping": ("map",), "sequence": ("seq",)}.get(node.id, _SCALARS):
         raise UserError(f"expected a plain value, got one with the tag {str(node.tag)!r}", place)
     if node.id == "mapping":
         return _mapping(node, path, name, places, (*around, node))
@@ -139,9 +160,10 @@ def _build(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, .
             _build(child, (*path, i), name, places, (*around, node)) for i, child in enumerate(node.value)
         ]
     try:
-        return scalar(node.tag.removeprefix(_TAG), node.value)
+        return scalar(tag, _text(node, place))
     except ValueError:
-        raise UserError(f"expected a value that fits its tag, got {node.value!r}", place) from None
+        wanted = "a whole number of 64 bits" if tag == "int" else f"a value that fits the tag {tag!r}"
+        raise UserError(f"expected {wanted}, got {kind(node.value)}", place) from None
 
 
 def _mapping(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, ...]) -> dict:
@@ -150,7 +172,7 @@ def _mapping(node: Any, path: Loc, name: str, places: Places, around: tuple[Any,
         place = _place(key_node, name)
         if key_node.id != "scalar" or key_node.tag != f"{_TAG}str":
             raise UserError(f"expected the name of a key, got {kind(key_node.value)}", place)
-        key = key_node.value
+        key = _text(key_node, place)
         if key in found:
             first = places.keys[(*path, key)].removeprefix(f"{name}:").split(":")[0]
             raise UserError(f"expected each key once, got {key!r} again (first in line {first})", place)
@@ -161,6 +183,13 @@ def _mapping(node: Any, path: Loc, name: str, places: Places, around: tuple[Any,
         ):  # nothing was written: YAML's own place is the next line
             places.values[(*path, key)] = place
     return found
+
+
+def _text(node: Any, place: str) -> str:
+    """The text of a scalar; one with a NUL or half a character could be no file's name and could not be written."""
+    if _CONTROL.search(node.value):
+        raise UserError(f"expected text without control characters, got {kind(node.value)}", place)
+    return node.value
 
 
 def _place(node: Any, name: str) -> str:
@@ -175,7 +204,10 @@ def scalar(tag: str, text: str) -> str | int | float | bool | None:
         return text.lower() == "true"
     number = text.replace("_", "").lower()
     if tag == "int":
-        return int(number, 0) if number.lstrip("+-")[:2] in ("0x", "0o", "0b") else int(number)
+        whole = int(number, 0) if number.lstrip("+-")[:2] in ("0x", "0o", "0b") else int(number)
+        if not -(2**63) <= whole < 2**63:
+            raise ValueError(number)
+        return whole
     if tag == "float":
         return float(number.replace(".inf", "inf").replace(".nan", "nan"))
     return text  # also dates, and the words that only YAML 1.1 took for booleans

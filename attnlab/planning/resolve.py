@@ -56,12 +56,15 @@ def import_files(study: StudyConfig) -> list[Path]:
 
 def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
     """The file that ``name`` means, which is relative to the study; ``UserError`` if it is not there."""
-    path = (study.folder / Path(name).expanduser()).resolve()
-    if path.is_file():
-        return path
-    near = f" (no folder {path.parent})"
-    if path.parent.is_dir():
-        near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])
+    try:
+        path = (study.folder / Path(name).expanduser()).resolve()
+        if path.is_file():
+            return path
+        near = f" (no folder {path.parent})"
+        if path.parent.is_dir():
+            near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])
+    except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, a folder that is closed, nobody's ~
+        raise UserError(f"{what}: expected a file, but {name!r} cannot be looked up ({error})", place) from None
     raise UserError(f"{what}: expected a file, but there is no {name!r}{near}", place)
 
 
@@ -115,6 +118,10 @@ class Resolver:
             name = f"{path}:{class_name}"
         with _placed(lambda: cell.where(kind, "name")):
             cls = REGISTRIES[kind].get(name)
+        base = _base(kind)
+        if not issubclass(cls, base):
+            message = f"{kind} {named.name!r}: expected a subclass of {base.__module__}.{base.__name__}, got {cls.__qualname__}"
+            raise UserError(message, cell.where(kind, "name"))
         if cls.__module__ == "__main__":
             message = f"{kind} {name!r} must stand in a file of its own, which 'imports' names"
             raise UserError(message, cell.where(kind, "name"))
@@ -156,6 +163,15 @@ class Resolver:
             elif ":" not in named.name and not cls.__module__.startswith("attnlab.") and self._imported:
                 files.update(self._imported)  # registered by one of them, defined elsewhere
         return {str(path): _sha256(path) for path in sorted(files)}
+
+
+def _base(kind: str) -> type:
+    """What every class of a kind derives from."""
+    from attnlab.positions import Position
+    from attnlab.tasks import Task
+    from attnlab.variants import Variant
+
+    return {"task": Task, "variant": Variant, "position": Position}[kind]
 
 
 def _packages(classes: list[tuple[Named, Any]]) -> dict[str, str]:
