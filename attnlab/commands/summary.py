@@ -44,7 +44,7 @@ def print_plan(found: Plan, *, tflops: float | None = None) -> None:
 
 def _a_cell(found: Plan) -> str:
     """ "3 seeds a cell", "24 trials + 5 confirm seeds a cell"."""
-    search, seeds = found.study.search, len(found.study.reported_seeds)
+    search, seeds = found.study.search, len(found.seeds)
     trials = "" if search is None else f"{search.trials} trial{'' if search.trials == 1 else 's'} + "
     return f"{trials}{seeds} {'confirm ' if search else ''}seed{'' if seeds == 1 else 's'} a cell"
 
@@ -58,7 +58,7 @@ def _print_search(found: Plan) -> None:
         print(f"space: {path}: {dimension.label}")
     print(f"sampler: {search.sampler.label}")
     print(f"pruner: {search.pruner.label}")
-    seeds = ", ".join(map(str, found.study.reported_seeds))
+    seeds = ", ".join(map(str, found.seeds))
     print(f"confirm: the best trial by valid_{found.metric} in each cell, trained anew with seed {seeds}, never pruned")
 
 

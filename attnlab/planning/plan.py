@@ -1,76 +1,19 @@
 """From a study to what will run: resolved cells with costs or refusals, and a run for each seed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from attnlab.config import RunConfig
 from attnlab.errors import UserError, nearest
-from attnlab.grid.axes import Label, pick
+from attnlab.grid.axes import pick
 from attnlab.grid.cells import CellConfig, SkippedCell, expand
 from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
 from attnlab.planning.resolve import Resolved, Resolver
-from attnlab.planning.searching import about_search, applied
+from attnlab.planning.run import Cell, Run
+from attnlab.planning.searching import about_search, applied, digest
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the grid.
-
-    Attributes:
-        name: its axis values, as in ``no_wo learned``.
-        axes: axis -> short label.
-        config: resolved; its seed is 0.
-        refusal: why it cannot be run, or None.
-        parameters, attention_parameters, flops_per_token: of a refused cell None.
-        train_flops: of one run: 3 x forward x tokens, every row counted at full length.
-        where: the place in the study file of its last axis, for messages.
-    """
-
-    name: str
-    axes: dict[str, Label]
-    config: RunConfig
-    refusal: str | None = None
-    parameters: int | None = None
-    attention_parameters: int | None = None
-    flops_per_token: int | None = None
-    train_flops: int | None = None
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training of one cell with one seed.
-
-    Attributes:
-        phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported.
-        params: dotted path -> what the search chose; empty outside a searched study.
-        trial: the number of a search's trial within its cell.
-    """
-
-    cell: Cell
-    seed: int
-    config: RunConfig
-    phase: Literal["grid", "search", "confirm"] = "grid"
-    params: dict[str, Any] = field(default_factory=dict)
-    trial: int | None = None
-
-    @property
-    def name(self) -> str:
-        """``no_wo learned s0``; of a trial ``no_wo learned t07``."""
-        return f"{self.cell.name} s{self.seed}" if self.trial is None else f"{self.cell.name} t{self.trial:02d}"
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of the configuration, seed included."""
-        return self.config.fingerprint()
-
-    @property
-    def key(self) -> str:
-        """What its record, its ticket and its folder go by."""
-        return self.fingerprint
+__all__ = ["Cell", "Plan", "Run", "plan"]
 
 
 @dataclass(frozen=True)
@@ -112,19 +55,19 @@ class Plan:
     @property
     def seeds(self) -> list[int]:
         """The seeds of what will be reported."""
-        return self.study.seeds
+        return self.study.reported_seeds
 
     @property
     def refused(self) -> list[tuple[Cell, Run]]:
         """The refused cells, each with the run that its first reported seed would have been."""
-        seed, phase = self.study.reported_seeds[0], "confirm" if self.searched else "grid"
+        seed, phase = self.seeds[0], "confirm" if self.searched else "grid"
         return [(cell, _run(cell, seed, phase=phase)) for cell in self.cells if cell.refusal is not None]
 
     @property
     def runs_a_cell(self) -> int:
         """How many trainings each cell gets: its seeds, of a searched study its trials too."""
         trials = self.study.search.trials if self.study.search else 0
-        return trials + len(self.study.reported_seeds)
+        return trials + len(self.seeds)
 
     @property
     def train_flops(self) -> int:
@@ -144,12 +87,16 @@ class Plan:
         config, seed = applied(self.study, cell, params), self.study.search.seed
         evaluate = config.evaluate.model_copy(update={"test": False})
         config = config.model_copy(update={"seed": seed, "evaluate": evaluate})
-        return Run(cell, seed, config, "search", params, trial)
+        return Run(cell, seed, config, "search", params, trial, self.search_digest(cell))
 
     def confirm_run(self, cell: Cell, seed: int, params: dict[str, Any]) -> Run:
         """What the search chose for a cell, trained anew with a fresh seed; raises as ``search_run`` does."""
         config = applied(self.study, cell, params).model_copy(update={"seed": seed})
         return Run(cell, seed, config, "confirm", params)
+
+    def search_digest(self, cell: Cell) -> str:
+        """12 hex digits: two searches of one digest choose alike, so that one goes on where the other ended."""
+        return digest(self.study, cell, f"{self.metric} {self.direction}")
 
     def baseline_of(self, cell: Cell) -> Cell | None:
         """The cell that ``cell`` is compared with: the baseline's values on its axes, else its own."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ from attnlab.planning.resolve import Resolver
 from attnlab.trials.suggest import check
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import Cell, Plan
+    from attnlab.planning.plan import Plan
+    from attnlab.planning.run import Cell
 
 
 def about_search(found: Plan, *, tasks: list[Any]) -> list[str]:
@@ -52,6 +55,17 @@ def applied(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> RunConfi
     if found.refusal is not None:
         raise _with_changes(found.refusal, study, cell, changes)
     return found.config
+
+
+def digest(study: StudyConfig, cell: Cell, goal: str) -> str:
+    """12 hex digits over what decides a search: the cell, the space, who chooses, who stops, and what is sought.
+
+    Not the number of trials: more of them go on with the same search. Nor ``parallel``, which moves the machine's load.
+    """
+    assert study.search is not None
+    settings = study.search.model_dump(mode="json", exclude={"trials", "parallel"})
+    text = json.dumps([cell.config.fingerprint(), settings, goal], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _with_changes(message: str, study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> UserError:

@@ -114,11 +114,11 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "attnlab.cell": run.cell.name,
         "attnlab.seed": str(run.seed),
         "attnlab.phase": run.phase,
-        "attnlab.fingerprint": run.fingerprint,
+        "attnlab.fingerprint": run.key,
         "attnlab.axes": json.dumps(run.cell.axes),
         "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
         "attnlab.versions": versions(),
-        "attnlab.folder": f"work/{run.fingerprint}",
+        "attnlab.folder": f"work/{run.key}",
         "attnlab.command": command(),
         "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",
         "mlflow.source.type": "LOCAL",
@@ -160,7 +160,7 @@ def names(plan: Plan) -> set[str]:
     from attnlab.grid.cells import expand
 
     cells, _ = expand(plan.study)
-    ends = [f"s{seed}" for seed in plan.study.reported_seeds]
+    ends = [f"s{seed}" for seed in plan.seeds]
     ends += [f"t{trial:02d}" for trial in range(plan.study.search.trials if plan.study.search else 0)]
     return {cell.name for cell in cells} | {f"{cell.name} {end}" for cell in cells for end in ends}
 
@@ -168,7 +168,7 @@ def names(plan: Plan) -> set[str]:
 def study_note(plan: Plan) -> str:
     """Markdown for the experiment's page: what is compared, what was refused or left out, and why."""
     study = plan.study
-    seeds = f"seeds {', '.join(map(str, study.reported_seeds))}"
+    seeds = f"seeds {', '.join(map(str, plan.seeds))}"
     if study.search is not None:
         seeds = f"{study.search.trials} trials in each, the best of each trained anew with {seeds}"
     lines = [f"attnlab study **{study.study}**: {len(plan.cells)} cells, {seeds}.", ""]
