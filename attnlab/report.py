@@ -7,8 +7,7 @@ Everything comes from MLflow (through `track`): nothing is trained, nothing is t
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,36 +15,13 @@ from attnlab.errors import UserError
 from attnlab.reporting.compare import BASELINE, COSTS, Question, Row, cell_of, fixed, plus_minus, rows, significant
 from attnlab.reporting.figures import Figure, cell_colors, draw
 from attnlab.reporting.protocol import Source, commands, lead, protocol, source
+from attnlab.reporting.search import NOT_CONFIRMED, Searched, method, reported, search_table, searched, unconfirmed
+from attnlab.reporting.tables import Column, Line, Table, markdown
 
 if TYPE_CHECKING:
     import pandas
 
 RUN_COSTS = ("tokens_per_s", "saved_mib", "train_seconds")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading, and whether the column holds words (which wrap and stand left) or figures."""
-
-    heading: str
-    words: bool = False
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a table: its cells as text, the colour of its swatch, and "", "baseline" or "missing"."""
-
-    cells: Sequence[str]
-    color: str = ""
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """What both templates print."""
-
-    columns: Sequence[Column]
-    lines: Sequence[Line]
 
 
 def report(study: str, root: str | Path | None = None, out: str | Path | None = None) -> Path:
@@ -74,12 +50,15 @@ def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: panda
 
     Args:
         source: what the study asks and where its runs come from.
-        runs: as `track.load_runs` returns them.
+        runs: as `track.load_runs` returns them, those of a search included.
         curves: as `track.load_curves` returns them.
     """
     records = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
     records.sort(key=lambda record: (source.place(cell_of(record, source.question)), record["seed"]))
-    table = rows(records, source.question)
+    found = searched(records, source.question, source.search) if source.search else []
+    table = rows([*reported(records), *unconfirmed(records, source.question, found)], source.question)
+    table.sort(key=lambda row: source.place(row.name))
+    records = reported(records)
     colors = cell_colors(table)
     figures = draw(table, records, curves, question=source.question)
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,10 +66,10 @@ def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: panda
         stale.unlink()
     for figure in figures:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8")
-    page = _page(source, table, records, figures, colors)
+    page = _page(source, table, records, figures, colors, found)
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(_render(template, page), encoding="utf-8")
-    runs.drop(columns=["folder", "sources"], errors="ignore").to_csv(folder / "runs.csv", index=False)
+    runs.drop(columns=["folder", "sources", "params"], errors="ignore").to_csv(folder / "runs.csv", index=False)
     _write_cells(folder / "cells.csv", table, source.question)
 
 
@@ -99,7 +78,8 @@ def _page(
     table: Sequence[Row],
     records: Sequence[Mapping[str, Any]],
     plots: Sequence[Figure],
-    colors,
+    colors: Mapping[str, str],
+    found: Sequence[Searched],
 ) -> dict[str, Any]:
     from attnlab import __version__
 
@@ -110,6 +90,7 @@ def _page(
         "table": cell_table(table, source.question, colors=colors),
         "notes": notes(table, source.question),
         "plots": plots,
+        "search": _search(found, source),
         "troubles": [row for row in table if set(row.states) != {"completed"}],
         "protocol": protocol(records, axes=source.question.axes),
         "commands": commands(source, records),
@@ -117,6 +98,17 @@ def _page(
         "yaml_name": f"{source.question.study}.yaml",
         "runs": _run_table(records, source.question),
         "version": __version__,
+    }
+
+
+def _search(found: Sequence[Searched], source: Source) -> dict[str, Any] | None:
+    """The section on the search, where there was one."""
+    if source.search is None or not found:
+        return None
+    return {
+        "method": method(source.search, source.question),
+        "table": search_table(found, source.question, source.search),
+        "warnings": [f"{each.cell}: {edge}." for each in found for edge in each.edges],
     }
 
 
@@ -129,20 +121,8 @@ def _render(template: str, page: Mapping[str, Any]) -> str:
     return environment.get_template(template).render(page, markdown=markdown)
 
 
-def markdown(table: Table) -> str:
-    """Return a table as Markdown; figures stand right."""
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-    rule = "|" + "|".join("---" if column.words else "---:" for column in table.columns) + "|"
-    return "\n".join(
-        [line(c.heading for c in table.columns), rule, *(line(each.cells) for each in table.lines)]
-    )
-
-
 def _opening(table: Sequence[Row], question: Question) -> str:
-    counted = sum(count for row in table for state, count in row.states.items() if state != "refused")
+    counted = sum(count for row in table for state, count in row.states.items() if state not in ("refused", NOT_CONFIRMED))
     better = "lower is better" if question.direction == "min" else "higher is better"
     text = f"{len(table)} cells, {counted} runs. The metric is {question.metric} on the test split: {better}."
     names = dict.fromkeys(row.baseline for row in table if row.baseline)

@@ -126,8 +126,10 @@ def _experiment(client: MlflowClient, study: str) -> Experiment:
 def load_runs(study: str, root: str | Path | None = None, *, every: bool = False) -> pandas.DataFrame:
     """The runs of a study as a table, one row a run, in the order they were started.
 
-    Columns: ``run_id name cell study state reason seed fingerprint attempt``, each axis, each field of the
-    configuration (dotted), each summary metric, ``started`` (UTC), ``seconds device versions commit folder``.
+    Columns: ``run_id name cell study state reason seed fingerprint attempt``; ``phase`` (``grid``, or ``search`` and
+    ``confirm`` of a searched study), ``trial`` (None outside a search) and ``params`` (what the search chose: dotted
+    path -> value); each axis, each field of the configuration (dotted), each summary metric, ``started`` (UTC),
+    ``seconds device versions commit folder``.
 
     Args:
         every: also the runs that the study's last plan no longer holds (an edited YAML, another ``--set``).
@@ -153,6 +155,8 @@ def _row(found: Record, root: Path) -> dict[str, Any]:
     row = {"run_id": info.run_id, "name": info.run_name, "cell": tag.get("cell"), "study": tag.get("study")}
     row |= {"state": tag.get("state"), "reason": tag.get("reason", ""), "seed": int(tag["seed"])}
     row |= {"fingerprint": tag["fingerprint"], "attempt": int(tag.get("attempt", 1))}
+    row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
+    row |= {"params": json.loads(tag.get("params", "{}"))}
     row |= {**record.flat(json.loads(tag["config"])), **json.loads(tag["axes"])}
     row |= {name: value for name, value in found.data.metrics.items() if "/" not in name}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}

@@ -46,6 +46,30 @@ seeds: [3, 5]
 baseline: {variant: dense}
 """
 
+# planned, searched
+SEARCH = """\
+study: s
+base:
+  task: {name: pydocs, length: 24}
+  position: learned
+  model: {dim: 12, depth: 1, heads: 2}
+  train: {steps: 100, batch_size: 4, eval_every: 10}
+  machine: {device: cpu}
+grid:
+  variant: [dense, no_wo]
+search:
+  trials: 8
+  space:
+    train.lr: {low: 1e-4, high: 1e-2, log: true}
+    train.batch_size: {low: 2, high: 6}
+    model.activation: {choices: [relu, gelu]}
+  sampler: {name: TPESampler, n_startup_trials: 3}
+  pruner: {name: MedianPruner, n_startup_trials: 2}
+confirm:
+  seeds: [100, 101]
+baseline: {variant: dense}
+"""
+
 COSINE = """
 from attnlab import register_variant
 from attnlab.variants import Projections, Setting, Variant, merge_heads

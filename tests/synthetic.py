@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas
 
+from attnlab.grid.searchfile import SearchConfig
 from attnlab.reporting.compare import Question
 from attnlab.reporting.protocol import Source
 
@@ -110,3 +111,45 @@ def _curves(run: dict[str, Any], final: float, noise: random.Random) -> list[dic
             for metric, value in named.items()
         ]
     return found
+
+
+SEARCH = SearchConfig.model_validate(
+    {
+        "trials": 4,
+        "space": {
+            "train.lr": {"low": 1e-4, "high": 1e-2, "log": True},
+            "model.dropout": {"low": 0.0, "high": 0.4},
+            "train.batch_size": {"choices": [16, 32]},
+        },
+        "sampler": {"name": "TPESampler", "n_startup_trials": 2},
+        "pruner": "MedianPruner",
+    }
+)
+TRIALS = {  # cell -> (state, best value on valid, learning rate) of each trial
+    "dense": [("completed", 2.6, 3e-4), ("pruned", None, 2e-4), ("completed", 2.4, 1e-3), ("failed", None, 5e-3)],
+    "no_wo": [("completed", 2.5, 9.9e-3), ("completed", 2.5, 1e-3), ("interrupted", None, 2e-3)],
+    "basic": [("diverged", None, 9e-3), ("diverged", None, 8e-3)],
+    "wide": [("completed", 2.2, 4e-3)],
+}
+
+
+def made_up_search() -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Runs and curves of a searched study: two cells confirmed, one where no trial completed, one on its way."""
+    noise = random.Random(11)
+    runs: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
+    for variant, trials in TRIALS.items():
+        for number, (state, value, lr) in enumerate(trials):
+            chosen = {"train.lr": lr, "model.dropout": 0.0, "train.batch_size": 16}
+            name = f"{variant} learned t{number:02d}"
+            run = _run(variant, "learned", 0) | {"name": name, "run_id": f"trial-{variant}-{number}"}
+            run |= {"phase": "search", "trial": number, "params": chosen, "state": state, "train.lr": lr}
+            run |= {"valid_bits_per_byte": value, "bits_per_byte": None}
+            points += _curves(run, value or 3.0, noise)
+            runs.append(run)
+        for seed in (100, 101) if variant in ("dense", "no_wo") else ():
+            run = _run(variant, "learned", seed) | {"phase": "confirm", "trial": None, "params": {"train.lr": 1e-3}}
+            run |= _summary(LEVELS[variant] + seed / 1e4, variant)
+            points += _curves(run, LEVELS[variant], noise)
+            runs.append(run)
+    return pandas.DataFrame(runs), pandas.DataFrame(points)

@@ -201,8 +201,6 @@ MISTAKES = {
         "expected a 'stride'",
     ),
     "no variant": ("  variant:", "  backend:", "10:27", "backend: expected a text, got a mapping of keys"),
-    "search": ("margin: 0.005", "search: {trials: 3}", "17:1", "the key 'search' is planned, but"),
-    "confirm": ("margin: 0.005", "confirm: {seeds: [1]}", "17:1", "the key 'confirm' is planned, but"),
     "match": ("no_wo, ", "{name: no_wo, match: params}, ", "10:34", "the option 'match' is planned, but"),
     "a bad study name": (
         "study: wo",

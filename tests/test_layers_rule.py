@@ -17,22 +17,29 @@ LAYERS = [
     {"variants", "tasks"},
     {"model", "checkpoint", "result", "selection"},
     {"train", "loop", "gradients", "parallel", "measure", "evaluate", "optimise", "check", "checks"},
+    {"trials.suggest"},  # of its package it alone is asked when the plan is made
     {"planning"},
     {"trials", "running", "tracking", "track", "study"},
     {"stats", "reporting", "report"},
     {"commands", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ONE_DOOR = {"optuna": {"trials"}, "mlflow": {"track"}}
+ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
 WITHOUT_TORCH = {"", "errors", "seeds", "palette", "signals", "registry", "config", "grid", "stats", "reporting", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+def placed(parts: tuple[str, ...]) -> str:
+    """What of LAYERS the parts of a name belong to: a sub-package is one unit, unless LAYERS names a module of it."""
+    module = ".".join(parts[:2])
+    return module if module in LEVEL else parts[0]
+
+
 def unit(path: Path) -> str:
-    """`attnlab/tasks/imdb.py` -> `tasks`: a sub-package is one unit."""
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "" if first == "__init__" else first
+    """`attnlab/tasks/imdb.py` -> `tasks`."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return "" if parts[0] == "__init__" else placed(parts)
 
 
 def imports(tree: ast.AST, *, at_import: bool = False) -> Iterator[str]:
@@ -61,7 +68,7 @@ def test_imports_point_to_the_left(path: Path) -> None:
     for name in imports(ast.parse(path.read_text())):
         if name.partition(".")[0] != "attnlab":
             continue
-        other = [*name.split("."), ""][1]
+        other = placed((*name.split(".")[1:], ""))
         other = other if other in LEVEL else ""  # `from attnlab import __version__`
         assert LEVEL[other] <= LEVEL[own], f"{own} imports {name}, which stands to its right"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab.commands.printing import duration, show
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
+    from attnlab.reporting.compare import Question
     from attnlab.study import StudyResult
 
 TABLE_COSTS = ("tokens_per_s", "saved_mib", "gpu_peak_mib", "train_seconds")
@@ -33,11 +34,32 @@ def print_plan(found: Plan, *, tflops: float | None = None) -> None:
         for cell in found.cells
     ]
     show(["cell", "parameters", "of attention", "PFLOP a run", "time a run", "backend"], lines)
-    runs, seeds = len(found.runs), len(found.study.seeds)
+    runs = found.runs_a_cell * (len(found.cells) - len(found.refused))
     total = f"{found.train_flops / 1e15:.4g} PFLOP, {duration(found.train_flops / rate / 1e12)}"
-    print(f"\n{runs} runs ({seeds} seed{'' if seeds == 1 else 's'} a cell): {total} in all.")
+    print(f"\n{runs} runs ({_a_cell(found)}): {total} in all.")
     print(f"Time: training alone, at {rate:.3g} TFLOP/s, {how}. A small model reaches a part of such a rate.")
+    _print_search(found)
     print_left_out(found)
+
+
+def _a_cell(found: Plan) -> str:
+    """ "3 seeds a cell", "24 trials + 5 confirm seeds a cell"."""
+    search, seeds = found.study.search, len(found.seeds)
+    trials = "" if search is None else f"{search.trials} trial{'' if search.trials == 1 else 's'} + "
+    return f"{trials}{seeds} {'confirm ' if search else ''}seed{'' if seeds == 1 else 's'} a cell"
+
+
+def _print_search(found: Plan) -> None:
+    """Say how each cell will be searched."""
+    search = found.study.search
+    if search is None:
+        return
+    for path, dimension in search.space.items():
+        print(f"space: {path}: {dimension.label}")
+    print(f"sampler: {search.sampler.label}")
+    print(f"pruner: {search.pruner.label}")
+    seeds = ", ".join(map(str, found.seeds))
+    print(f"confirm: the best trial by valid_{found.metric} in each cell, trained anew with seed {seeds}, never pruned")
 
 
 def print_left_out(found: Plan) -> None:
@@ -80,33 +102,19 @@ def measured_rate(found: Plan) -> tuple[float, str]:
 
 
 def print_results(result: StudyResult) -> None:
-    """Print a line a cell: the metric over its seeds, its difference from the baseline, what it cost."""
-    from attnlab.reporting.compare import COSTS, Question, plus_minus, rows, significant
+    """Print a line a cell: the metric over its seeds, its difference from the baseline, what it cost.
 
-    found = result.plan
-    axes = {cell.name: cell.axes for cell in found.cells}
-    names = tuple(next(iter(axes.values()), {}))
-    question = Question(
-        found.study.study,
-        names,
-        found.metric,
-        found.direction,
-        found.study.baseline or {},
-        found.study.margin,
-    )
-    records = [
-        {
-            **row.summary,
-            **axes[row.cell],
-            "cell": row.cell,
-            "seed": row.seed,
-            "state": row.state,
-            "reason": row.reason,
-        }
-        for row in result.rows
-    ]
-    order = {name: i for i, name in enumerate(axes)}
-    table = sorted(rows(records, question), key=lambda row: order[row.name])
+    Of a searched study the table is of the confirmed runs alone; a line a cell below it tells of its search.
+    """
+    from attnlab.reporting.compare import COSTS, plus_minus, rows, significant
+    from attnlab.reporting.search import reported, searched, sentence, unconfirmed
+
+    found, question, records = result.plan, _question(result.plan), _records(result)
+    order = {cell.name: i for i, cell in enumerate(found.cells)}
+    search = found.study.search
+    trials = sorted(searched(records, question, search), key=lambda each: order[each.cell]) if search else []
+    compared = rows([*reported(records), *unconfirmed(records, question, trials)], question)
+    table = sorted(compared, key=lambda row: order[row.name])
     better = "lower is better" if found.direction == "min" else "higher is better"
     headings = [
         "cell",
@@ -132,3 +140,22 @@ def print_results(result: StudyResult) -> None:
     about = f"{found.metric} on the test split, {better}; mean ± half of a 95 % interval over seeds"
     print(f"\n{found.study.study}: {about}")
     show(headings, lines)
+    for each in trials:
+        print(f"search: {sentence(each, question)}")
+    for each in trials:
+        for edge in each.edges:
+            print(f"note: {each.cell}: {edge}")
+
+
+def _question(found: Plan) -> Question:
+    from attnlab.reporting.compare import Question
+
+    study, axes = found.study, tuple(next((cell.axes for cell in found.cells), {}))
+    return Question(study.study, axes, found.metric, found.direction, study.baseline or {}, study.margin)
+
+
+def _records(result: StudyResult) -> list[dict[str, Any]]:
+    """The rows as the report's tables take them."""
+    axes = {cell.name: cell.axes for cell in result.plan.cells}
+    keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
+    return [{**row.summary, **axes[row.cell], **{key: getattr(row, key) for key in keys}} for row in result.rows]

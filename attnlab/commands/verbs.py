@@ -99,18 +99,22 @@ def runs(given: Namespace) -> int:
         print("\n".join(sorted(names)) or "no studies yet")
         return 0
     frame = track.load_runs(given.study)
-    metrics = [name for name in ("bits_per_byte", "accuracy", "tokens_per_s", "train_seconds") if name in frame]
+    searched = len(frame) > 0 and set(frame["phase"]) != {"grid"}
+    valid = ("valid_bits_per_byte", "valid_accuracy") if searched else ()  # all that a trial has
+    names = ("bits_per_byte", "accuracy", *valid, "tokens_per_s", "train_seconds")
+    metrics = [name for name in names if name in frame]
     lines = [
         [
             row["run_id"][:8],
             row["name"],
+            row["phase"] if searched else "",
             row["state"],
             *(_figure(row[name]) for name in metrics),
             row["reason"],
         ]
         for row in frame.to_dict("records")
     ]
-    show(["run", "name", "state", *metrics, "reason"], lines)
+    show(["run", "name", "phase", "state", *metrics, "reason"], lines)
     return 0
 
 

@@ -40,8 +40,8 @@ def canonical(value: Any) -> str:
     """The same for two ways to write a value: ``dense``, ``{name: dense}``; 1, 1.0; but not 1, true."""
     if isinstance(value, dict) and set(value) == {"name"}:
         value = value["name"]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53:
+        value = float(value)  # beyond that not every whole number has a float of its own
     return json.dumps(value, sort_keys=True, default=str)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from attnlab.errors import UserError, nearest
 from attnlab.grid.yamlfile import Loc, dotted, kind
@@ -74,7 +74,23 @@ def _first(
     return _error(here, f"expected {_wanted(problem)}, got {kind(came)}{near}", where(loc))
 
 
-def field_error(error: ValidationError, loc: Loc, place: str) -> UserError:
+def check_hint(hint: Any, value: Any, *, loc: Loc, place: str) -> None:
+    """Hold a value against a type annotation, as strictly as a study; a type unknown to pydantic takes anything.
+
+    Args:
+        loc: what the value is called in the message.
+    """
+    try:
+        adapter = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+    except (TypeError, PydanticUserError):
+        return
+    try:
+        adapter.validate_python(tuple(value) if isinstance(value, list) and "tuple" in str(hint) else value)
+    except ValidationError as error:
+        raise _field_error(error, loc, place) from None
+
+
+def _field_error(error: ValidationError, loc: Loc, place: str) -> UserError:
     """The first mistake of a value that was validated by itself, called ``loc``."""
     problem = error.errors()[0]
     wanted = " or ".join(dict.fromkeys(_wanted(p) for p in error.errors()))  # of a union each part complains
@@ -110,7 +126,7 @@ def unknown_key(name: str, known: list[str], loc: Loc) -> str:
 def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
     """The keys that may stand at ``loc`` of a study file or a configuration."""
     for part in loc:
-        if isinstance(part, int):  # an item of a list of models: what stands in the list
+        if part not in model.model_fields:  # an item of a list or a mapping of models: what stands in it
             continue
         model = next(iter(_models(model.model_fields[part].annotation)), model)
     return [name for name in model.model_fields if name not in FILLED_IN]

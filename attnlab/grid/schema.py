@@ -9,11 +9,12 @@ from typing import Any
 
 from attnlab.config import RunConfig
 from attnlab.grid.problems import FILLED_IN
+from attnlab.grid.searchfile import NOT_SEARCHED
 from attnlab.grid.studyfile import StudyConfig
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema: a study's own keys, ``base`` with a run's fields, ``grid`` with every dotted path."""
+    """The schema: a study's own keys, ``base`` with a run's fields, ``grid`` and ``space`` with every dotted path."""
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")
@@ -27,7 +28,11 @@ def json_schema() -> dict[str, Any]:
         "properties": fields,
         "additionalProperties": False,
     }
-    study["properties"]["grid"] |= {"properties": _axes(fields, definitions)}
+    axes = _axes(fields, definitions)
+    study["properties"]["grid"] |= {"properties": axes}
+    searched = [path for path in axes if "." in path and path.partition(".")[0] not in NOT_SEARCHED]
+    space = study["$defs"]["SearchConfig"]["properties"]["space"]
+    space |= {"properties": {path: {"$ref": "#/$defs/Dimension"} for path in searched}}
     study["$defs"] |= definitions
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **study, "title": "attnlab study"}
 

@@ -1,7 +1,7 @@
 """A study file: read strictly, checked as far as that needs no registry. ``cells`` multiplies its grid."""
 
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +10,10 @@ from pydantic import Field, PrivateAttr, field_validator
 from attnlab.config import RunConfig, Section, expected, set_path
 from attnlab.errors import UserError, nearest
 from attnlab.grid.axes import Label, canonical, labels, pick, text
-from attnlab.grid.problems import FILLED_IN, check_part, field_names, not_yet, unknown_key, validate
+from attnlab.grid.paths import check_path, check_value
+from attnlab.grid.problems import FILLED_IN, check_part, field_names, unknown_key, validate
+from attnlab.grid.searchfile import ConfirmConfig, RunLimits, SearchConfig, check_search
 from attnlab.grid.yamlfile import Loc, Places, read
-
-NAMED = ("task", "variant", "position")  # fields whose options are checked in the plan, against their classes
 
 
 class Skip(Section):
@@ -37,7 +37,12 @@ class StudyConfig(Section):
         default={}, min_length=1, description="axis (a dotted path of the configuration) -> values"
     )
     skip: list[Skip] = []
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[0], min_length=1, description="of a study without a search; with one: confirm.seeds"
+    )
+    search: SearchConfig | None = Field(default=None, description="one search for each cell, then confirm")
+    confirm: ConfirmConfig | None = Field(default=None, description="needed with search, and only with it")
+    run: RunLimits = RunLimits()
     baseline: dict[str, Any] | None = Field(
         default=None, description="the cells that the others are compared with"
     )
@@ -46,7 +51,7 @@ class StudyConfig(Section):
     retries: int = Field(default=1, ge=0, description="how often a failed run is tried again")
 
     _path: Path | None = PrivateAttr(None)
-    _places: Places = PrivateAttr(default_factory=Places)
+    _origin: "_Origin" = PrivateAttr(default_factory=lambda: _Origin(Places(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("study", mode="after")
@@ -79,15 +84,23 @@ class StudyConfig(Section):
         return self._sets
 
     def where(self, *loc: str | int, key: bool = False) -> str:
-        """The place of something in the file: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``."""
-        return self._places.at(loc, key=key)
+        """The place of something in the file: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``.
+
+        Of what an assignment says over the study, that assignment.
+        """
+        return self._origin.at(loc, key=key)
+
+    @property
+    def reported_seeds(self) -> list[int]:
+        """The seeds of the runs that are reported: of a searched study those of ``confirm``."""
+        return self.seeds if self.confirm is None else self.confirm.seeds
 
 
 def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | None = None) -> StudyConfig:
     """Read a study file, or take one that is a dict, and check everything that needs no registry.
 
     Args:
-        sets: dotted path -> value, over the base; ``seeds``, ``retries`` and the like over the study itself.
+        sets: dotted path -> value, over the base; ``seeds``, ``search.trials`` and the like over the study itself.
 
     Raises:
         UserError: the first mistake, with ``file:line:column``.
@@ -97,29 +110,49 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     else:
         path = Path(source)
         data, places = read(path, what="a study")
-    for key in ("search", "confirm"):
-        if key in data:
-            raise UserError(not_yet(f"the key {key!r}"), places.at((key,), key=True))
     own = set(StudyConfig.model_fields) - {"base", "grid", "skip", "imports"}
-    over_study = {key: value for key, value in (sets or {}).items() if key in own}
-
-    def where(loc: Loc, *, key: bool = False) -> str:
-        top = str(loc[0]) if loc else ""
-        return assignment(top, over_study[top]) if top in over_study else places.at(loc, key=key)
-
-    study = validate(StudyConfig, {**data, **over_study}, where=where)
-    study._path, study._places = path, places
+    over_study = {path: value for path, value in (sets or {}).items() if path.partition(".")[0] in own}
+    origin = _Origin(places, over_study, frozenset(data))
+    study = validate(StudyConfig, _over(data, over_study), where=origin.at)
+    study._path, study._origin = path, origin
     study._sets = {key: value for key, value in (sets or {}).items() if key not in over_study}
     seen: set[int] = set()
     for i, seed in enumerate(study.seeds):
         if seed in seen:
-            raise UserError(f"seeds: expected each seed once, got {seed} again", where(("seeds", i)))
+            raise UserError(f"seeds: expected each seed once, got {seed} again", study.where("seeds", i))
         seen.add(seed)
     _check_base(study)
     _check_grid(study)
+    check_search(study)
     _check_sets(study)
     _check_skip(study)
-    return study if study.baseline is None else _with_baseline(study, where)
+    return study if study.baseline is None else _with_baseline(study)
+
+
+def _over(data: dict[str, Any], assignments: dict[str, Any]) -> dict[str, Any]:
+    """The study with the assignments over it: a key replaces what it had, a dotted path sets a part of it."""
+    fields = {**data, **{path: value for path, value in assignments.items() if "." not in path}}
+    for path, value in assignments.items():
+        if "." in path:
+            set_path(fields, path, value)
+    return fields
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where each part of a study comes from: the file, whose keys are ``top``, or an assignment over it."""
+
+    places: Places
+    assignments: dict[str, Any]
+    top: frozenset[str] = frozenset()
+
+    def at(self, loc: Loc, *, key: bool = False) -> str:
+        """The place of ``loc``: what is most specific has the last word."""
+        said = [".".join(map(str, loc[:length])) for length in range(len(loc), 0, -1)]
+        if loc and loc[0] not in self.top:  # a section that only assignments speak of
+            said += [path for path in self.assignments if path.startswith(f"{loc[0]}.")]
+        path = next((path for path in said if path in self.assignments), None)
+        return self.places.at(loc, key=key) if path is None else assignment(path, self.assignments[path])
 
 
 def assignment(key: str, value: Any) -> str:
@@ -142,55 +175,29 @@ def _check_base(study: StudyConfig) -> None:
     check_part(RunConfig, study.base, prefix=("base",), where=where)
 
 
-def _check_path(path: str, *, place: str) -> None:
-    """Raise unless the dotted path names a field of a run."""
-    if path == "seed":
-        raise UserError("expected 'seeds: [...]' at the top of the study, got 'seed'", place)
-    known = field_names(RunConfig, ())
-    sections = [name for name in known if name not in (*NAMED, "backend")]
-    paths = known + [
-        f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))
-    ]
-    first, _, rest = path.partition(".")
-    if path in paths or (first in NAMED and rest and "." not in rest):
-        return
-    same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
-    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(path, paths)
-    expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"
-    raise UserError(f"{path!r} names no field of a run{near}: {expectation}", place)
-
-
 def _check_grid(study: StudyConfig) -> None:
     for axis, values in study.grid.items():
-        _check_path(axis, place=study.where("grid", axis, key=True))
+        check_path(axis, place=study.where("grid", axis, key=True))
         seen: set[str] = set()
         for i, value in enumerate(values):
 
             def where(loc: Loc, *, key: bool = False, at: Loc = ("grid", axis, i)) -> str:
                 return study.where(*at, *loc, key=key)
 
-            _check_value(axis, value, where=where)
+            check_value(axis, value, where=where)
             if canonical(value) in seen:
                 message = f"grid.{axis}: expected each value once, got {text(value)} again"
                 raise UserError(message, study.where("grid", axis, i))
             seen.add(canonical(value))
 
 
-def _check_value(path: str, value: Any, *, where: Callable[..., str]) -> None:
-    """Check the type of one value under a dotted path; options of a task or variant wait for the plan."""
-    parts = tuple(path.split("."))
-    if parts[0] in NAMED and len(parts) > 1:
-        return
-    fields: dict[str, Any] = {}
-    set_path(fields, path, value)
-    check_part(RunConfig, fields, where=lambda loc, key=False: where(loc[len(parts) :], key=key))
-
-
 def _check_sets(study: StudyConfig) -> None:
     for path, value in study.sets.items():
         place = assignment(path, value)
-        _check_path(path, place=place)
-        _check_value(path, value, where=lambda loc, key=False, place=place: place)
+        check_path(path, place=place)
+        check_value(path, value, where=lambda loc, key=False, place=place: place)
+        if study.search is not None and path in study.search.space:
+            raise UserError("the search sets it in each trial: its range stands in search.space", place)
         for axis in study.grid:
             if path == axis or path.startswith(f"{axis}."):
                 raise UserError(
@@ -218,12 +225,12 @@ def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
         raise UserError(f"{axis!r} is no axis of the grid{nearest(axis, known)}: {expectation}", place)
 
 
-def _with_baseline(study: StudyConfig, where: Callable[..., str]) -> StudyConfig:
+def _with_baseline(study: StudyConfig) -> StudyConfig:
     """The study with its baseline in the labels of the axes."""
     found: dict[str, Label] = {}
     for axis, wanted in (study.baseline or {}).items():
-        check_axis(study, axis, place=where(("baseline", axis), key=True))
-        place = where(("baseline", axis))
+        check_axis(study, axis, place=study.where("baseline", axis, key=True))
+        place = study.where("baseline", axis)
         which = pick(axis, study.grid[axis], wanted, place=place)
         named = [labels(study.grid[axis])[i] for i in which]
         if len(named) > 1:

@@ -2,65 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from attnlab.config import RunConfig
 from attnlab.errors import UserError, nearest
-from attnlab.grid.axes import Label, pick
+from attnlab.grid.axes import pick
 from attnlab.grid.cells import CellConfig, SkippedCell, expand
 from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
 from attnlab.planning.resolve import Resolved, Resolver
+from attnlab.planning.run import Cell, Run
+from attnlab.planning.searching import about_search, applied, digest
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the grid.
-
-    Attributes:
-        name: its axis values, as in ``no_wo learned``.
-        axes: axis -> short label.
-        config: resolved; its seed is 0.
-        refusal: why it cannot be run, or None.
-        parameters, attention_parameters, flops_per_token: of a refused cell None.
-        train_flops: of one run: 3 x forward x tokens, every row counted at full length.
-        where: the place in the study file of its last axis, for messages.
-    """
-
-    name: str
-    axes: dict[str, Label]
-    config: RunConfig
-    refusal: str | None = None
-    parameters: int | None = None
-    attention_parameters: int | None = None
-    flops_per_token: int | None = None
-    train_flops: int | None = None
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training of one cell with one seed."""
-
-    cell: Cell
-    seed: int
-    config: RunConfig
-
-    @property
-    def name(self) -> str:
-        """``no_wo learned s0``."""
-        return f"{self.cell.name} s{self.seed}"
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of the configuration, seed included."""
-        return self.config.fingerprint()
-
-    @property
-    def key(self) -> str:
-        """What its record, its ticket and its folder go by."""
-        return self.fingerprint
+__all__ = ["Cell", "Plan", "Run", "plan"]
 
 
 @dataclass(frozen=True)
@@ -86,24 +39,64 @@ class Plan:
         return self.study.folder
 
     @property
+    def searched(self) -> bool:
+        """Each cell is searched, and what was chosen confirmed on fresh seeds."""
+        return self.study.search is not None
+
+    @property
     def runs(self) -> list[Run]:
-        """Every run of the cells that are not refused, cell by cell."""
-        return [_run(cell, seed) for cell in self.cells if cell.refusal is None for seed in self.study.seeds]
+        """Every run of the cells that are not refused, cell by cell.
+
+        Of a searched study none: they are not known before the search. ``search_run`` and ``confirm_run`` make them.
+        """
+        seeds = [] if self.searched else self.study.seeds
+        return [_run(cell, seed) for cell in self.cells if cell.refusal is None for seed in seeds]
 
     @property
     def seeds(self) -> list[int]:
         """The seeds of what will be reported."""
-        return self.study.seeds
+        return self.study.reported_seeds
 
     @property
     def refused(self) -> list[tuple[Cell, Run]]:
-        """The refused cells, each with the run that its first seed would have been."""
-        return [(cell, _run(cell, self.study.seeds[0])) for cell in self.cells if cell.refusal is not None]
+        """The refused cells, each with the run that its first reported seed would have been."""
+        seed, phase = self.seeds[0], "confirm" if self.searched else "grid"
+        return [(cell, _run(cell, seed, phase=phase)) for cell in self.cells if cell.refusal is not None]
+
+    @property
+    def runs_a_cell(self) -> int:
+        """How many trainings each cell gets: its seeds, of a searched study its trials too."""
+        trials = self.study.search.trials if self.study.search else 0
+        return trials + len(self.seeds)
 
     @property
     def train_flops(self) -> int:
-        """Of all runs together."""
-        return sum(run.cell.train_flops or 0 for run in self.runs)
+        """Of all runs together; trials are counted in full, as if none were pruned."""
+        return self.runs_a_cell * sum(cell.train_flops or 0 for cell in self.cells)
+
+    def search_run(self, cell: Cell, trial: int, params: dict[str, Any]) -> Run:
+        """One trial of a cell's search: trained with ``search.seed``, and ``test`` is left alone.
+
+        Args:
+            params: dotted path -> value.
+
+        Raises:
+            UserError: together they are no valid configuration, or one that is refused.
+        """
+        assert self.study.search is not None
+        config, seed = applied(self.study, cell, params), self.study.search.seed
+        evaluate = config.evaluate.model_copy(update={"test": False})
+        config = config.model_copy(update={"seed": seed, "evaluate": evaluate})
+        return Run(cell, seed, config, "search", params, trial, self.search_digest(cell))
+
+    def confirm_run(self, cell: Cell, seed: int, params: dict[str, Any]) -> Run:
+        """What the search chose for a cell, trained anew with a fresh seed; raises as ``search_run`` does."""
+        config = applied(self.study, cell, params).model_copy(update={"seed": seed})
+        return Run(cell, seed, config, "confirm", params)
+
+    def search_digest(self, cell: Cell) -> str:
+        """12 hex digits: two searches of one digest choose alike, so that one goes on where the other ended."""
+        return digest(self.study, cell, f"{self.metric} {self.direction}")
 
     def baseline_of(self, cell: Cell) -> Cell | None:
         """The cell that ``cell`` is compared with: the baseline's values on its axes, else its own."""
@@ -113,8 +106,8 @@ class Plan:
         return next((other for other in self.cells if other.axes == axes), None)
 
 
-def _run(cell: Cell, seed: int) -> Run:
-    return Run(cell, seed, cell.config.model_copy(update={"seed": seed}))
+def _run(cell: Cell, seed: int, *, phase: Literal["grid", "confirm"] = "grid") -> Run:
+    return Run(cell, seed, cell.config.model_copy(update={"seed": seed}), phase)
 
 
 def plan(
@@ -145,7 +138,10 @@ def plan(
             "expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}"
         )
     found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
-    return replace(found, notes=[*notes, *_about_baseline(found, every=[cell for cell, _ in resolved])])
+    notes += _about_baseline(found, every=[cell for cell, _ in resolved])
+    if study.search is not None:
+        notes += about_search(found, tasks=[it.task for _, it in kept])
+    return replace(found, notes=notes)
 
 
 def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bool:

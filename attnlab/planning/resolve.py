@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-
 from attnlab import parallel
 from attnlab.config import Named, RunConfig
 from attnlab.errors import UserError, nearest
 from attnlab.grid.cells import CellConfig
-from attnlab.grid.problems import field_error
+from attnlab.grid.problems import check_hint
 from attnlab.grid.studyfile import StudyConfig
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
 
@@ -221,18 +219,9 @@ def _check_type(cls: Any, option: str, value: Any, *, place: str) -> None:
     """Hold a value against the annotation of the constructor's parameter, as strictly as a study."""
     try:
         hint = get_type_hints(cls.__init__)[option]
-        adapter = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
-    except (
-        KeyError,
-        NameError,
-        TypeError,
-        PydanticUserError,
-    ):  # none, or one that pydantic knows nothing about
+    except (KeyError, NameError, TypeError):  # none, or one that is there for type checkers only
         return
-    try:
-        adapter.validate_python(tuple(value) if isinstance(value, list) and "tuple" in str(hint) else value)
-    except ValidationError as error:
-        raise field_error(error, (option,), place) from None
+    check_hint(hint, value, loc=(option,), place=place)
 
 
 def _device(config: RunConfig) -> str:

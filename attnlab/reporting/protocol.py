@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
+from attnlab.grid.searchfile import SearchConfig
 from attnlab.reporting.compare import Question
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ ORIGIN = ("device", "versions", "commit")
 
 @dataclass(frozen=True)
 class Source:
-    """What a study asks, the YAML it was written in, the command that ran it, and its cells in the grid's order."""
+    """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search."""
 
     question: Question
     yaml: str = ""
     command: str = ""
     order: tuple[str, ...] = ()
+    search: SearchConfig | None = None
 
     def place(self, cell: str) -> int:
         """Where a cell stands in the grid; what the grid does not know comes last."""
@@ -57,7 +59,9 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     axes = tuple(study.grid) or ("variant",)
     question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin)
     tags = client.get_run(str(newest["run_id"])).data.tags
-    return Source(question, text, tags.get("mlflow.source.name", ""), _order(study))
+    how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
+    search = SearchConfig.model_validate_json(how) if how else None
+    return Source(question, text, tags.get("mlflow.source.name", ""), _order(study), search)
 
 
 def _order(study: StudyConfig) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Row:
     Attributes:
         state: ``completed diverged out_of_memory pruned refused failed timed_out`` or ``interrupted``.
         earlier: it had been finished before this call, or by another parent.
-        phase: ``grid``, ``search`` or ``confirm``.
+        phase, trial, params: as of a ``Run``.
     """
 
     name: str
@@ -47,6 +47,8 @@ class Row:
     seconds: float = 0.0
     earlier: bool = False
     phase: str = "grid"
+    trial: int | None = None
+    params: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

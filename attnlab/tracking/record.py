@@ -72,18 +72,28 @@ def param_names(axes: list[str]) -> dict[str, str]:
 
 
 def params(run: Run) -> dict[str, str]:
-    """One flat param for each thing that people compare, the axes first; the same names in every run."""
+    """One flat param for each thing that people compare, the axes first; the same names in every run.
+
+    Of a searched study also the phase, and what the search chose.
+    """
     config, axes = run.config, run.cell.axes
     fields = flat(json.loads(config.to_json()))
-    shown = {name: str(axes[axis]) for axis, name in param_names(list(axes)).items()}
+    names = param_names([*axes, *run.params])
+    shown = {names[axis]: str(axes[axis]) for axis in axes}
+    if run.phase != "grid":
+        shown |= {"phase": run.phase, **{names[path]: _short(value) for path, value in run.params.items()}}
     for key in ("variant", "position", "task"):
         shown.setdefault(key, fields[key])
     shown.setdefault("length", str(length(config)))
     for key, path in FIXED.items():
         value = fields[path]
         if value is not None:  # a run has steps or epochs
-            shown.setdefault(key, f"{value:g}" if isinstance(value, float) else str(value))
+            shown.setdefault(key, _short(value))
     return shown
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else text(value) if isinstance(value, list) else str(value)
 
 
 def length(config: RunConfig) -> int | str:
@@ -99,35 +109,44 @@ def length(config: RunConfig) -> int | str:
 def tags(run: Run, *, plan: Plan) -> dict[str, str]:
     """What a record needs and nobody compares: where it comes from, how to repeat it, how the UI shows it."""
     config = run.config
-    return {
+    found = {
         "attnlab.study": plan.study.study,
         "attnlab.cell": run.cell.name,
         "attnlab.seed": str(run.seed),
-        "attnlab.fingerprint": run.fingerprint,
+        "attnlab.phase": run.phase,
+        "attnlab.fingerprint": run.key,
         "attnlab.axes": json.dumps(run.cell.axes),
         "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
         "attnlab.versions": versions(),
-        "attnlab.folder": f"work/{run.fingerprint}",
+        "attnlab.folder": f"work/{run.key}",
         "attnlab.command": command(),
         "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
-        "mlflow.runColor": color_of(config.variant.label),
+        "mlflow.runColor": color_of(run.cell.config.variant.label),
         "mlflow.note.content": note(run, plan=plan),
         **git(str(plan.folder)),
     }
+    if plan.study.search is not None:
+        found["attnlab.search"] = plan.study.search.model_dump_json(exclude_none=True)
+        found["attnlab.params"] = json.dumps(run.params)
+    if run.trial is not None:
+        found["attnlab.trial"] = str(run.trial)
+    return found
 
 
 def note(run: Run, *, plan: Plan, reason: str = "") -> str:
     """Markdown for the run's page: what this is, and what there is to say about how it ended."""
     fields = flat(json.loads(run.config.to_json()))
-    lines = [f"**{run.cell.name}**, seed {run.seed}, of the study *{plan.study.study}*", ""]
+    what = f"seed {run.seed}" if run.trial is None else f"trial {run.trial} of its search (seed {run.seed})"
+    lines = [f"**{run.cell.name}**, {what}, of the study *{plan.study.study}*", ""]
     if reason:
         lines += [f"> {reason}", ""]
     lines += [
         "| axis | value |",
         "|---|---|",
         *(f"| {axis} | {value} |" for axis, value in run.cell.axes.items()),
+        *(f"| {path} (chosen by the search) | {text(value)} |" for path, value in run.params.items()),
         "",
     ]
     lines += [f"{run.cell.parameters:,} parameters" if run.cell.parameters else "", ""]
@@ -141,19 +160,18 @@ def names(plan: Plan) -> set[str]:
     from attnlab.grid.cells import expand
 
     cells, _ = expand(plan.study)
-    return {cell.name for cell in cells} | {
-        f"{cell.name} s{seed}" for cell in cells for seed in plan.study.seeds
-    }
+    ends = [f"s{seed}" for seed in plan.seeds]
+    ends += [f"t{trial:02d}" for trial in range(plan.study.search.trials if plan.study.search else 0)]
+    return {cell.name for cell in cells} | {f"{cell.name} {end}" for cell in cells for end in ends}
 
 
 def study_note(plan: Plan) -> str:
     """Markdown for the experiment's page: what is compared, what was refused or left out, and why."""
     study = plan.study
-    seeds = ", ".join(map(str, study.seeds))
-    lines = [
-        f"attnlab study **{study.study}**: {len(plan.cells)} cells, seeds {seeds}.",
-        "",
-    ]
+    seeds = f"seeds {', '.join(map(str, plan.seeds))}"
+    if study.search is not None:
+        seeds = f"{study.search.trials} trials in each, the best of each trained anew with {seeds}"
+    lines = [f"attnlab study **{study.study}**: {len(plan.cells)} cells, {seeds}.", ""]
     refused = [f"- {cell.name}: {cell.refusal}" for cell, _ in plan.refused]
     skipped = [f"- {cell.name}: {cell.because}" for cell in plan.skipped]
     for title, entries in (("Refused", refused), ("Left out by the study", skipped), ("Notes", plan.notes)):

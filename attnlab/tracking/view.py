@@ -37,7 +37,8 @@ def view_state(plan: Plan) -> str:
     metric = plan.metric
     names = record.param_names(list(plan.cells[0].axes))
     longest = {name: max(len(str(cell.axes[axis])) for cell in plan.cells) for axis, name in names.items()}
-    widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in {**longest, "seed": 4}.items()}
+    longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
+    widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
     columns = list(widths)
     columns += [f"metrics.`{name}`" for name in (metric, *COSTS)] + ["tags.`attnlab.state`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
 from attnlab.trials.queue import FAILED, Queue, Ticket
-
-#from attnlab.trials.suggest import pruner, sampler, suggest
+from attnlab.trials.suggest import pruner, sampler, suggest, values
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
@@ -84,4 +83,4 @@ class Search:
 
     def best(self) -> dict[str, Any]:
         """The setting of the best completed trial; empty where none was completed."""
-        return dict(self.queue.study.best_params) if self.queue.keys("COMPLETE") else {}
+        return values(self.queue.study.best_params, self._settings.space) if self.queue.keys("COMPLETE") else {}

@@ -1,0 +1,43 @@
+"""A table of a report, before it is HTML or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and whether the column holds words (which wrap and stand left) or figures."""
+
+    heading: str
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table: its cells as text, the colour of its swatch, and "", "baseline" or "missing"."""
+
+    cells: Sequence[str]
+    color: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What both templates print."""
+
+    columns: Sequence[Column]
+    lines: Sequence[Line]
+
+
+def markdown(table: Table) -> str:
+    """Return a table as Markdown; figures stand right."""
+
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    rule = "|" + "|".join("---" if column.words else "---:" for column in table.columns) + "|"
+    return "\n".join(
+        [line(c.heading for c in table.columns), rule, *(line(each.cells) for each in table.lines)]
+    )
