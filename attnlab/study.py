@@ -1,8 +1,8 @@
 """A study, from its plan to its finished runs.
 
-A parent queues in Optuna what MLflow does not hold as finished, and gives each run a process of its own. Over a sqlite file one
-parent owns the study (a lock says so); over a PostgreSQL database any number of parents share its queue. To run a study again is
-to resume it. One failing run never stops the others.
+A parent queues in Optuna what MLflow does not hold as finished, and gives each run a process of its own. Over a sqlite
+file one parent owns the study (a lock says so); over a PostgreSQL database any number of parents share its queue. To run a
+study again is to resume it. One failing run never stops the others.
 """
 
 from __future__ import annotations

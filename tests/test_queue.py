@@ -34,8 +34,8 @@ def url(postgres: "Server", monkeypatch: pytest.MonkeyPatch) -> str:
     return shared_storage(postgres.database()) or ""
 
 
-def queue(store: Store, **words: str) -> Queue:
-    return Queue(store, "s", **{"direction": "min", **words})
+def queue(store: Store) -> Queue:
+    return Queue(store, "s", direction="min")
 
 
 def test_every_key_is_handed_out_once_in_order(own: Store) -> None:

@@ -153,6 +153,77 @@ def test_a_pruned_run_is_a_result(root: Path) -> None:
     assert all(row.earlier for row in go(root, seeds=[0]).rows)
 
 
+def test_a_run_that_hangs_is_ended_and_tried_again_the_next_time(root: Path) -> None:
+    limits = {"seeds": [1], "grid": {"variant": ["dense"]}, "run": {"timeout": 2}}
+    first = go(root, "hangs_once", **limits).rows[0]
+    assert (first.state, first.reason) == ("timed_out", "no end after 2 s (run.timeout)")
+    helper = [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
+    assert helper and gone(helper)
+    assert [row.state for row in go(root, "hangs_once", **limits).rows] == ["completed"]
+
+
+def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
+    grid = {"variant": ["narrow", "dense"]}
+    assert [row.state for row in go(root, "by_variant", grid=grid, seeds=[0]).rows] == ["diverged", "completed"]
+    again = go(root, "good", grid=grid, seeds=[0], retry=["diverged"])
+    assert [(row.state, row.earlier) for row in again.rows] == [("completed", False), ("completed", True)]
+    with pytest.raises(UserError, match=r"expected states among .*, got 'divergd' \(did you mean 'diverged'"):
+        go(root, retry=["divergd"])
+
+
+SEARCHED: dict[str, Any] = {
+    "grid": {"variant": ["dense", "no_wo"]},
+    "search": {"trials": 3, "space": {"train.lr": {"low": 1e-4, "high": 1e-1, "log": True}}, "pruner": "MedianPruner"},
+    "confirm": {"seeds": [100, 101]},
+}
+
+
+def searched(root: Path, **changes: Any) -> StudyResult:
+    fields = {key: value for key, value in study(**SEARCHED).items() if key != "seeds"}
+    return run(fields, root=root, sets={"machine.threads": 1}, **{"show": QUIET, **changes})
+
+
+def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None:
+    result = searched(root, workers=2)
+    assert result.ok
+    found = {phase: [row.name for row in result.rows if row.phase == phase] for phase in ("search", "confirm")}
+    assert found["confirm"] == ["dense s100", "dense s101", "no_wo s100", "no_wo s101"]
+    assert sorted(found["search"]) == [f"{cell} t0{n}" for cell in ("dense", "no_wo") for n in range(3)]
+    frame = load_runs("small", root)
+    trial = frame[frame["phase"] == "search"]
+    assert trial["bits_per_byte"].isna().all(), "a trial has seen the test split"
+    for cell in ("dense", "no_wo"):
+        mine = trial[(trial["cell"] == cell) & (trial["state"] == "completed")]
+        best = mine.loc[mine["valid_bits_per_byte"].idxmin(), "train.lr"]
+        confirmed = frame[(frame["phase"] == "confirm") & (frame["cell"] == cell)]
+        assert list(confirmed["train.lr"]) == [best, best] and confirmed["bits_per_byte"].notna().all()
+    again = searched(root)
+    assert all(row.earlier for row in again.rows) and len(again.rows) == len(result.rows)
+
+
+def test_a_search_chooses_the_same_however_it_was_run(root: Path, empty_store: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(empty_store, tmp_path / "other"))
+    searched(root, workers=3)
+    with pytest.raises(KeyboardInterrupt):
+        searched(other, show=_Impatient())
+    searched(other)
+    chosen = [{row.name: row.params for row in searched(each).rows if row.phase == "search"} for each in (root, other)]
+    assert chosen[0] == chosen[1] and len(chosen[0]) == 6
+
+
+class _Impatient(Display):
+    """Ends the study when it sees the fourth run begin."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.seen: set[str] = set()
+
+    def started(self, name: str, *, total: int | None = None) -> None:
+        self.seen.add(name)
+        if len(self.seen) == 4:
+            raise KeyboardInterrupt
+
+
 def test_a_refused_cell_is_recorded_once_with_its_reason(root: Path) -> None:
     grid = {"variant": ["dense"], "backend": ["reference", "xformers"]}
     for _ in range(2):

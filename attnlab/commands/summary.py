@@ -34,9 +34,8 @@ def print_plan(found: Plan, *, tflops: float | None = None) -> None:
         for cell in found.cells
     ]
     show(["cell", "parameters", "of attention", "PFLOP a run", "time a run", "backend"], lines)
-    runs = found.runs_a_cell * (len(found.cells) - len(found.refused))
     total = f"{found.train_flops / 1e15:.4g} PFLOP, {duration(found.train_flops / rate / 1e12)}"
-    print(f"\n{runs} runs ({_a_cell(found)}): {total} in all.")
+    print(f"\n{found.total} runs ({_a_cell(found)}): {total} in all.")
     print(f"Time: training alone, at {rate:.3g} TFLOP/s, {how}. A small model reaches a part of such a rate.")
     _print_search(found)
     print_left_out(found)

@@ -70,6 +70,11 @@ class Plan:
         return trials + len(self.seeds)
 
     @property
+    def total(self) -> int:
+        """How many trainings there are in all, known before a search or not."""
+        return self.runs_a_cell * sum(cell.refusal is None for cell in self.cells)
+
+    @property
     def train_flops(self) -> int:
         """Of all runs together; trials are counted in full, as if none were pruned."""
         return self.runs_a_cell * sum(cell.train_flops or 0 for cell in self.cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -76,9 +77,9 @@ class Runner:
         self._plan, self._root, self._show, self._train = plan, root, show, train
         self._tracker, self._work = tracker, work
         self._workers = max(1, workers)
-        import types; self._limits = getattr(plan.study, "run", types.SimpleNamespace(timeout=None, memory_limit=None))
+        self._limits = plan.study.run
         # Never by how many are left: a run that is resumed alone must compute with the threads it began with.
-        self._share = min(self._workers, max(1, len(plan.runs)))
+        self._share = min(self._workers, max(1, plan.total))
         self._rows: dict[str, Row] = {}
         self._active: list[_Active] = []
         self._whole = 0  # runs of the study, as far as it is known at its start
@@ -111,19 +112,26 @@ class Runner:
             return self._rows[run.key]
         found = self._work.found.get(run.key) or self._tracker.find(run.key)
         assert found is not None, f"{run.name} has neither a row nor a record"
-        return self._earlier(run, found)
+        return self._earlier(found)
 
-    def _earlier(self, run: Run, found: Record) -> Row:
-        tags = found.data.tags
+    def _earlier(self, found: Record) -> Row:
+        """The row of a run as its record tells it."""
+        tags = {key.removeprefix("attnlab."): value for key, value in found.data.tags.items()}
         summary = {name: value for name, value in found.data.metrics.items() if "/" not in name}
         seconds = ((found.info.end_time or 0) - found.info.start_time) / 1_000
-        state, reason = tags.get("attnlab.state", "completed"), tags.get("attnlab.reason", "")
+        state, reason = tags.get("state", "completed"), tags.get("reason", "")
         if state in NOT_DONE:
             reason += f" (failed {failures(found)} times; --retry {state} tries again)"
-        return Row(run.name, run.cell.name, run.seed, state, summary, reason, found.info.run_id, seconds, True, getattr(run,"phase","grid"))
+        trial = int(tags["trial"]) if "trial" in tags else None
+        more = {"phase": tags.get("phase", "grid"), "trial": trial, "params": json.loads(tags.get("params", "{}"))}
+        ids = (str(found.info.run_name), tags["cell"], int(tags["seed"]))
+        return Row(*ids, state, summary, reason, found.info.run_id, seconds, earlier=True, **more)
 
     def _trials(self) -> list[Row]:
-        return [row for row in self._rows.values() if row.phase == "search"]
+        """A row for each trial, those of earlier calls and of other parents included."""
+        there = ((self._rows.get(key), key) for key in self._work.trials)
+        found = (row or self._tracker.find(key) for row, key in there)
+        return [each if isinstance(each, Row) else self._earlier(each) for each in found if each is not None]
 
     def _unconfirmed(self) -> list[Row]:
         """A row for each cell whose search came to nothing."""
@@ -262,7 +270,8 @@ class Runner:
             self._tracker.text(active.run_id, "traceback.txt", text)
         found = self._tracker.finish(active.run_id, state, summary=summary, reason=reason)
         seconds = time.monotonic() - active.began
-        row = Row(run.name, run.cell.name, run.seed, state, summary, reason, active.run_id, seconds, phase=getattr(run,"phase","grid"))
+        more = {"phase": run.phase, "trial": run.trial, "params": run.params}
+        row = Row(run.name, run.cell.name, run.seed, state, summary, reason, active.run_id, seconds, **more)
         self._rows[run.key] = row
         self._active.remove(active)
         return failures(found)

@@ -49,7 +49,7 @@ class Work:
         self.runs: dict[str, Run] = {}
         self.found: dict[str, Record] = {}
         self.unconfirmed: dict[str, str] = {}
-        searched = [cell for cell in plan.cells if cell.refusal is None] if getattr(plan.study,"search",None) else []
+        searched = [cell for cell in plan.cells if cell.refusal is None] if plan.searched else []
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
         self._records: dict[str, Record] = {}
         self._refreshed = time.monotonic()
