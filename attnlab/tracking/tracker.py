@@ -115,9 +115,15 @@ class Tracker:
         other = self._active.get(key)
         if other is not None and other.info.run_id != found.info.run_id:
             loser = found if other.info.status == "FINISHED" else other
-            self._client.delete_run(loser.info.run_id)
+            self._drop(loser)
             found = other if loser is found else found
         self._active[key] = found
+
+    def _drop(self, found: Record) -> None:
+        """Delete a record that another one replaces. Of a parent that died since the last sweep it may still be RUNNING."""
+        if self._client.get_run(found.info.run_id).info.status == "RUNNING":
+            terminate(self._client, found.info.run_id, STATUS["interrupted"])
+        self._client.delete_run(found.info.run_id)
 
     def _mark(self, found: Record, current: str) -> None:
         if found.data.tags.get("attnlab.current") != current:
@@ -146,7 +152,7 @@ class Tracker:
         created = self._client.create_run(self._experiment, run_name=name, tags=tags)
         run_id = created.info.run_id
         if earlier is not None:
-            self._client.delete_run(earlier.info.run_id)
+            self._drop(earlier)
         write(self._client, run_id, params=record.params(run))
         self._attach(run_id, run)
         self._active[key] = created
