@@ -1,4 +1,4 @@
-"""Taking secrets out of what is written down or shown: passwords in addresses, secret parameters, secrets of the environment."""
+"""Taking secrets out of what is written down or shown: passwords in addresses, secret parameters, the environment's own."""
 
 import os
 import re
@@ -11,9 +11,9 @@ SHORTEST = 8  # characters of a secret that is looked for by itself: a shorter o
 
 _NAMES = r"(?:\w*password|\w*passwd|pwd|passphrase|\w*token|\w*secret|\w*api_?key|(?:access|secret|private)_?key(?:_?id)?)"
 _NAMES = rf"(?:{_NAMES}|sig|signature|credentials?|auth|authorization)".replace("_?", "[_-]?")
-# A password may hold "/" and "@" that nobody encoded: after "user:" the last "@" of the word ends it.
-_ADDRESS = re.compile(r"//(?:[^/\s:@]*:\S*|[^/\s]*)@")
-_LOGIN = re.compile(r"\w://[^/\s:@]*:[^\s@]+@")
+# A password may hold "/" and "@" that nobody encoded: after "user:" the last "@" of the word ends it. "host:80/" is no user.
+_ADDRESS = re.compile(r"//(?:[^/\s:@]*:(?!\d+[/?#])\S*|[^/\s]*)@")
+_LOGIN = re.compile(r"\w://[^/\s:@]*:(?!\d+[/?#])[^\s@]+@")
 _FIELD = re.compile(rf"(?i)(?<![\w-])((?:--)?(?:[\w-]*[_-])?{_NAMES}=)[^\s&;'\"]+")
 _OPTION = re.compile(rf"(?i)--?(?:[\w-]*[_-])?{_NAMES}")
 _VARIABLE = re.compile(rf"(?i)(?:.*_)?{_NAMES}")

@@ -37,6 +37,7 @@ def test_a_secret_goes(text: str) -> None:
         "train/tokens_per_s=12.5, token 3 of 8, tokens=5 passes=3 keys=4",
         "https://host:8080/a/b?x=1#c",
         "https://host/@someone/page",
+        "http://host:5000/?at=me@home",
         "sqlite:////home/a/runs/mlflow.db",
         "mail me@host about a // comment",
         "task: {name: text, path: /a/b}",

@@ -12,6 +12,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.grid.axes import Label, canonical, labels, pick, text
 from attnlab.grid.problems import FILLED_IN, check_part, field_names, not_yet, unknown_key, validate
 from attnlab.grid.yamlfile import Loc, Places, read
+from attnlab.redact import holds_login, redact
 
 NAMED = ("task", "variant", "position")  # fields whose options are checked in the plan, against their classes
 
@@ -107,6 +108,9 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
         top = str(loc[0]) if loc else ""
         return assignment(top, over_study[top]) if top in over_study else places.at(loc, key=key)
 
+    _check_secrets(data, where=where)
+    for key, value in (sets or {}).items():
+        _check_secrets(value, where=lambda loc, key=key: f"--set {key}")
     study = validate(StudyConfig, {**data, **over_study}, where=where)
     study._path, study._places = path, places
     study._sets = {key: value for key, value in (sets or {}).items() if key not in over_study}
@@ -125,6 +129,16 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
 def assignment(key: str, value: Any) -> str:
     """How an assignment is called in a message: as it was typed."""
     return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _check_secrets(value: Any, *, where: Callable[..., str], loc: Loc = ()) -> None:
+    """Refuse a password: what a study holds is written into every record of it."""
+    if isinstance(value, str) and holds_login(value):
+        message = "expected an address without a password, which every record would repeat: read it from the environment"
+        raise UserError(f"{message}, got {redact(value)!r}", where(loc))
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        _check_secrets(item, where=where, loc=(*loc, key))
 
 
 def _check_base(study: StudyConfig) -> None:
