@@ -10,10 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from attnlab import __version__
-from attnlab.errors import UserError
+from attnlab.disk import refused, told
+from attnlab.errors import UserError, one_line
+from attnlab.redact import redact
 
 EPILOG = "Runs are kept in ./runs (or ATTNLAB_RUNS), data sets in the user's cache (or ATTNLAB_DATA)."
 
@@ -40,14 +43,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         if "--debug" in words:
             raise
-        print(f"attnlab: {error}", file=sys.stderr)
-        return 2
+        return _say(str(error), code=2)
     except KeyboardInterrupt as error:
-        print(f"attnlab: {str(error) or 'interrupted'}", file=sys.stderr)
-        return 130
+        return _say(str(error) or "interrupted", code=130)
     except BrokenPipeError:  # `attnlab list | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        line = refused(error) or (told(error) if isinstance(error, OSError) else None)
+        if line is None or "--debug" in words:
+            raise
+        return _say(line, code=2)
+
+
+def _say(text: str, *, code: int) -> int:
+    """Tell the person in one line, and return the exit code; a terminal that has been closed hears nothing."""
+    with suppress(OSError):
+        print(f"attnlab: {one_line(redact(text))}", file=sys.stderr, flush=True)
+    return code
 
 
 def parser() -> argparse.ArgumentParser:

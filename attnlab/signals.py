@@ -1,8 +1,8 @@
-"""Being asked to end, politely: SIGTERM and SIGHUP count as Ctrl-C."""
+"""Being asked to end, politely: SIGTERM and SIGHUP count as Ctrl-C. What nohup said to ignore is ignored."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -14,16 +14,9 @@ def uninterrupted() -> Iterator[None]:
 
     By handlers, not by masks: a signal that the main thread masks arrives through any other thread.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[str] = []
-    before = {n: signal.signal(n, lambda number, frame: came.append(signal.Signals(number).name)) for n in ENDING}
-    try:
+    with _handled(ENDING, lambda number, frame: came.append(signal.Signals(number).name)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if came:
         raise KeyboardInterrupt(came[0])
 
@@ -31,16 +24,24 @@ def uninterrupted() -> Iterator[None]:
 @contextmanager
 def as_interrupts() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP raise ``KeyboardInterrupt``; outside the main thread Python forbids to say so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    with _handled((signal.SIGTERM, signal.SIGHUP), interrupt):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Iterable[int], handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Inside, these signals go to ``handler``, unless this process was started to ignore them (nohup does so)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)

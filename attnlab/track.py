@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError, nearest
+from attnlab.redact import redact, without_login
 from attnlab.signals import as_interrupts
 from attnlab.tracking import record
 from attnlab.tracking.view import Server, ui_url
@@ -62,7 +62,8 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
     except Exception as error:  # whatever the store's driver raises; its text may quote the address
-        raise UserError(f"cannot use the MLflow store {record.redact(uri)}: {record.redact(str(error))}") from None
+        why = redact(str(error), address=uri)
+        raise UserError(f"cannot use the MLflow store {redact(uri)}: {why}") from None
     if local:
         with sqlite3.connect(database) as connection:
             connection.execute("PRAGMA journal_mode=WAL")  # readers (the UI) and the writer do not wait for each other
@@ -197,7 +198,7 @@ def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0
     folder = runs_folder(root)
     uri = tracking_uri(folder)
     if uri.startswith("http"):
-        for line in _addresses(folder, re.sub(r"//[^/]*@", "//", uri).rstrip("/"), study):
+        for line in _addresses(folder, without_login(uri).rstrip("/"), study):
             print(line)
         return
     lines = _addresses(folder, f"http://{host}:{port}", study)

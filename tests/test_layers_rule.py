@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlab"
 LAYERS = [
-    {"errors", "seeds", "palette", "signals"},
+    {"errors", "disk", "redact", "seeds", "palette", "signals"},
     {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
     {"config", "grid"},
     {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
@@ -24,8 +24,8 @@ LAYERS = [
     {"commands", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
-WITHOUT_TORCH = {"", "errors", "seeds", "palette", "signals", "registry", "config", "grid", "stats", "reporting", "cli"}
+ONE_DOOR = {"optuna": {"trials"}, "mlflow": {"track"}}
+WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "reporting", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 

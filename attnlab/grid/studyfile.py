@@ -1,6 +1,7 @@
 """A study file: read strictly, checked as far as that needs no registry. ``cells`` multiplies its grid."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from attnlab.grid.paths import check_path, check_value
 from attnlab.grid.problems import FILLED_IN, check_part, field_names, unknown_key, validate
 from attnlab.grid.searchfile import ConfirmConfig, RunLimits, SearchConfig, check_search
 from attnlab.grid.yamlfile import Loc, Places, read
+from attnlab.redact import holds_login, redact
 
 
 class Skip(Section):
@@ -113,6 +115,9 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     own = set(StudyConfig.model_fields) - {"base", "grid", "skip", "imports"}
     over_study = {path: value for path, value in (sets or {}).items() if path.partition(".")[0] in own}
     origin = _Origin(places, over_study, frozenset(data))
+    _check_secrets(data, where=places.at)
+    for key, value in (sets or {}).items():
+        _check_secrets(value, where=lambda loc, key=key: f"--set {key}")
     study = validate(StudyConfig, _over(data, over_study), where=origin.at)
     study._path, study._origin = path, origin
     study._sets = {key: value for key, value in (sets or {}).items() if key not in over_study}
@@ -158,6 +163,16 @@ class _Origin:
 def assignment(key: str, value: Any) -> str:
     """How an assignment is called in a message: as it was typed."""
     return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _check_secrets(value: Any, *, where: Callable[..., str], loc: Loc = ()) -> None:
+    """Refuse a password: what a study holds is written into every record of it."""
+    if isinstance(value, str) and holds_login(value):
+        message = "expected an address without a password, which every record would repeat: read it from the environment"
+        raise UserError(f"{message}, got {redact(value)!r}", where(loc))
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        _check_secrets(item, where=where, loc=(*loc, key))
 
 
 def _check_base(study: StudyConfig) -> None:

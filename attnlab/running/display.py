@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import (
@@ -17,6 +18,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from attnlab.redact import redact
 
 TAIL = ("bits_per_byte", "accuracy")  # what a finished line shows first, where the run has it
 PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; evaluations always get theirs
@@ -32,6 +35,30 @@ class _Line:
     began: float = field(default_factory=time.monotonic)
 
 
+class _Stream:
+    """A stream whose reader may go away, as when a terminal is closed: the study does not depend on being watched."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._gone = stream, False
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, act: Callable[[], Any]) -> None:
+        try:
+            if not self._gone:
+                act()
+        except (OSError, ValueError):  # EIO of a closed terminal, EPIPE of a pipe without a reader; a closed file
+            self._gone = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Display:
     """Shows a study's progress on ``stream`` (default: standard error, so that a table can be piped).
 
@@ -39,7 +66,8 @@ class Display:
     """
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        self._console = Console(file=stream or sys.stderr, quiet=quiet, highlight=False, soft_wrap=True)
+        file = cast(TextIO, _Stream(stream or sys.stderr))
+        self._console = Console(file=file, quiet=quiet, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not quiet
         self._lines: dict[str, _Line] = {}
         self._count = self._done = 0
@@ -108,7 +136,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """One line that stays."""
-        self._console.print(text, markup=False)
+        self._console.print(redact(text), markup=False)
 
     def close(self) -> None:
         """Leave the terminal as it was."""

@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.errors import UserError
 from attnlab.running import memory
 from attnlab.running.display import Display
 from attnlab.running.work import Assignment, Work
@@ -236,6 +238,8 @@ class Runner:
         if kind == "ended":
             state, summary, _, reason = rest
             self._end(active, state, summary=summary, reason=reason)
+        elif kind == "disk":
+            raise UserError(rest[0])
         elif kind == "raised":
             self._end(active, "failed", summary={}, reason=rest[0], text=rest[1])
         elif code == -signal.SIGKILL and memory.kernel_kills() > active.kills:
@@ -287,8 +291,9 @@ class Runner:
         self._show.close()
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"the study stopped: {error}"
         for active in list(self._active):
-            self._close(active, "interrupted", summary={}, reason=reason)
-            active.given.queue.release(active.given.ticket)
+            with suppress(Exception):  # it may be the store that failed: the next start puts the records right
+                self._close(active, "interrupted", summary={}, reason=reason)
+                active.given.queue.release(active.given.ticket)
         if isinstance(error, KeyboardInterrupt):
             done = len(self._work.found) + sum(row.state not in NOT_DONE for row in self._rows.values())
             text = f"interrupted: {done} of {self._whole} runs are finished; the same command goes on"

@@ -8,6 +8,7 @@ the parent can read; and when the parent dies, a second pipe, the lifeline, clos
 
 import faulthandler
 import importlib
+import io
 import multiprocessing
 import os
 import signal
@@ -23,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config import RunConfig
-from attnlab.errors import UserError
+from attnlab.disk import refused
+from attnlab.errors import UserError, one_line
 from attnlab.lock import hold
+from attnlab.redact import redact
 from attnlab.registry import load_file
 from attnlab.running import memory
 from attnlab.tracking.record import device_name
@@ -166,9 +169,9 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
     os.environ.clear()
     os.environ.update(job.environment)  # the server may be older than a change to it
-    job.folder.mkdir(parents=True, exist_ok=True)
-    _output_to(job.folder / "log.txt")
     try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        _output_to(job.folder / "log.txt")
         if job.memory_limit is not None:
             from attnlab.machine import limit_memory
 
@@ -178,17 +181,22 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     except BrokenPipeError:  # the parent is gone; so are we in a moment
         _end(1)
     except UserError as error:
-        pipe.send(("raised", str(error), ""))
+        pipe.send(("raised", redact(str(error)), ""))
     except BaseException as error:
+        if (trouble := refused(error)) is not None:  # no fault of the run: the others would meet it, too
+            pipe.send(("disk", trouble))
+            _end(1)
         traceback.print_exc()
-        pipe.send(("raised", f"{type(error).__name__}: {error}" + _line(), traceback.format_exc()))
+        reason = one_line(f"{type(error).__name__}: {error}" + _line())
+        pipe.send(("raised", redact(reason), redact(traceback.format_exc())))
     _end(0)
 
 
 def _end(code: int) -> None:
     """Leave without tearing torch down: quick, and no thread of the user's can hold it up."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk has no room for last words
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 
@@ -247,13 +255,22 @@ def _die_with_parent(lifeline: Connection) -> None:
 
 
 def _output_to(path: Path) -> None:
-    """Send what this process prints to a file: the terminal belongs to the parent's display."""
+    """Send what this process prints to a file, without secrets: the terminal belongs to the parent's display."""
     with path.open("ab") as file:
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    faulthandler.enable()
+    out = os.fdopen(1, "wb", closefd=False)
+    sys.stdout = sys.stderr = _Redacted(out, errors="backslashreplace", line_buffering=True)
+    faulthandler.enable(2)
+
+
+class _Redacted(io.TextIOWrapper):
+    """What Python code prints: the file becomes an artifact of the run when that fails."""
+
+    def write(self, text: str, /) -> int:
+        return super().write(redact(text))
 
 
 def _line() -> str:

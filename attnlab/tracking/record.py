@@ -10,8 +10,6 @@ import inspect
 import json
 import os
 import platform
-import re
-import shlex
 import socket
 import subprocess
 import sys
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.grid.axes import text
 from attnlab.palette import color_of
+from attnlab.redact import command_line, redact
 
 if TYPE_CHECKING:
     from attnlab.config import RunConfig
@@ -214,8 +213,8 @@ def git(folder: str) -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line this process was started with, without the folder of its program."""
-    return shlex.join([Path(sys.argv[0]).name or "python", *(redact(word) for word in sys.argv[1:])])[:500]
+    """The command line this process was started with, without the folder of its program and without secrets."""
+    return command_line([Path(sys.argv[0]).name or "python", *sys.argv[1:]])[:500]
 
 
 def user() -> str:
@@ -246,11 +245,6 @@ def device_name(device: str) -> str:
         return platform.processor() or platform.machine()
 
 
-def redact(words: str) -> str:
-    """The text with user names and passwords taken out of every address in it."""
-    return re.sub(r"//[^/\s]*@", "//***@", words)
-
-
 def as_yaml(value: dict[str, Any]) -> str:
     """A dictionary as YAML 1.2."""
     from io import StringIO
@@ -265,8 +259,8 @@ def as_yaml(value: dict[str, Any]) -> str:
 
 
 def study_text(plan: Plan) -> str:
-    """The study's YAML as it was written, or made from what a notebook passed."""
+    """The study's YAML as it was written (a comment may hold a password: it goes), or made from what a notebook passed."""
     path = plan.study.path
     if path is not None and path.is_file():
-        return path.read_text(encoding="utf-8")
+        return redact(path.read_text(encoding="utf-8"))
     return as_yaml(plan.study.model_dump(mode="json", exclude_defaults=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.tracking.record import redact
+from attnlab.redact import redact
 from attnlab.trials.storage import require_apart, storage_url
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Store:
                     )
             except Exception as error:  # whatever the driver raises; its text may quote the address
                 if not tries_left:
-                    reason = redact(str(error)).strip().splitlines()[0]
+                    reason = redact(str(error), address=url).strip().splitlines()[0]
                     raise UserError(f"cannot use the storage {redact(url)}: {reason}") from None
                 time.sleep(0.5)
         raise AssertionError("unreachable")

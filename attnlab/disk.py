@@ -1,0 +1,38 @@
+"""A disk that takes nothing more, recognised in whatever a library made of it, and told in one line."""
+
+import errno
+
+# What no run is to blame for, and what the next one would meet as well.
+_FULL = {errno.ENOSPC: "it is full", errno.EDQUOT: "its quota is used up", errno.EROFS: "it may only be read"}
+_WORDS = {  # of libraries that pass on no number: sqlite's, the tokenizers'
+    "database or disk is full": "it is full",
+    "No space left on device": "it is full",
+    "readonly database": "it may only be read",
+    "Read-only file system": "it may only be read",
+}
+
+
+def refused(error: BaseException) -> str | None:
+    """``the disk takes nothing more: it is full (...)``; None where the error is about something else."""
+    for cause in _causes(error):
+        why = _FULL.get(cause.errno or 0) if isinstance(cause, OSError) else None
+        why = why or next((meaning for words, meaning in _WORDS.items() if words in str(cause)), None)
+        if why is not None:
+            return f"the disk takes nothing more: {why} ({told(cause)}); once it does, the same command goes on"
+    return None
+
+
+def told(error: BaseException) -> str:
+    """An error of the system's in a few words: what, and of which file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    """The error and what led to it, the first cause first."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.insert(0, error)
+        error = error.__cause__ or error.__context__
+    return found

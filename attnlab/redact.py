@@ -1,0 +1,62 @@
+"""Taking secrets out of what is written down or shown: passwords in addresses, secret parameters, the environment's own."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+HIDDEN = "***"
+SHORTEST = 8  # characters of a secret that is looked for by itself: a shorter one may be a common word
+
+_NAMES = r"(?:\w*password|\w*passwd|pwd|passphrase|\w*token|\w*secret|\w*api_?key|(?:access|secret|private)_?key(?:_?id)?)"
+_NAMES = rf"(?:{_NAMES}|sig|signature|credentials?|auth|authorization)".replace("_?", "[_-]?")
+# A password may hold "/" and "@" that nobody encoded: after "user:" the last "@" of the word ends it. "host:80/" is no user.
+_ADDRESS = re.compile(r"//(?:[^/\s:@]*:(?!\d+[/?#])\S*|[^/\s]*)@")
+_LOGIN = re.compile(r"\w://[^/\s:@]*:(?!\d+[/?#])[^\s@]+@")
+_FIELD = re.compile(rf"(?i)(?<![\w-])((?:--)?(?:[\w-]*[_-])?{_NAMES}=)[^\s&;'\"]+")
+_OPTION = re.compile(rf"(?i)--?(?:[\w-]*[_-])?{_NAMES}")
+_VARIABLE = re.compile(rf"(?i)(?:.*_)?{_NAMES}")
+
+
+def redact(text: str, *, address: str = "") -> str:
+    """The text without user names and passwords in addresses, secret parameters, and secrets of the environment.
+
+    Args:
+        address: one that the text is about. Whoever could not read it may have quoted a piece of its password.
+    """
+    text = _FIELD.sub(rf"\1{HIDDEN}", _ADDRESS.sub(f"//{HIDDEN}@", text))
+    found = {value for name, value in os.environ.items() if _VARIABLE.fullmatch(name) and len(value) >= SHORTEST}
+    for secret in sorted({*found, *_pieces(address)}, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+    return text
+
+
+def command_line(words: Iterable[str]) -> str:
+    """A command line as it could be typed again, had one the secrets."""
+    shown: list[str] = []
+    for word in words:
+        after_option = bool(shown) and _OPTION.fullmatch(shown[-1])
+        name, equals, _ = word.partition("=")
+        if after_option or (equals and _OPTION.fullmatch(name)):
+            shown.append(HIDDEN if after_option else f"{name}={HIDDEN}")
+        else:
+            shown.append(re.sub(r"//[^/]*:.*@", f"//{HIDDEN}@", redact(word)))
+    return shlex.join(shown)
+
+
+def holds_login(text: str) -> bool:
+    """Whether an address with a password in it, or with a secret parameter, stands in the text."""
+    return bool(_LOGIN.search(text)) or ("://" in text and bool(_FIELD.search(text.partition("?")[2])))
+
+
+def without_login(address: str) -> str:
+    """An address without user and password."""
+    return _ADDRESS.sub("//", address)
+
+
+def _pieces(address: str) -> set[str]:
+    """What may turn up of the password of an address, as written or decoded."""
+    login = _ADDRESS.search(address)
+    password = login[0][2:-1].partition(":")[2] if login else ""
+    return {part for form in (password, unquote(password)) for part in (form, *re.split(r"[/@:?#]", form)) if len(part) > 2}
