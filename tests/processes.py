@@ -47,6 +47,8 @@ class Marked:
     def kill(self, pid: int) -> bool:
         """SIGKILL to a process; whether it was one of ours and alive. Never hits one that got its number since."""
         try:
+            if pid <= 0:  # its file was just being written
+                return False
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             return False

@@ -24,7 +24,7 @@ LAYERS = [
     {"commands", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ONE_DOOR = {"optuna": {"trials"}, "mlflow": {"track"}}
+ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
 WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "reporting", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
