@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--version", action="version", version=f"attnlab {__version__}")
     verbs = found.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     _add_studies(verbs)
+    _add_submit(verbs)
     _add_results(verbs)
     _add_rest(verbs)
     for verb in verbs.choices.values():
@@ -121,6 +122,11 @@ def _add_choices(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_running(verb: argparse.ArgumentParser) -> None:
+    _add_sharing(verb)
+    verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
+
+
+def _add_sharing(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--workers", type=_count, default=1, metavar="N", help="runs at a time (default 1)")
     verb.add_argument(
         "--storage", metavar="URL", help="postgresql://... whose queue any number of machines share (or ATTNLAB_STORAGE)"
@@ -128,7 +134,24 @@ def _add_running(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--retry", nargs="+", action="extend", default=[], metavar="STATE", help="try these again: failed, diverged, ..."
     )
-    verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
+
+
+def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    submit = verbs.add_parser("submit", help="run a study on several machines, as jobs of Slurm")
+    submit.add_argument("study", help="a YAML file")
+    _add_choices(submit)
+    submit.add_argument("--machines", type=_count, default=1, metavar="N", help="jobs, each on a machine (default 1)")
+    _add_sharing(submit)
+    submit.add_argument("--local", action="store_true", help="no Slurm: start the jobs on this machine")
+    submit.add_argument(
+        "--timeout", type=_minutes, default=24 * 60, metavar="TIME", help="of a job: 8h (default 1d); then it queues again"
+    )
+    submit.add_argument("--cpus", type=_count, metavar="N", help="of each machine")
+    submit.add_argument("--gpus", type=_count, metavar="N", help="of each machine")
+    submit.add_argument("--partition", metavar="NAME", help="of Slurm")
+    submit.add_argument(
+        "--slurm", nargs="+", action="extend", default=[], type=_pair, metavar="KEY=VALUE", help="of sbatch: account=lab"
+    )
 
 
 def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
@@ -182,6 +205,20 @@ def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+def _minutes(text: str) -> int:
+    number, unit = text[:-1], {"m": 1, "h": 60, "d": 24 * 60}.get(text[-1:])
+    if unit is None or not number.isdigit() or int(number) < 1:
+        raise argparse.ArgumentTypeError(f"expected a time such as 90m, 8h or 2d, got {text!r}")
+    return int(number) * unit
+
+
+def _pair(text: str) -> str:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return text
 
 
 def _positive(text: str) -> float:

@@ -31,7 +31,7 @@ class Peace:
 @pytest.fixture(scope="module")
 def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
     folder = tmp_path_factory.mktemp("torture")
-    study = torture.write_study(folder, runs=8, steps=60)
+    study = torture.write_study(folder, runs=8, steps=120)
     return Peace(study, folder / "runs", torture.undisturbed(study, folder / "runs"))
 
 
@@ -43,12 +43,12 @@ def endure(torment: torture.Torment, peace: Peace, *kinds: str, seed: int) -> No
 
 
 def test_killed_at_every_turn_it_ends_as_if_nothing_had_happened(peace: Peace, tmp_path: Path) -> None:
-    endure(torture.Torment(peace.study, tmp_path, 2), peace, "run", "family", "run", "parent", "any", seed=1)
+    endure(torture.Torment(peace.study, tmp_path, 2, pause=0.5), peace, "run", "family", "run", "parent", "any", seed=1)
 
 
 def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_path: Path, postgres: Server) -> None:
     addresses = postgres.database(), postgres.database()
-    torment = torture.Torment(peace.study, tmp_path, 1, 2, addresses)
+    torment = torture.Torment(peace.study, tmp_path, 1, 2, addresses, pause=0.5)
     endure(torment, peace, "run", "family", "parent", "run", seed=2)
     written = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
     assert not written, "the storage's password stands in files"
@@ -71,7 +71,7 @@ def point_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None
 
 
 def point_more(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
-    client.log_metric(run_id, "train/tokens_per_s", 1.0, step=61)
+    client.log_metric(run_id, "train/tokens_per_s", 1.0, step=121)
 
 
 def curve_more(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:

@@ -117,6 +117,27 @@ def test_a_study_that_is_not_there_and_one_that_was_deleted(tmp_path: Path) -> N
         Tracker(found, tmp_path)
 
 
+def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path) -> None:
+    found = small()
+    tracker, client = Tracker(found, tmp_path), connect(tmp_path)
+    first = tracker.start(found.runs[0])
+    tracker.finish(first, "interrupted")
+    before = client.get_run(first)
+    second = client.create_run(before.info.experiment_id, tags=before.data.tags).info.run_id  # and no more: SIGKILL
+    assert [each.info.run_id for each in Tracker(found, tmp_path).sweep().values()] == [second]
+    assert client.get_run(first).info.lifecycle_stage == "deleted"
+    assert client.get_run(second).info.status == "KILLED"
+
+
+def test_a_record_that_is_replaced_is_not_left_running(tmp_path: Path) -> None:
+    found = small()
+    tracker = Tracker(found, tmp_path)
+    first = tracker.start(found.runs[0])
+    tracker.start(found.runs[0])
+    left = connect(tmp_path).get_run(first).info
+    assert (left.lifecycle_stage, left.status) == ("deleted", "KILLED")
+
+
 def test_the_ui_answers_and_a_server_is_a_store_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,7 +43,6 @@ seeds: {seeds}
 retries: 1000
 """
 KINDS = {"run": 5, "parent": 2, "family": 2, "any": 1}  # what is killed, and how often beside the others
-PAUSE, SHORT = 2.5, 0.6  # seconds at most between two kills; the short one while there are few for what is done already
 
 
 def write_study(folder: Path, *, runs: int, steps: int) -> Path:
@@ -67,6 +66,7 @@ class Torment:
     Args:
         parents: how many parents run it at a time, with ``workers`` runs at a time each.
         database: an address for Optuna and one for MLflow; None: the sqlite files of one parent.
+        pause: seconds at most between two kills: about as long as a run.
     """
 
     study: Path
@@ -74,6 +74,7 @@ class Torment:
     workers: int = 1
     parents: int = 1
     database: tuple[str, str] | None = None
+    pause: float = 2.5
     hits: Counter[str] = field(default_factory=Counter)  # kind -> kills that met somebody alive
     processes: int = 0  # that were killed
     starts: int = 0
@@ -126,14 +127,14 @@ class Torment:
         if kind != "any" and not self._training(running):
             return False
         done = len(list(self.root.glob("work/*/model.pt"))) / self.runs
-        time.sleep(chance.uniform(0, SHORT if self.hits.total() < few * done else PAUSE))
-        victim = chance.choice(running).pid
-        choice = {
-            "run": lambda: self._training(running),
-            "parent": lambda: [victim],
-            "any": lambda: sorted(self.marked.parents()),
-        }
-        targets = self.marked.below(victim) if kind == "family" else [chance.choice(choice[kind]() or [0])]
+        hurry = self.hits.total() < few * done  # else the study would be done before all that is to be killed was
+        time.sleep(chance.uniform(0, self.pause / 4 if hurry else self.pause))
+        parent = chance.choice(running).pid
+        if kind == "family":
+            targets = self.marked.below(parent)
+        else:
+            pool = {"run": self._training(running), "parent": [parent], "any": sorted(self.marked.parents())}[kind]
+            targets = chance.sample(pool, min(1, len(pool)))
         hit = self.marked.kill_all(chance.sample(targets, len(targets)))
         self.processes += hit
         self.hits[kind] += hit > 0

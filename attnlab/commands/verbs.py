@@ -217,9 +217,17 @@ def check(given: Namespace) -> int:
     )
 
 
+def submit(given: Namespace) -> int:
+    """Hand a study to several machines."""
+    from attnlab.commands.submit import submit as submit_jobs
+
+    return submit_jobs(given, sets=_assignments(given.set), only=_only(given.only))
+
+
 COMMANDS = {
     "plan": plan,
     "run": run,
+    "submit": submit,
     "train": train,
     "report": report,
     "runs": runs,

@@ -215,7 +215,7 @@ class Tracker:
         terminate(self._client, run_id, STATUS.get(state, "FINISHED"))
         closed = self._client.get_run(run_id)
         key = closed.data.tags.get("attnlab.fingerprint", run_id)
-        if key in self._active:
+        if key in self._active and self._active[key].info.run_id == run_id:  # else a sweep has yet to choose between them
             self._active[key] = closed
         return closed
 
