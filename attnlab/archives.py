@@ -1,18 +1,19 @@
 """The archives that data sets come in: their addresses, and how the contents of each are read and verified.
 
 What counts are the *contents*: another archive of the same contents is as good as the original. They are read
-in memory, under the names that are expected and no others; nothing is unpacked onto the disk.
+in memory, under the names that are expected and no others; nothing is unpacked onto the disk, so that no name, link or
+device in an archive can reach out of it. How much may come out of one is known beforehand: no bomb goes off.
 """
 
+import gzip
 import hashlib
 import re
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from attnlab.errors import UserError
 
@@ -30,6 +31,7 @@ class Source:
         size: bytes of the original archive.
         md5: of the original archive; "" where only that of the contents is published.
         contents: the digest of what matters inside, as ``read`` computes it.
+        unpacked: bytes that may come out of the archive at most.
         read: (source, path) -> (the verified contents, a line on which archive it was); raises ``UserError``.
     """
 
@@ -39,6 +41,7 @@ class Source:
     size: int
     md5: str
     contents: str
+    unpacked: int
     read: Callable[["Source", Path], tuple[Any, str]]
 
 
@@ -60,11 +63,11 @@ def read_member(source: Source, path: Path) -> tuple[bytes, str]:
     """The member called as the source is, of a zip file; ``source.contents`` is its md5."""
     expected = f"a zip file with a member {source.name!r} of md5 {source.contents}"
     try:
-        with zipfile.ZipFile(path) as archive:
-            contents = archive.read(source.name)
+        with zipfile.ZipFile(path) as archive, archive.open(source.name) as member:
+            contents = _Bounded(member, source.unpacked).read()
     except KeyError:
         raise _wrong(source, path, expected, "no such member") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except Exception as error:  # whatever a damaged or a hostile archive makes the libraries raise
         raise _wrong(source, path, expected, f"a broken or incomplete file ({error})") from error
     found = hashlib.md5(contents).hexdigest()
     if found != source.contents:
@@ -72,6 +75,20 @@ def read_member(source: Source, path: Path) -> tuple[bytes, str]:
     original = path.stat().st_size == source.size
     which = "the original archive" if original else "another archive of the same contents"
     return contents, f"{which}, md5 of {source.name} {found}"
+
+
+class _Bounded:
+    """A stream that ends in an error where more than ``most`` bytes come out of it."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def read(self, size: int = -1) -> bytes:
+        some = self._stream.read(self._left + 1 if size < 0 else min(size, self._left + 1))
+        self._left -= len(some)
+        if self._left < 0:
+            raise ValueError(f"more than {self._most:,} bytes come out of it")
+        return some
 
 
 _REVIEW = re.compile(r"(?:\./)?aclImdb/((train|test)/(pos|neg)/\d+_\d+\.txt)")
@@ -86,13 +103,13 @@ def read_reviews(source: Source, path: Path) -> tuple[dict[str, bytes], str]:
     unlabelled = 0
     expected = f"{REVIEWS_PER_FOLDER:,} reviews in each labelled folder"
     try:
-        with tarfile.open(path, mode="r|gz") as archive:
+        with gzip.open(path) as raw, tarfile.open(fileobj=_Bounded(raw, source.unpacked), mode="r|") as archive:
             for member in archive:
                 unlabelled += member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
                 match = _REVIEW.fullmatch(member.name)
-                if match and member.isreg():
+                if match and member.isreg() and not member.issparse():  # one with holes could be of any size
                     reviews[match[1]] = archive.extractfile(member).read()  # type: ignore[union-attr]  # it is regular
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+    except Exception as error:  # as above
         raise _wrong(source, path, expected, f"a broken or incomplete file ({error})") from error
     for place in ("train/pos", "train/neg", "test/pos", "test/neg"):
         count = sum(name.startswith(place) for name in reviews)
@@ -122,6 +139,7 @@ ENWIK8 = Source(
     size=36_445_475,
     md5="",
     contents="a1fa5ffddb56f4953e226637dabbb36a",
+    unpacked=100_000_000,
     read=read_member,
 )
 IMDB = Source(
@@ -131,6 +149,7 @@ IMDB = Source(
     size=84_125_825,
     md5="7c2ac02c03563afcf9b574c7e56c153a",
     contents="07722abb3341e017c7eb226d36c60cee3d927285d55ce069013c94cbf031a6b7",
+    unpacked=2**30,  # with the 50,000 unlabelled reviews about a third of that
     read=read_reviews,
 )
 SOURCES = {source.name: source for source in (ENWIK8, IMDB)}

@@ -7,6 +7,7 @@ whole.
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -218,7 +219,8 @@ def _download(source: Source, path: Path, say: Say) -> Any:
         try:
             say(f"{source.name}: fetching {source.url} ({source.size / 1e6:.0f} MB) into {path.parent}")
             get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
-            got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=get))  # type: ignore[arg-type]
+            bounded = _bounded(get, most=2 * source.size)  # another archive of the same contents may be larger
+            got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=bounded))
             contents, note = source.read(source, got)
             _sync(got)
             os.replace(got, path)
@@ -231,6 +233,22 @@ def _download(source: Source, path: Path, say: Say) -> Any:
             shutil.rmtree(part, ignore_errors=True)
     say(f"{source.name}: {path} verified: {note}")
     return contents
+
+
+def _bounded(get: Any, *, most: int) -> Any:
+    """pooch's downloader, cut off after ``most`` bytes: what a server sends has no end of itself."""
+
+    class Bounded(io.FileIO):
+        def write(self, chunk: Any, /) -> int:
+            if self.tell() + len(chunk) > most:
+                raise UserError(f"it sent more than {most:,} bytes")
+            return super().write(chunk)
+
+    def download(url: str, output: str, caller: Any) -> None:
+        with Bounded(output, "wb") as file:
+            get(url, file, caller)
+
+    return download
 
 
 def _brief(error: BaseException) -> str:

@@ -70,6 +70,7 @@ def tiny(url: str) -> Source:
         size=len(body),
         md5=hashlib.md5(body).hexdigest(),
         contents=hashlib.md5(CONTENTS).hexdigest(),
+        unpacked=len(CONTENTS),
         read=read_member,
     )
 
@@ -93,6 +94,21 @@ def test_fetches_once_and_verifies(source: Source, server: Server, folders: Path
     assert server.hits == 1
     assert files(folders / "data") == ["tiny.zip"]
     assert "fetching" in said[0] and "the original archive" in said[-1]
+
+
+def test_a_server_that_sends_without_end_is_cut_off(source: Source, server: Server, folders: Path):
+    server.body = bytes(3 * source.size)
+    with pytest.raises(UserError, match=f"it sent more than {2 * source.size:,} bytes; nothing was kept"):
+        data.load(source, say=lambda line: None)
+    assert files(folders / "data") == []
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_in_a_zip_file_does_not_go_off(method: int, source: Source, folders: Path):
+    (folders / "data").mkdir()
+    (folders / "data" / "tiny.zip").write_bytes(zipped(bytes(2**24), method=method))
+    with pytest.raises(UserError, match=r"more than 102,656 bytes come out of it"):
+        data.load(source, say=lambda line: None)
 
 
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "missing"])
