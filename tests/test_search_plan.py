@@ -49,6 +49,31 @@ def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path) -> No
     }
 
 
+def test_a_refused_cell_is_neither_searched_nor_counted(tmp_path: Path) -> None:
+    text = SEARCH.replace("[dense, no_wo]", "[dense]\n  backend: [reference, xformers]")
+    found = plan(write(tmp_path, text))
+    assert found.total == found.runs_a_cell == 10
+    [(cell, run)] = found.refused
+    assert (cell.name, run.phase, run.seed, run.trial) == ("dense xformers", "confirm", 100, None)
+
+
+def test_the_digest_of_a_search_is_of_what_decides_it(tmp_path: Path) -> None:
+    path = write(tmp_path, SEARCH)
+    first = plan(path)
+    dense, no_wo = first.cells
+    digests = {first.search_digest(dense), first.search_digest(no_wo)}
+    for sets in ({"search.seed": 1}, {"search.sampler": "RandomSampler"}, {"search.pruner": "NopPruner"}, {"train.steps": 90}):
+        found = plan(path, sets=sets)
+        digests.add(found.search_digest(found.cells[0]))
+    assert len(digests) == 6
+    more = plan(path, sets={"search.trials": 50, "search.parallel": 2, "confirm.seeds": [7]})
+    assert more.search_digest(more.cells[0]) == first.search_digest(dense)
+    keys = [first.search_run(dense, n, PARAMS).key for n in (7, 8)]
+    assert keys == [f"{first.search_digest(dense)}.t07", f"{first.search_digest(dense)}.t08"]
+    winner = first.confirm_run(dense, 100, PARAMS)
+    assert winner.key == winner.fingerprint
+
+
 def test_runs_of_both_phases(tmp_path: Path) -> None:
     found = plan(write(tmp_path, SEARCH))
     cell = found.cells[0]

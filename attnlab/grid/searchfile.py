@@ -41,6 +41,11 @@ def _number(value: Any) -> Any:
     return value
 
 
+def written(value: Any) -> str:
+    """A chosen value, or one that may be: short, and a list as a list."""
+    return f"[{', '.join(map(written, value))}]" if isinstance(value, list) else text(value)
+
+
 def _size(value: Any) -> Any:
     """``"8GiB"`` -> bytes."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d+)?) ?([KMGT]i?B)", value) if isinstance(value, str) else None
@@ -125,7 +130,7 @@ class Dimension(Section):
     def label(self) -> str:
         """For people: ``0.0001 to 0.01, log``; ``one of 16, 32``."""
         if self.choices is not None:
-            return f"one of {', '.join(map(text, self.choices))}"
+            return f"one of {', '.join(map(written, self.choices))}"
         more = ", log" if self.log else "" if self.step is None else f" in steps of {text(self.step)}"
         return f"{text(self.low)} to {text(self.high)}{more}{', whole' if self.whole and self.step is None else ''}"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
-from attnlab.grid.axes import text
 from attnlab.grid.paths import check_value
+from attnlab.grid.searchfile import written
 from attnlab.reporting.compare import Question, cell_of, fixed
 from attnlab.reporting.tables import Column, Line, Table
 
@@ -118,7 +118,7 @@ def _is_possible(path: str, beyond: float, dimension: Dimension) -> bool:
 
 def shown(value: Any) -> str:
     """A chosen value, as short as it can be told apart from its neighbours."""
-    return f"{value:.4g}" if isinstance(value, float) else text(value)
+    return f"{value:.4g}" if isinstance(value, float) else written(value)
 
 
 def sentence(each: Searched, question: Question) -> str:
