@@ -27,8 +27,10 @@ from attnlab.grid.yamlfile import parse_assignments
 __all__ = [
     "EvaluateConfig",
     "MachineConfig",
+    "Match",
     "ModelConfig",
     "Named",
+    "NamedVariant",
     "RunConfig",
     "TrainConfig",
     "parse_assignments",
@@ -69,9 +71,8 @@ class Named(Section):
             return value
         if "name" not in value:
             raise expected("the key 'name' beside the options")
-        if "match" in value:
-            raise PydanticCustomError("later", "{what}", {"what": "the option 'match'", "key": "match"})
-        return {"name": value["name"], "options": {k: v for k, v in value.items() if k != "name"}}
+        own = {key: item for key, item in value.items() if key in cls.model_fields and key != "options"}
+        return {**own, "options": {key: item for key, item in value.items() if key not in own}}
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
@@ -81,6 +82,31 @@ class Named(Section):
     def label(self) -> str:
         """Short, for tables: ``strided_sparse stride=16``; of a path only the class: ``Cosine``."""
         return " ".join([self.name.rpartition(":")[2], *(f"{k}={v}" for k, v in self.options.items())])
+
+
+class Match(Section):
+    """What a cell is made to cost as much as its baseline in, and the field that is adjusted until it does."""
+
+    cost: Literal["params", "flops"]
+    by: str = Field(default="model.ff_mult", min_length=1, description="a dotted path to a number")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if not isinstance(value, dict) and value not in ("params", "flops"):
+            raise expected("'params', 'flops' or {cost: ..., by: ...}")
+        return {"cost": value} if isinstance(value, str) else value
+
+
+class NamedVariant(Named):
+    """A variant, perhaps matched to the baseline: ``{name: no_wo, match: params}``. What the plan resolves has no ``match``."""
+
+    match: Match | None = None
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        match = {"match": self.match.model_dump()} if self.match else {}
+        return {"name": self.name, **match, **self.options}
 
 
 def _tuple(value: Any) -> Any:
@@ -226,6 +252,7 @@ _NAMED_SCHEMA = {
     "anyOf": [_NAME, {"type": "object", "properties": {"name": _NAME}, "required": ["name"]}],
 }
 NamedField = Annotated[Named, WithJsonSchema(_NAMED_SCHEMA)]
+VariantField = Annotated[NamedVariant, WithJsonSchema(_NAMED_SCHEMA)]
 
 
 # Fields that came after runs had been made: they count where they are set, so that what is finished stays finished.
@@ -236,7 +263,7 @@ class RunConfig(Section):
     """Everything that decides the numbers of one run."""
 
     task: NamedField
-    variant: NamedField
+    variant: VariantField
     position: NamedField | None = Field(default=None, description="null: the variant's own default")
     backend: str = Field(default="auto", min_length=1, description="reference, sdpa, xformers or auto")
     model: ModelConfig = ModelConfig()

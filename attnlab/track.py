@@ -130,7 +130,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     Columns: ``run_id name cell study state reason seed fingerprint attempt``; ``phase`` (``grid``, or ``search`` and
     ``confirm`` of a searched study), ``trial`` (None outside a search) and ``params`` (what the search chose: dotted
     path -> value); each axis, each field of the configuration (dotted), each summary metric, ``started`` (UTC),
-    ``seconds device versions commit folder``.
+    ``seconds device versions commit folder``, and ``matched``: how the cell was made to cost as much as its baseline.
 
     Args:
         every: also the runs that the study's last plan no longer holds (an edited YAML, another ``--set``).
@@ -162,7 +162,7 @@ def _row(found: Record, root: Path) -> dict[str, Any]:
     row |= {name: value for name, value in found.data.metrics.items() if "/" not in name}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     row |= {"seconds": ended - info.start_time / 1_000, "folder": str(root / tag.get("folder", ""))}
-    row |= {key: tag.get(key, "") for key in ("device", "versions", "commit")}
+    row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched")}
     return row
 
 

@@ -201,7 +201,7 @@ MISTAKES = {
         "expected a 'stride'",
     ),
     "no variant": ("  variant:", "  backend:", "10:27", "backend: expected a text, got a mapping of keys"),
-    "match": ("no_wo, ", "{name: no_wo, match: params}, ", "10:34", "the option 'match' is planned, but"),
+    "match": ("no_wo, ", "{name: no_wo, match: size}, ", "10:41", "variant.match: expected 'params', 'flops' or"),
     "a bad study name": (
         "study: wo",
         "study: w/o",

@@ -63,12 +63,12 @@ def _in_segments(subject: Subject, length: int, advice: str) -> float:
 def no_gradient(subject: Subject) -> str:
     """In a model of two blocks, the loss of a segment gives no gradient to the tokens of the segment before."""
     _claimed(subject)
-    from attnlab.config import ModelConfig, Named, RunConfig, TrainConfig
+    from attnlab.config import ModelConfig, Named, NamedVariant, RunConfig, TrainConfig
     from attnlab.model import LanguageModel
 
     config = RunConfig(
         task=Named(name="pydocs"),
-        variant=Named(name="dense"),
+        variant=NamedVariant(name="dense"),
         position=Named(name="none"),
         backend="reference",
         model=ModelConfig(dim=subject.dim, depth=2, heads=subject.heads, memory=7),

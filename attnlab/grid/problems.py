@@ -59,8 +59,6 @@ def _first(
     if problem["type"] == "extra_forbidden":
         message = unknown_key(str(loc[-1]), field_names(model, loc[:-1]), here[:-1])
         return UserError(message, where(loc, key=True))
-    if problem["type"] == "later":
-        return UserError(not_yet(context["what"]), where((*loc, context["key"]), key=True))
     if problem["type"] == "conflict":
         end = (context["field"],) if context["field"] else ()
         return _error((*here, *end), context["message"], where((*loc, *end)))
@@ -110,11 +108,6 @@ def _error(loc: Loc, message: str, place: str) -> UserError:
 
 def _inside(loc: Loc) -> str:
     return f" in {dotted(loc)}" if loc else ""
-
-
-def not_yet(what: str) -> str:
-    """The message for a word of the design that has no code behind it yet."""
-    return f"{what} is planned, but this version of attnlab does not have it yet: leave it out"
 
 
 def unknown_key(name: str, known: list[str], loc: Loc) -> str:

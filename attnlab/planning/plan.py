@@ -9,6 +9,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.grid.axes import pick
 from attnlab.grid.cells import CellConfig, SkippedCell, expand
 from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
+from attnlab.planning.matching import matched
 from attnlab.planning.resolve import Resolved, Resolver
 from attnlab.planning.run import Cell, Run
 from attnlab.planning.searching import about_search, applied, digest
@@ -134,7 +135,7 @@ def plan(
     study = read_study(source, sets=sets)
     cells, skipped = expand(study)
     resolver = Resolver(study)
-    resolved = [(cell, resolver(cell)) for cell in cells]
+    resolved = matched(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
     kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
     if not kept:
@@ -143,6 +144,7 @@ def plan(
             "expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}"
         )
     found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
+    notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in found.cells if cell.matched]
     notes += _about_baseline(found, every=[cell for cell, _ in resolved])
     if study.search is not None:
         notes += about_search(found, tasks=[it.task for _, it in kept])
@@ -207,7 +209,7 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
     """The cell with its figures, taken from a model that is built but not allocated."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
     place = cell.where(*last.split("."))
-    found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place)
+    found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched)
     if it.refusal is not None:
         return found
     from attnlab.measure import plan_figures

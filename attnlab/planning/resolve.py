@@ -29,12 +29,14 @@ class Resolved:
         key: the same for two configurations that differ only in writing a default out.
         task: what it is trained on.
         refusal: why it cannot be run, or None.
+        matched: how it was made to cost as much as its baseline, where that was asked.
     """
 
     config: RunConfig
     key: str
     task: Any
     refusal: str | None
+    matched: str = ""
 
 
 def import_files(study: StudyConfig) -> list[Path]:
@@ -124,7 +126,7 @@ class Resolver:
             message = f"{kind} {name!r} must stand in a file of its own, which 'imports' names"
             raise UserError(message, cell.where(kind, "name"))
         options = self._options(cell, kind, cls, named)
-        return Named(name=name, options=options), cls
+        return named.model_copy(update={"name": name, "options": options}), cls
 
     def _options(self, cell: CellConfig, kind: str, cls: type, named: Named) -> dict[str, Any]:
         known = options_of(cls)
@@ -186,7 +188,7 @@ def _packages(classes: list[tuple[Named, Any]]) -> dict[str, str]:
 def _in_full(named: Named, cls: type) -> Named:
     """The reference with every default written out."""
     defaults = {name: p.default for name, p in options_of(cls).items() if _is_plain(p.default)}
-    return Named(name=named.name, options={**defaults, **named.options})
+    return named.model_copy(update={"options": {**defaults, **named.options}})
 
 
 def _sha256(path: Path) -> str:

@@ -20,6 +20,7 @@ class Cell:
         parameters, attention_parameters, flops_per_token: of a refused cell None.
         train_flops: of one run: 3 x forward x tokens, every row counted at full length.
         where: the place in the study file of its last axis, for messages.
+        matched: how it was made to cost as much as its baseline, where that was asked.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Cell:
     flops_per_token: int | None = None
     train_flops: int | None = None
     where: str = ""
+    matched: str = ""
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,8 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
     if plan.study.search is not None:
         found["attnlab.search"] = plan.study.search.model_dump_json(exclude_none=True)
         found["attnlab.params"] = json.dumps(run.params)
+    if run.cell.matched:
+        found["attnlab.matched"] = run.cell.matched
     if run.trial is not None:
         found["attnlab.trial"] = str(run.trial)
     return found
