@@ -1,0 +1,113 @@
+"""`match`: a cell is made to cost as much as its baseline, and a report can be read both ways."""
+
+from typing import Any
+
+import pytest
+
+from attnlab import plan
+from attnlab.errors import UserError
+from attnlab.planning.plan import Cell, Plan
+
+DIM = 48
+
+
+def planned(*variants: Any, **more: Any) -> Plan:
+    base = {
+        "task": {"name": "pydocs", "length": 32},
+        "model": {"dim": DIM, "depth": 3, "heads": 4},
+        "train": {"steps": 3},
+        "machine": {"device": "cpu"},
+    }
+    study = {"study": "match", "base": base, "grid": {"variant": ["dense", *variants]}, "baseline": {"variant": "dense"}}
+    return plan({**study, **more})
+
+
+def inner(cell: Cell) -> int:
+    """The width of the feed-forward."""
+    return round(DIM * cell.config.model.ff_mult)
+
+
+def test_what_no_wo_saves_goes_into_the_feed_forward() -> None:
+    dense, bare, matched = planned("no_wo", {"name": "no_wo", "match": "params"}).cells
+    assert bare.parameters is not None and dense.parameters is not None and matched.parameters is not None
+    assert dense.parameters - bare.parameters == 3 * DIM * DIM, "one dim x dim matrix in each of three blocks"
+    # A unit more of the feed-forward is a column, a row and a bias: 2 dim + 1 parameters. By hand: 4 dim + dim^2 / (2 dim + 1).
+    assert inner(dense) == inner(bare) == 4 * DIM and inner(matched) == 4 * DIM + round(DIM**2 / (2 * DIM + 1))
+    assert abs(matched.parameters - dense.parameters) <= 3 * (2 * DIM + 1) / 2, "no other width is nearer"
+    assert matched.name == "no_wo match=params" and matched.config.variant.match is None
+    assert matched.matched == (
+        f"model.ff_mult 4.0 becomes 4.5: {matched.parameters:,} parameters, "
+        f"{matched.parameters / dense.parameters - 1:+.2%} against 'dense'"
+    )
+
+
+def test_arithmetic_can_be_matched_instead() -> None:
+    dense, matched = planned({"name": "narrow", "match": "flops"}).cells
+    assert matched.flops_per_token == pytest.approx(dense.flops_per_token, rel=0.01)
+    assert inner(matched) > inner(dense) and matched.parameters != dense.parameters
+
+
+def test_another_field_can_be_named() -> None:
+    by = {"name": "no_wo", "match": {"cost": "params", "by": "model.depth"}}
+    base = {"task": {"name": "pydocs", "length": 32}, "model": {"dim": 16, "depth": 40, "heads": 2}, "train": {"steps": 3}}
+    dense, matched = planned(by, base=base).cells
+    assert matched.config.model.depth > dense.config.model.depth == 40
+    assert matched.parameters == pytest.approx(dense.parameters, rel=0.01)
+
+
+def test_each_cell_is_matched_to_its_own_baseline() -> None:
+    cells = planned(grid={"variant": ["dense", {"name": "no_wo", "match": "params"}], "model.dim": [24, 48]}).cells
+    found = {(cell.axes["variant"], cell.axes["model.dim"]): cell for cell in cells}
+    for dim in (24, 48):
+        matched, dense = found["no_wo match=params", dim], found["dense", dim]
+        assert matched.parameters == pytest.approx(dense.parameters, rel=0.01)
+
+
+def test_what_cannot_be_matched_within_one_per_cent_is_refused() -> None:
+    cell = planned({"name": "no_wo", "match": {"cost": "params", "by": "model.depth"}}).cells[1]
+    assert cell.refusal is not None and "within 1 %, but model.depth 3 becomes 3" in cell.refusal
+    wide = planned({"name": "wide", "match": "params"}).cells[1]
+    assert wide.refusal is not None and wide.refusal.startswith("match: expected "), "not even with a feed-forward of one unit"
+
+
+SEARCH = {"trials": 2, "space": {"model.dropout": {"low": 0.0, "high": 0.5}}}
+
+
+TO_PARAMS = {"name": "no_wo", "match": "params"}
+
+
+def by(field: str) -> dict[str, Any]:
+    return {"name": "no_wo", "match": {"cost": "params", "by": field}}
+
+
+@pytest.mark.parametrize(
+    ("variant", "more", "said"),
+    [
+        (TO_PARAMS, {"baseline": None}, "expected a 'baseline' in the study to match to, got none"),
+        (TO_PARAMS, {"baseline": {"variant": "no_wo"}}, "cannot be matched to itself"),
+        (by("model.norm"), {}, "a field with a number to adjust, got model.norm"),
+        (by("model.wdth"), {}, "'model.wdth' names no field of a run"),
+        ({"name": "no_wo", "match": "size"}, {}, "expected 'params', 'flops' or {cost: ..., by: ...}, got 'size'"),
+        (
+            TO_PARAMS,
+            {"search": {"trials": 2, "space": {"model.ff_mult": {"low": 1.0, "high": 4.0}}}, "confirm": {"seeds": [1]}},
+            "search.space sets model.ff_mult already",
+        ),
+        (
+            TO_PARAMS,
+            {"search": {"trials": 2, "space": {"model.depth": {"low": 1, "high": 4}}}, "confirm": {"seeds": [1]}},
+            "the search moves the parameters that 'no_wo match=params' is matched in",
+        ),
+    ],
+)
+def test_a_match_that_means_nothing_is_one_line(variant: Any, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        planned(variant, **more)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_search_keeps_what_was_matched() -> None:
+    found = planned(TO_PARAMS, search=SEARCH, confirm={"seeds": [5]})
+    matched = found.cells[1]
+    trial = found.search_run(matched, 0, {"model.dropout": 0.25})
+    assert trial.config.model.ff_mult == matched.config.model.ff_mult != 4.0 and trial.config.model.dropout == 0.25
