@@ -3,6 +3,7 @@
 Every figure is defined so that two variants can be compared by it; tokens/s is taken by the training loop itself.
 """
 
+from collections.abc import Callable
 from time import perf_counter
 
 import torch
@@ -33,21 +34,36 @@ def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
 
     ``flops_per_token`` is 2 x multiply-accumulate of one forward pass over a full-length sequence, divided by its length;
     it counts what the configured backend computes, hidden keys included. A training step costs about three times as much.
-    All blocks are alike, so that two of them tell what any number costs.
     """
-    figures = _figures(config, task, depth=1)
-    if config.model.depth > 1:
-        two = _figures(config, task, depth=2)
-        figures = {name: one + (config.model.depth - 1) * (two[name] - one) for name, one in figures.items()}
+    figures = _of_all_blocks(lambda config: _figures(config, task), config)
     flops = figures.pop("flops")
     return figures | {"flops_per_token": flops // task.length}
 
 
-def _figures(config: RunConfig, task: TaskShape, *, depth: int) -> dict[str, int]:
-    """The parameters and the FLOPs of one sequence, at another depth."""
-    config = config.model_copy(update={"model": config.model.model_copy(update={"depth": depth})})
+def plan_parameters(config: RunConfig, task: TaskShape) -> int:
+    """``parameters`` alone, which needs no forward pass."""
+    return _of_all_blocks(lambda config: parameters(_meta(config, task)), config)["parameters"]
+
+
+def _of_all_blocks(figures: Callable[[RunConfig], dict[str, int]], config: RunConfig) -> dict[str, int]:
+    """All blocks are alike, so that one and two of them tell what any number costs."""
+
+    def at(depth: int) -> dict[str, int]:
+        return figures(config.model_copy(update={"model": config.model.model_copy(update={"depth": depth})}))
+
+    one = at(1)
+    two = at(2) if config.model.depth > 1 else one
+    return {name: one[name] + (config.model.depth - 1) * (two[name] - one[name]) for name in one}
+
+
+def _meta(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
     with torch.device("meta"):
-        model = build(config, task)
+        return build(config, task)
+
+
+def _figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
+    """The parameters and the FLOPs of one sequence."""
+    model = _meta(config, task)
     counts = parameters(model)
     try:
         return counts | {"flops": _flops(model, config, task)}

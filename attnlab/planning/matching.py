@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from attnlab.config import Match, RunConfig
@@ -20,7 +21,6 @@ from attnlab.grid.studyfile import StudyConfig
 from attnlab.planning.resolve import Resolved, Resolver
 
 WITHIN = 0.01
-FIGURES = {"params": "parameters", "flops": "flops_per_token"}
 WORDS = {"params": "parameters", "flops": "FLOPs per token"}
 MOST = 2**16  # steps of the field, at most
 
@@ -60,7 +60,8 @@ class _Matching:
             return self._resolved({self._wish.by: steps * unit})
 
         try:
-            best = at(_nearest(lambda steps: _cost(at(steps), self._wish.cost), target))
+            start = round(_value(bare, self._wish.by) / unit)
+            best = at(_nearest(lambda steps: _cost(at(steps), self._wish.cost), target, start=start))
         except _Refused as error:
             return self.cell, replace(self.it, config=bare, refusal=f"match: {error}")
         found, what = _cost(best, self._wish.cost), WORDS[self._wish.cost]
@@ -134,9 +135,9 @@ def _without_match(config: RunConfig) -> RunConfig:
 
 
 def _cost(it: Resolved, cost: str) -> int:
-    from attnlab.measure import plan_figures
+    from attnlab.measure import plan_figures, plan_parameters
 
-    return plan_figures(it.config, it.task)[FIGURES[cost]]
+    return plan_parameters(it.config, it.task) if cost == "params" else plan_figures(it.config, it.task)["flops_per_token"]
 
 
 def _value(config: RunConfig, path: str) -> Any:
@@ -157,13 +158,17 @@ def _unit(config: RunConfig, path: str) -> int | float:
     return config.model.heads if path == "model.dim" else 1
 
 
-def _nearest(cost: Callable[[int], int], target: int) -> int:
+def _nearest(cost: Callable[[int], int], target: int, *, start: int) -> int:
     """The number of steps whose cost is nearest to ``target``; costs grow with the steps.
+
+    Args:
+        start: a number of steps to begin with.
 
     Raises:
         _Refused: no number of steps costs as much.
     """
-    low, high = 1, 2
+    cost = cache(cost)
+    low, high = 1, max(2, start)
     while cost(high) < target:
         low, high = high, 2 * high
         if high > MOST:
