@@ -39,7 +39,7 @@ def endure(torment: torture.Torment, peace: Peace, *kinds: str, seed: int) -> No
     """Kill, finish, and see every promise kept."""
     torment.to_the_end(kinds, seed=seed, patience=400)
     assert torture.verdict(torment, peace.curves) == []
-    assert torment.hits.total() == len(kinds), "the study was done before all that was to be killed was"
+    assert torment.hits.total() == len(kinds)
 
 
 def test_killed_at_every_turn_it_ends_as_if_nothing_had_happened(peace: Peace, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_spy_notes_what_is_read_and_not_what_is_written(tmp_path: Path) -> N
     script = "import sys; from pathlib import Path; import tests.torture_spy; p = Path(sys.argv[1]); "
     script += "p.write_text('half'); p.rename(sys.argv[2]); Path(sys.argv[2]).read_text(); "
     script += "p.write_text('half'); p.read_text()"
-    paths = tmp_path / ".checkpoint.pt.1.partial", tmp_path / "checkpoint.pt"
+    paths = tmp_path / ".checkpoint.pt.1.half", tmp_path / "checkpoint.pt"
     environment = os.environ | {"ATTNLAB_SPY": str(tmp_path / "read.txt")}
     subprocess.run([sys.executable, "-c", script, *map(str, paths)], env=environment, check=True, timeout=120)
     assert (tmp_path / "read.txt").read_text().split() == [str(paths[1]), str(paths[0])]

@@ -24,6 +24,7 @@ from attnlab.running.display import Display
 from tests.exactly_once import Curves, Stores, broken_promises, finished
 from tests.postgres import Server, server
 from tests.processes import MARK, Marked
+from tests.torture_spy import HALF
 
 CELLS = 4
 STUDY = """\
@@ -83,7 +84,7 @@ class Torment:
         self.marked = Marked(secrets.token_hex(8))
         self.runs = len(attnlab.plan(self.study).runs)
         self.root.mkdir(parents=True, exist_ok=True)
-        self.spied, self._log = self.root / "read.txt", self.root / "parents.log"
+        self.spied, self.gate, self._log = (self.root / name for name in ("read.txt", "gate.txt", "parents.log"))
         self.spied.touch()
 
     @property
@@ -103,7 +104,8 @@ class Torment:
         try:
             while running:
                 assert time.monotonic() < until, f"not done after {patience:g} s:\n{self._tail()}"
-                if left and self._kill(left[0], running, chance, few=len(kinds)):
+                allowed = self._allow(len(kinds))
+                if left and self._kill(left[0], running, chance, allowed=allowed):
                     left.pop(0)
                 time.sleep(0.05)
                 running = [self._start() if each.returncode else each for each in running if self._goes_on(each)]
@@ -115,20 +117,30 @@ class Torment:
     def _start(self) -> subprocess.Popen[bytes]:
         self.starts += 1
         more = {MARK: self.marked.mark, "ATTNLAB_RUNS": str(self.root), "ATTNLAB_HEARTBEAT": "1"}
-        more |= {"ATTNLAB_SPY": str(self.spied)}
+        more |= {"ATTNLAB_SPY": str(self.spied), "ATTNLAB_GATE": str(self.gate)}
         if self.database:
             more |= dict(zip(("ATTNLAB_STORAGE", "MLFLOW_TRACKING_URI"), self.database, strict=True))
         words = ["-m", "attnlab.cli", "run", str(self.study), "--workers", str(self.workers), "--no-report"]
         with self._log.open("ab") as log:
             return subprocess.Popen([sys.executable, *words], env=os.environ | more, stdout=log, stderr=log)
 
-    def _kill(self, kind: str, running: list[subprocess.Popen[bytes]], chance: random.Random, *, few: int) -> bool:
+    def _allow(self, kills: int) -> int:
+        """How many runs may have ended by now, in step with the kills so far: the last one outlives them on any machine.
+
+        The others wait where they would end (``torture_spy``), and are hit there.
+        """
+        at_once = self.workers * self.parents  # so many may go through the gate together
+        met = self.hits.total()
+        allowed = self.runs if met >= kills else (self.runs - at_once) * met // kills
+        self.gate.write_text(str(allowed))
+        return allowed
+
+    def _kill(self, kind: str, running: list[subprocess.Popen[bytes]], chance: random.Random, *, allowed: int) -> bool:
         """Pause, then kill; whether that met somebody. ``any`` strikes at any time, the others once something trains."""
         if kind != "any" and not self._training(running):
             return False
-        done = len(list(self.root.glob("work/*/model.pt"))) / self.runs
-        hurry = self.hits.total() < few * done  # else the study would be done before all that is to be killed was
-        time.sleep(chance.uniform(0, self.pause / 4 if hurry else self.pause))
+        waiting = len(list(self.root.glob("work/*/model.pt"))) >= allowed
+        time.sleep(chance.uniform(0, self.pause / 4 if waiting else self.pause))
         parent = chance.choice(running).pid
         if kind == "family":
             targets = self.marked.below(parent)
@@ -156,8 +168,8 @@ def verdict(torment: Torment, reference: dict[str, Curves]) -> list[str]:
     """Everything that is not as promised, after ``to_the_end``."""
     orphans = [] if torment.marked.gone() else [f"orphans: {sorted(torment.marked.parents())}"]
     torment.marked.kill_all()
-    partial = [f"read half-written: {line}" for line in torment.spied.read_text().split() if line.endswith(".partial")]
-    return [*orphans, *partial, *broken_promises(attnlab.plan(torment.study), torment.stores, reference=reference)]
+    halves = [f"read half-written: {line}" for line in torment.spied.read_text().split() if line.endswith(HALF)]
+    return [*orphans, *halves, *broken_promises(attnlab.plan(torment.study), torment.stores, reference=reference)]
 
 
 def figures(torment: Torment, reference: dict[str, Curves], *, seconds: float) -> str:
