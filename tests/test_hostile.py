@@ -236,8 +236,7 @@ def test_a_terminal_that_closes(plan: Plan, root: Path, attnlab_run: Any) -> Non
     paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
     more = {"PYTHONPATH": os.pathsep.join(paths), MARK: marked.mark, "TERM": "xterm"}
     words = ["setsid", "--ctty", sys.executable, "-c", SCRIPT, str(plan.study.path)]
-    ends = {"stdin": inner, "stdout": inner, "stderr": inner}
-    with subprocess.Popen(words, env=os.environ | more, **ends) as process:
+    with subprocess.Popen(words, env=os.environ | more, stdin=inner, stdout=inner, stderr=inner) as process:
         os.close(inner)
         os.set_blocking(outer, False)
         try:
