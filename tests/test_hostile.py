@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import os
 import pty
 import signal
@@ -180,10 +181,10 @@ def test_a_clock_that_goes_back_an_hour(
     assert attnlab_run("clock_goes_back") == 130
     assert attnlab_run("clock_goes_back") == 0
     assert broken_promises(plan, stores(root), reference=undisturbed) == []
-    found = load_runs("small", root)
-    assert sorted(found["name"]) == ["dense s0", "dense s1"] and len(stores(root).records("small")) == 3
-    assert not (found["seconds"] < 0).any() and found["seconds"].isna().any(), "how long it took is not known, not negative"
-    assert (found["train_seconds"] > 0).all()
+    found = load_runs("small", root).to_dict("records")
+    assert sorted(row["name"] for row in found) == ["dense s0", "dense s1"] and len(stores(root).records("small")) == 3
+    assert all(not row["seconds"] < 0 for row in found) and any(math.isnan(row["seconds"]) for row in found)
+    assert all(row["train_seconds"] > 0 for row in found), "what is measured does not ask that clock"
 
 
 # ---------------------------------------------------------------- being asked to end
