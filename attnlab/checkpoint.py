@@ -8,6 +8,7 @@ beginning.
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -41,7 +42,10 @@ def load(path: Path) -> dict[str, Any]:
         damaged = archive.testzip()  # torch itself would read flipped bits without a word
     if damaged is not None:
         raise ValueError(f"{damaged} in it is damaged")
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError:  # torch's own words tell how to run it all the same
+        raise ValueError("expected tensors and plain values only, got more: nothing of it was run") from None
 
 
 def writer(config: RunConfig) -> dict[str, str]:

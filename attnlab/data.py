@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab import disk
 from attnlab.archives import SOURCES, Source
 from attnlab.errors import UserError, nearest
 
@@ -98,7 +99,7 @@ def _lock(path: Path, waiting: str, say: Say) -> Iterator[None]:
 
 
 def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, say: Say = print) -> Path:
-    """The folder of data prepared under ``key``, built now if it is not there.
+    """The folder of data prepared under ``key``, built now if it is not there or not as it was written.
 
     Args:
         name: begins the folder's name.
@@ -110,6 +111,8 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
     place = prepared_folder() / f"{name}-{digest}"
     if _whole(place):
         return place
+    if place.exists():
+        say(f"{name}: {place} is not as it was written: it is prepared again")
     _make_folder(place.parent, "ATTNLAB_CACHE")
     with _lock(place.parent / f".{place.name}.lock", f"{name}: another process is preparing it", say):
         if _whole(place):
@@ -120,28 +123,42 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
         try:
             half.chmod(0o755)  # as any folder; mkdtemp makes it private
             build(half)
-            sizes = {file.name: file.stat().st_size for file in half.iterdir()}
-            (half / "manifest.json").write_text(json.dumps({"key": key, "sizes": sizes}, indent=1))
+            digests = {file.name: sha256(file) for file in half.iterdir()}
+            (half / "manifest.json").write_text(json.dumps({"key": key, "sha256": digests}, indent=1))
             for file in half.iterdir():
                 _sync(file)
             if place.exists():  # not whole: damaged from outside
                 shutil.rmtree(place)
             os.rename(half, place)
             _sync(place.parent)
-        except OSError as error:  # a full disk, most likely
-            raise UserError(f"{name}: could not write prepared data in {place.parent} ({error})") from error
+        except UserError:
+            raise
+        except Exception as error:
+            why = disk.refused(error) or (disk.told(error) if isinstance(error, OSError) else None)
+            if why is None:
+                raise
+            raise UserError(f"{name}: could not write prepared data in {place.parent}: {why}") from error
         finally:
             shutil.rmtree(half, ignore_errors=True)  # gone already when all went well
     return place
 
 
 def _whole(place: Path) -> bool:
-    """Whether every file is there at its size: the rename made it so, but people damage files."""
+    """Whether every file is there as it was written: the rename made it so, but disks and people damage files.
+
+    Asked of each process that opens them, not remembered: a run takes longer than the 0.06 s that 100 MB take.
+    """
     try:
-        sizes = json.loads((place / "manifest.json").read_text())["sizes"]
-        return all((place / file).stat().st_size == size for file, size in sizes.items())
-    except (FileNotFoundError, ValueError, KeyError):
+        digests = json.loads((place / "manifest.json").read_text())["sha256"].items()
+        return all(sha256(place / file) == digest for file, digest in digests)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or no manifest of ours
         return False
+
+
+def sha256(path: Path) -> str:
+    """Of a file's contents."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ---------------------------------------------------------------- fetching and verifying
@@ -227,6 +244,8 @@ def _download(source: Source, path: Path, say: Say) -> Any:
         except UserError as error:
             raise UserError(f"fetched {source.url}, but {error}; nothing was kept, so try again") from error
         except OSError as error:
+            if (why := disk.refused(error)) is not None:
+                raise UserError(f"could not keep {source.url} in {path.parent}: {why}") from error
             hint = f"with no network, place {source.file} in {path.parent}"
             raise UserError(f"could not fetch {source.url} ({_brief(error)}); {hint}") from error
         finally:

@@ -1,12 +1,14 @@
 """A disk that takes nothing more, recognised in whatever a library made of it, and told in one line."""
 
 import errno
+import re
 
 # What no run is to blame for, and what the next one would meet as well.
 _FULL = {errno.ENOSPC: "it is full", errno.EDQUOT: "its quota is used up", errno.EROFS: "it may only be read"}
-_WORDS = {  # of libraries that pass on no number: sqlite's, the tokenizers'
+_WORDS = {  # of libraries that pass on no number: sqlite's, the tokenizers', numpy's
     "database or disk is full": "it is full",
     "No space left on device": "it is full",
+    r"^\d+ requested and \d+ written$": "it is full",
     "readonly database": "it may only be read",
     "Read-only file system": "it may only be read",
 }
@@ -16,7 +18,7 @@ def refused(error: BaseException) -> str | None:
     """``the disk takes nothing more: it is full (...)``; None where the error is about something else."""
     for cause in _causes(error):
         why = _FULL.get(cause.errno or 0) if isinstance(cause, OSError) else None
-        why = why or next((meaning for words, meaning in _WORDS.items() if words in str(cause)), None)
+        why = why or next((meaning for words, meaning in _WORDS.items() if re.search(words, str(cause))), None)
         if why is not None:
             return f"the disk takes nothing more: {why} ({told(cause)}); once it does, the same command goes on"
     return None
@@ -25,7 +27,8 @@ def refused(error: BaseException) -> str | None:
 def told(error: BaseException) -> str:
     """An error of the system's in a few words: what, and of which file."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        name = error.filename2 or error.filename  # the second is the one that is written
+        return f"{error.strerror}: {name}" if name else error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -54,8 +55,8 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         raise UserError(f"no runs in {root} yet: expected its mlflow.db (ATTNLAB_RUNS names another folder)")
     from mlflow import MlflowClient
 
-    for name in ("alembic", "mlflow.store.db.utils"):  # a new database tells of each of its 50 migrations
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # a new database tells of each of its 50 migrations
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints a traceback for a locked database
     root.mkdir(parents=True, exist_ok=True)
     try:
         with one_at_a_time(uri):  # the first to connect creates the tables
@@ -161,7 +162,8 @@ def _row(found: Record, root: Path) -> dict[str, Any]:
     row |= {**record.flat(json.loads(tag["config"])), **json.loads(tag["axes"])}
     row |= {name: value for name, value in found.data.metrics.items() if "/" not in name}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
-    row |= {"seconds": ended - info.start_time / 1_000, "folder": str(root / tag.get("folder", ""))}
+    seconds = ended - info.start_time / 1_000  # below 0 where the clock was set back meanwhile: then nobody knows
+    row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
     row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched")}
     return row
 

@@ -1,6 +1,7 @@
 """What every test runs under: few threads, no telemetry, and folders of its own for whatever is written."""
 
 import os
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -58,6 +59,22 @@ def postgres() -> Iterator["Server"]:
 
     with server() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs with a new MLflow database in it, to be copied: making one takes seconds of migrations."""
+    from attnlab.track import connect
+
+    folder = tmp_path_factory.mktemp("store")
+    connect(folder, create=True)
+    return folder
+
+
+@pytest.fixture
+def root(empty_store: Path, tmp_path: Path) -> Path:
+    """A folder of runs with nothing in it yet."""
+    return Path(shutil.copytree(empty_store, tmp_path / "runs"))
 
 
 @pytest.fixture

@@ -56,6 +56,35 @@ retries: 2
 """
 
 
+SEARCHED = """\
+# and every key that a searched one can have
+study: searched
+base:
+  task: {name: pydocs, length: 24}
+  model: {dim: 12, depth: 1, heads: 2}
+  train: {steps: 100, batch_size: 4, eval_every: 10}
+  machine: {device: cpu}
+grid:
+  variant: [dense, no_wo]
+  position: [learned, rotary]
+search:
+  trials: 8
+  seed: 7
+  space:
+    train.lr: {low: 1e-4, high: 1e-2, log: true}
+    train.batch_size: {low: 2, high: 8, step: 2}
+    model.activation: {choices: [relu, gelu]}
+    train.betas: {choices: [[0.9, 0.95], [0.9, 0.98]]}
+  sampler: {name: TPESampler, n_startup_trials: 3, multivariate: true}
+  pruner: {name: HyperbandPruner, min_resource: 10, max_resource: 100}
+confirm:
+  seeds: [100, 101]
+baseline: {variant: dense}
+run: {memory_limit: 8GiB, timeout: 30m}
+retries: 0
+"""
+
+
 class Raw(str):
     """YAML to be written as it stands."""
 
@@ -84,9 +113,9 @@ SNIPPETS += ["[" * 3_000, "{a: " * 3_000, "- " * 3_000]
 
 @cache
 def bases() -> list[str]:
-    """The studies that ship, ``STUDY`` and ``EVERYTHING``; models one block deep, so that planning them takes no time."""
+    """The studies that ship and those here; models one block deep, so that planning them takes no time."""
     shipped = [path.read_text() for folder in ("ablations", "examples") for path in sorted((ROOT / folder).rglob("*.yaml"))]
-    return [re.sub(r"depth: \d+", "depth: 1", text) for text in (*shipped, STUDY, EVERYTHING, EVERYTHING)]
+    return [re.sub(r"depth: \d+", "depth: 1", text) for text in (*shipped, STUDY, SEARCHED, SEARCHED, EVERYTHING, EVERYTHING)]
 
 
 @cache
@@ -131,7 +160,8 @@ def value(rng: random.Random) -> str:
 def names() -> list[str]:
     """Words that a study is made of."""
     known = {*VARIANTS.names(), *POSITIONS.names(), *TASKS.names()}
-    return [*sorted(known), "auto", "sdpa", "cpu", "cuda", "bf16", "1", "0.1", "best"]
+    searched = ["RandomSampler", "GridSampler", "CmaEsSampler", "NopPruner", "PatientPruner", "train.lr", "8GiB", "90s"]
+    return [*sorted(known), *searched, "auto", "sdpa", "cpu", "cuda", "bf16", "1", "0.1", "best"]
 
 
 @cache

@@ -5,6 +5,8 @@ Linux only: it reads /proc.
 
 import os
 import signal
+import socket
+import struct
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -85,3 +87,15 @@ def _read(pid: int, name: str) -> bytes:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
+
+
+def listening(port: int) -> set[str]:
+    """The addresses on which somebody waits for connections to a port: ``{"127.0.0.1"}``."""
+    found = set()
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            address, _, number = line.split()[1].partition(":")
+            if int(number, 16) == port and line.split()[3] == "0A":
+                words = struct.pack(f"={len(address) // 8}I", *(int(address[i : i + 8], 16) for i in range(0, len(address), 8)))
+                found.add(socket.inet_ntop(family, words))
+    return found

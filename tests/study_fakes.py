@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from surroundings import fill
+
 from attnlab.config import RunConfig
-from attnlab.train import Result
+from attnlab.train import Result, train
 
 Report = Callable[[int, dict[str, float]], bool]
 
@@ -70,3 +72,37 @@ def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
 def pruned(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Says nothing but that it was stopped early."""
     return Result("pruned", {}, 3, "pruned at step 3")
+
+
+def disk_fills(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; when there is a checkpoint, the disk is filled, once."""
+
+    def watched(step: int, metrics: dict[str, float]) -> bool:
+        if (folder / "checkpoint.pt").exists():
+            _fill_once(folder)
+        return report(step, metrics)
+
+    return train(config, report=watched, folder=folder)
+
+
+def disk_is_full_at_the_end(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; then the disk is filled, once."""
+    result = train(config, report=report, folder=folder)
+    _fill_once(folder)
+    return result
+
+
+def _fill_once(folder: Path) -> None:
+    if not (folder.parent / "ballast").exists():
+        fill(folder.parent / "ballast")
+
+
+def clock_goes_back(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; at its first word somebody sets the clock back by an hour."""
+    now = time.time
+
+    def watched(step: int, metrics: dict[str, float]) -> bool:
+        time.time = lambda: now() - 3_600
+        return report(step, metrics)
+
+    return train(config, report=watched, folder=folder)

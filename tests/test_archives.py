@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,32 @@ def test_missing_and_changed_reviews_are_found(reviews: Source, folders: Path):
         data.load(reviews, say=lambda line: None)
 
 
+def zipped(reviews: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("reviews", b"".join(reviews.values()))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_no_flipped_bit_and_no_cut_gives_other_contents(kind: str, reviews: Source, folders: Path):
+    """A bit that decides nothing (of a date, say) may flip; whatever else is changed is refused, in one line."""
+    whole: Any = REVIEWS if kind == "tar" else b"".join(REVIEWS.values())
+    if kind == "zip":
+        reviews = replace(reviews, contents=hashlib.md5(whole).hexdigest(), read=archives.read_member)
+    good = tarred(REVIEWS) if kind == "tar" else zipped(REVIEWS)
+    flipped = [good[:i] + bytes([good[i] ^ 1 << i % 8]) + good[i + 1 :] for i in range(len(good))]
+    refused = 0
+    for contents in [*flipped, *(good[:n] for n in range(len(good)))]:
+        place(folders, contents)
+        try:
+            assert data.load(reviews, say=lambda line: None) == whole
+        except UserError as error:
+            assert "\n" not in str(error) and str(error).endswith("; delete it to have it fetched again")
+            refused += 1
+    assert refused > 1.5 * len(good)
+
+
 @pytest.mark.real
 def test_the_real_archives(real_data: Path):
     assert archives.ENWIK8.contents in data.verify(data.find("enwik8"))
@@ -94,6 +121,22 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "a device": {"name": "aclImdb/train/pos/9_8.txt", "type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5},
     "a pipe": {"name": "aclImdb/train/pos/9_8.txt", "type": tarfile.FIFOTYPE},
 }
+
+
+def test_a_name_in_a_zip_file_reaches_nowhere(reviews: Source, folders: Path):
+    """Of a zip file one member is read, by its name; a link's contents are the path that it points to."""
+    buffer = io.BytesIO()
+    link = zipfile.ZipInfo("reviews")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in ("../attnlab-was-here", "/tmp/attnlab-was-here"):
+            archive.writestr(name, b"x")
+        archive.writestr(link, b"/etc/passwd")
+    place(folders, buffer.getvalue())
+    with pytest.raises(UserError, match=r"found 11 bytes of md5"):
+        data.load(replace(reviews, read=archives.read_member), say=lambda line: None)
+    assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]
+    assert not list(Path("/tmp").glob("attnlab-was-here*"))
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

@@ -231,9 +231,30 @@ def test_prepares_once_for_each_key(folders: Path):
     assert data.prepared("thing", {"option": 2}, build) != first
     assert len(built) == 2 and (first / "numbers").read_bytes() == b"123"
 
-    (first / "numbers").write_bytes(b"12")  # damaged: made anew
-    assert data.prepared("thing", {"option": 1}, build) == first
-    assert len(built) == 3 and (first / "numbers").read_bytes() == b"123"
+
+DAMAGE: dict[str, tuple[str, bytes | None]] = {
+    "cut short": ("numbers", b"12"),
+    "a flipped bit": ("numbers", b"122"),
+    "empty": ("numbers", b""),
+    "gone": ("numbers", None),
+    "no manifest": ("manifest.json", None),
+    "a manifest that is no JSON": ("manifest.json", b"{"),
+    "a manifest of another shape": ("manifest.json", b"[1]"),
+    "a manifest without checksums": ("manifest.json", b'{"key": {}, "sizes": {"numbers": 3}}'),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_prepared_data_that_is_damaged_is_made_anew(how: str, folders: Path):
+    def build(place: Path) -> None:
+        (place / "numbers").write_bytes(b"123")
+
+    place, (name, contents) = data.prepared("thing", {}, build), DAMAGE[how]
+    (place / name).unlink() if contents is None else (place / name).write_bytes(contents)
+    said: list[str] = []
+    assert data.prepared("thing", {}, build, say=said.append) == place and (place / "numbers").read_bytes() == b"123"
+    assert said == [f"thing: {place} is not as it was written: it is prepared again"]
+    assert data.prepared("thing", {}, build, say=said.append) == place and len(said) == 1
 
 
 def test_a_preparation_that_fails_leaves_nothing(folders: Path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from surroundings import Program
 
 from attnlab import checkpoint
 from attnlab.commands import generate
@@ -49,6 +50,20 @@ def test_a_prompt_is_gone_on_from(tmp_path: Path) -> None:
     assert found.prompt == "naïve " and found.origin == "as given"
     with pytest.raises(UserError, match="at least one character"):
         generate.generate(folder, prompt="")
+
+
+@pytest.mark.parametrize("harm", ["a program", "cut short", "of another model"])
+def test_a_file_that_is_no_model_is_one_line(harm: str, tmp_path: Path) -> None:
+    path = left_by_a_run(tmp_path) / "model.pt"
+    if harm == "a program":
+        torch.save({"model": Program(tmp_path / "it_was_run")}, path)
+    elif harm == "cut short":
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        checkpoint.save({"model": {"x": torch.zeros(1)}}, path)
+    with pytest.raises(UserError, match=r"model\.pt is no model of this run: \w") as caught:
+        generate.generate(str(tmp_path), length=1)
+    assert "\\n" not in str(caught.value) and not (tmp_path / "it_was_run").exists()
 
 
 @pytest.mark.parametrize("memory", [0, 7])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from small_runs import Point, recorded, tiny
+from surroundings import Program
 
 from attnlab import checkpoint, measure
 from attnlab import result as results
@@ -124,6 +125,9 @@ def test_a_power_cut_at_every_change_of_the_folder(after: bool, tmp_path: Path, 
 
 
 def damaged(path: Path, how: str) -> None:
+    if "program" in how:
+        program = {"step": 6, "model": Program(path.with_name("it_was_run"))}
+        return torch.save(program, path, _use_new_zipfile_serialization=how == "a program")
     contents = bytearray(path.read_bytes())
     n = len(contents)
     if how == "flipped":
@@ -171,7 +175,7 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Whole,
         return config, undisturbed(config, folder / "whole"), folder / "cut"
 
 
-DAMAGE = ["flipped", "garbage", "empty", "one byte", "a half", "all but one byte"]
+DAMAGE = ["a program", "a program in the old format", "flipped", "garbage", "empty", "one byte", "a half", "all but one byte"]
 REWRITING = ["another configuration", "another torch", "other names", "another optimiser", "hardly anything"]
 
 

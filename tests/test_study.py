@@ -19,24 +19,10 @@ from attnlab.planning.plan import plan
 from attnlab.running.display import Display
 from attnlab.running.worker import Job, _shared
 from attnlab.study import StudyResult, run
-from attnlab.track import connect, load_curves, load_runs
+from attnlab.track import load_curves, load_runs
 
 HERE = Path(__file__).parent
 QUIET = Display(quiet=True)
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new MLflow database costs seconds of migrations: made once, copied for each test."""
-    folder = tmp_path_factory.mktemp("store")
-    connect(folder, create=True)
-    return folder
-
-
-@pytest.fixture
-def root(empty_store: Path, tmp_path: Path) -> Path:
-    """A folder of runs with nothing in it yet."""
-    return Path(shutil.copytree(empty_store, tmp_path / "runs"))
 
 
 def study(**changes: Any) -> dict[str, Any]:

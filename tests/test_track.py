@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from processes import listening
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
@@ -148,6 +149,7 @@ def test_the_ui_answers_and_a_server_is_a_store_too(
     server = Server(tracking_uri(tmp_path), root=tmp_path, port=port)
     try:
         server.ready()
+        assert listening(port) == {"127.0.0.1"}
         with urllib.request.urlopen(server.base, timeout=10) as page:
             assert b"MLflow" in page.read()
         with pytest.raises(UserError, match=f"expected a free port for the UI, got 127.0.0.1:{port}"):

@@ -11,6 +11,7 @@ import torch
 
 from attnlab import checkpoint, machine
 from attnlab.config import RunConfig
+from attnlab.disk import told
 from attnlab.errors import UserError
 from attnlab.model import Classifier, LanguageModel, build
 from attnlab.registry import TASKS, load_file
@@ -104,7 +105,7 @@ def load(folder: Path, config: RunConfig) -> tuple[LanguageModel, Task, torch.de
     """Build a run's model with its trained weights, on its device where that is here, else on the CPU.
 
     Raises:
-        UserError: its model is no language model.
+        UserError: its model is no language model, or the file is not what a run left.
     """
     for path in config.sources:
         load_file(Path(path))
@@ -116,7 +117,10 @@ def load(folder: Path, config: RunConfig) -> tuple[LanguageModel, Task, torch.de
     model = build(config, task)
     if isinstance(model, Classifier):
         raise UserError(f"expected a language model, got a classifier of {config.task.label}")
-    model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
+    try:
+        model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
+    except Exception as error:  # whatever a damaged or a hostile file makes the libraries raise
+        raise UserError(f"{folder / 'model.pt'} is no model of this run: {told(error)}") from error
     return model.to(device).eval(), task, device
 
 

@@ -1,6 +1,5 @@
 """``text``: any file of yours, as bytes."""
 
-import hashlib
 import shutil
 from pathlib import Path
 
@@ -47,7 +46,7 @@ class Text(ByteTask):
 
         def build(place: Path) -> None:
             shutil.copyfile(self.path, place / "text")
-            if _sha256(place / "text") != digest:
+            if data.sha256(place / "text") != digest:
                 raise UserError(f"task text: {self.path} changed while it was read")
 
         place = data.prepared("text", {"sha256": digest, "format": FORMAT}, build, say=say)
@@ -57,10 +56,5 @@ class Text(ByteTask):
         status = self.path.stat()
         stamp = (status.st_size, status.st_mtime_ns)
         if self._seen is None or self._seen[0] != stamp:
-            self._seen = (stamp, _sha256(self.path))
+            self._seen = (stamp, data.sha256(self.path))
         return self._seen[1]
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
