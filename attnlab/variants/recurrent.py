@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attnlab.errors import UserError
 
@@ -37,7 +38,17 @@ class Recurrence(nn.Module):
 def _over_real(layer: nn.GRU | nn.LSTM, x: Tensor, mask: Tensor | None) -> Tensor:
     """States after each position, real positions moved to the front: what comes behind them changes none of theirs."""
     if mask is None:
-        return layer(x)[0]
+        return _states(layer, x)
     order = (~mask).byte().argsort(dim=1, stable=True).unsqueeze(-1)  # (b, t, 1)
-    y = layer(x.take_along_dim(order, dim=1))[0]
+    y = _states(layer, x.take_along_dim(order, dim=1))
     return y.take_along_dim(order.argsort(dim=1), dim=1)
+
+
+def _states(layer: nn.GRU | nn.LSTM, x: Tensor) -> Tensor:
+    if not x.is_meta:
+        return layer(x)[0]
+    # Only the cost is asked for: the same products at once, where position by position takes a plan seconds.
+    h = x.new_empty(*x.shape[:2], layer.hidden_size)
+    F.linear(x, layer.weight_ih_l0)
+    F.linear(h, layer.weight_hh_l0)
+    return h
