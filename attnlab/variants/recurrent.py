@@ -49,6 +49,6 @@ def _states(layer: nn.GRU | nn.LSTM, x: Tensor) -> Tensor:
         return layer(x)[0]
     # Only the cost is asked for: the same products at once, where position by position takes a plan seconds.
     h = x.new_empty(*x.shape[:2], layer.hidden_size)
-    F.linear(x, layer.weight_ih_l0)
-    F.linear(h, layer.weight_hh_l0)
+    for z, weight in ((x, "weight_ih_l0"), (h, "weight_hh_l0")):
+        F.linear(z, layer.get_parameter(weight))
     return h
