@@ -1,8 +1,8 @@
 """One colour a variant, the same in every report and in MLflow (`mlflow.runColor`).
 
 The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can tell
-apart, plus a grey; a variant from elsewhere takes one of Paul Tol's "muted" colours, chosen by its name
-alone, so that it keeps its colour from one study to the next.
+apart, plus a grey, and for what is no attention three of Paul Tol's "muted" colours; a variant from elsewhere
+takes one of the rest of those, chosen by its name alone, so that it keeps its colour from one study to the next.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ BUILT_IN = {
     "wide": "#CC79A7",
     "narrow": "#56B4E9",
     "basic": "#B5A90B",  # Okabe and Ito's yellow, darkened: the original cannot be read on white
+    "gru": "#332288",
+    "lstm": "#AA4499",
+    "convolution": "#882255",
 }
-OTHERS = ("#332288", "#882255", "#117733", "#AA4499", "#44AA99", "#999933", "#CC6677", "#6699CC")
+OTHERS = ("#117733", "#44AA99", "#999933", "#CC6677", "#6699CC")
 
 
 def color_of(variant: str) -> str:

@@ -199,6 +199,9 @@ VARIANTS = Registry(
         "wide": "attnlab.variants.wide:Wide",
         "narrow": "attnlab.variants.narrow:Narrow",
         "basic": "attnlab.variants.basic:Basic",
+        "gru": "attnlab.variants.gru:Gru",
+        "lstm": "attnlab.variants.lstm:Lstm",
+        "convolution": "attnlab.variants.convolution:Convolution",
     },
 )
 POSITIONS = Registry(

@@ -31,6 +31,28 @@ def test_flops_are_twice_the_multiply_accumulates() -> None:
     assert figures["parameters"] == measure.parameters(build(tiny(position="none"), Bytes()))["parameters"]
 
 
+@pytest.mark.parametrize(
+    ("variant", "products", "biases"),
+    [
+        ("gru", 6 * DIM**2, 6 * DIM),
+        ("lstm", 8 * DIM**2, 8 * DIM),
+        ({"name": "convolution", "kernel": 5}, 2 * 5 * DIM**2, 2 * DIM),
+    ],
+)
+def test_what_is_no_attention_is_counted_by_hand(variant: str | dict, products: int, biases: int) -> None:
+    """In the plan, and on this machine's own kernels."""
+    config = tiny(variant=variant, position="none")
+    figures = measure.plan_figures(config, Bytes())
+    assert figures["attention_parameters"] == 2 * (products + biases)
+    assert figures["flops_per_token"] == 2 * (2 * (products + 2 * DIM * INNER) + DIM * VOCABULARY)
+    assert measure._flops(build(config, Bytes()), config, Bytes()) == T * figures["flops_per_token"]
+
+
+def test_the_recurrent_kernel_of_cudnn_is_counted_by_hand() -> None:
+    weights = [[3 * DIM, DIM], [3 * DIM, DIM], [3 * DIM], [3 * DIM]]
+    assert measure._of_all_layers([T, 2, DIM], weights, 0, None) == 2 * T * 2 * 6 * DIM**2
+
+
 def test_sparse_attention_costs_less_arithmetic_than_dense() -> None:
     dense = measure.plan_figures(tiny(), Bytes(length=512))["flops_per_token"]
     sparse = measure.plan_figures(tiny(variant={"name": "strided_sparse", "stride": 22}), Bytes(length=512))["flops_per_token"]

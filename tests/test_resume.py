@@ -28,6 +28,7 @@ RUNS = {
     "a language model": {**DROPOUT, **PACE, "train__accumulate": 2, "train__select": "best"},
     "one with memory": {**XL, **PACE, "model__dropout": 0.2, "train__accumulate": 2, "train__precision": "bf16"},
     "a classifier": {**REVIEWS, **DROPOUT, **PACE, "train__epochs": 2.5, "train__select": "best", "model__pool": "class"},
+    "one without attention": {**REVIEWS, **PACE, "variant": "lstm", "train__epochs": 2.5, "model__dropout": 0.2},
     "one that stops early": {**DROPOUT, **EAGER, "train__eval_every": 1, "train__patience": 3, "train__select": "best"},
     "one that diverges": {"train__lr": 1e30, "train__clip": None, "train__checkpoint_every": 1},
 }
@@ -85,7 +86,7 @@ def test_the_kinds_of_runs_are_what_they_say(tmp_path: Path) -> None:
     assert ends["one that stops early"].state == "completed" and ends["one that stops early"].step == 4
     assert ends["one that stops early"].summary["steps"] == ends["one that stops early"].step
     assert ends["one that diverges"].state == "diverged"
-    assert [end.step for end in ends.values()][:3] == [12, 12, 12]
+    assert [end.step for end in ends.values()][:4] == [12, 12, 12, 12]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

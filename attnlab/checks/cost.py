@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.checks.subject import Check, Failure, Subject
+from attnlab.measure import count_flops
 
 LENGTHS = (256, 576, 1024)  # squares, so that a stride of sqrt(t) is a whole number
 SLACK = 0.1
@@ -67,9 +67,7 @@ def _saved_bytes(subject: Subject, role: str, t: int, options: dict[str, Any]) -
 def _operations(subject: Subject, role: str, t: int, options: dict[str, Any]) -> int:
     cell = subject.build(role, length=t, options=options, dtype=torch.float32)
     x, source = (None if z is None else z.float() for z in subject.inputs(role, 1, t, s=t))
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        cell(x, source)
-    return counter.get_total_flops()
+    return count_flops(lambda: cell(x, source))
 
 
 CHECKS = [Check("saved bytes", saved), Check("arithmetic", arithmetic)]

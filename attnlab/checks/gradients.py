@@ -42,7 +42,7 @@ def right(subject: Subject) -> str:
 
 def everywhere(subject: Subject) -> str:
     """Every parameter, and every row of a projection, gets a gradient in some role."""
-    got: dict[str, Tensor] = {}
+    got: dict[str, Tensor] = {}  # by name and shape: both may differ from role to role
     for role in subject.roles:
         cell = subject.build(role, length=LONG)
         x, source = subject.inputs(role, 1, LONG)  # long enough for a pattern with a stride to come round
@@ -53,12 +53,13 @@ def everywhere(subject: Subject) -> str:
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         for (name, parameter), gradient in zip(named.items(), found, strict=True):
             reached = torch.zeros_like(parameter) if gradient is None else gradient.abs()
-            got[name] = reached + got.get(name, torch.zeros_like(reached))
+            key = f"{name} {tuple(parameter.shape)}"
+            got[key] = reached + got.get(key, torch.zeros_like(reached))
     for name, reached in got.items():
         where = "role " + ", ".join(subject.roles)
         advice = "Use it in forward(), without detach(); a parameter that plays no part must not be counted: remove it."
         if not reached.any():
-            raise Failure(f"{where}: no gradient reaches the parameter {name} {tuple(reached.shape)}", advice)
+            raise Failure(f"{where}: no gradient reaches the parameter {name}", advice)
         if reached.dim() == 2 and reached.shape[1] == subject.dim and not reached.any(1).all():
             dead = (~reached.any(1)).nonzero().flatten().tolist()
             rows = f"{dead[0]} .. {dead[-1]}" if len(dead) > 1 else str(dead[0])

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.checks.subject import LENGTHS, Check, Failure, S, Subject, T, distance, number
 
@@ -9,7 +10,7 @@ READS = "`mask` (b, s) is True where a key may be attended to: pass it to self.a
 
 
 def content(subject: Subject) -> str:
-    """The content of padded positions changes nothing at real ones, and a mask of nothing but True changes nothing at all."""
+    """Neither content nor number of padded positions changes real ones, and a mask of nothing but True changes nothing."""
     worst = 0.0
     for role in subject.roles:
         cell = subject.build(role)
@@ -22,6 +23,12 @@ def content(subject: Subject) -> str:
             if not gap <= subject.tolerance:
                 case = f"{role}, batch 2, length {t}: a mask of nothing but True changes the output by {number(gap)}"
                 raise Failure(case, READS)
+            with torch.no_grad():
+                gap = _longer(cell, x, source, mask)
+            if not gap <= subject.tolerance:
+                case = f"{role}, batch 2, length {t}: 4 padded positions behind change real outputs by {number(gap)}"
+                raise Failure(case, READS)
+            worst = max(worst, gap)
             mask[0, -1] = mask[1, 0] = False  # padding behind and padding in front
             with torch.no_grad():
                 gap = _leak(subject, cell, x, source, mask)
@@ -30,6 +37,14 @@ def content(subject: Subject) -> str:
                 raise Failure(case, READS)
             worst = max(worst, gap)
     return f"changes real outputs by {number(worst)}"
+
+
+def _longer(cell: torch.nn.Module, x: Tensor, source: Tensor | None, mask: Tensor) -> float:
+    """What four padded positions behind change."""
+    mask = F.pad(mask, (0, 4), value=False)
+    if source is not None:
+        return distance(cell(x, F.pad(source, (0, 0, 0, 4), value=1.0), mask), cell(x, source))
+    return distance(cell(F.pad(x, (0, 0, 0, 4), value=1.0), None, mask)[:, :-4], cell(x))
 
 
 def _leak(subject: Subject, cell: torch.nn.Module, x: Tensor, source: Tensor | None, mask: Tensor) -> float:

@@ -97,6 +97,15 @@ class IgnoresMask(Bare):
         return super().forward(x, source=source)
 
 
+class CountsPadding(Bare):
+    """Knows how long a sequence is with its padding."""
+
+    roles = frozenset({"bidirectional"})
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source, mask=mask) / x.shape[1]
+
+
 class MinusInfinity(ByHand):
     """A softmax over nothing is NaN."""
 
