@@ -37,7 +37,7 @@ def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
 
 def endure(torment: torture.Torment, peace: Peace, *kinds: str, seed: int) -> None:
     """Kill, finish, and see every promise kept."""
-    torment.to_the_end(kinds, seed=seed, patience=400)
+    torment.to_the_end(kinds, seed=seed)
     assert torture.verdict(torment, peace.curves) == []
     assert torment.hits.total() == len(kinds)
 
