@@ -117,7 +117,7 @@ class Torment:
     def _start(self) -> subprocess.Popen[bytes]:
         self.starts += 1
         more = {MARK: self.marked.mark, "ATTNLAB_RUNS": str(self.root), "ATTNLAB_HEARTBEAT": "1"}
-        more |= {"ATTNLAB_SPY": str(self.spied), "ATTNLAB_GATE": str(self.gate)}
+        more |= {"ATTNLAB_SPY": str(self.spied), "ATTNLAB_GATE": str(self.gate), "ATTNLAB_KEEPER": str(os.getpid())}
         if self.database:
             more |= dict(zip(("ATTNLAB_STORAGE", "MLFLOW_TRACKING_URI"), self.database, strict=True))
         words = ["-m", "attnlab.cli", "run", str(self.study), "--workers", str(self.workers), "--no-report"]
