@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help quickstart test lint types format clean
+.PHONY: help quickstart test lint types format overhead clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make lint        ruff: style and imports"
 	@echo "make types       pyright: types"
 	@echo "make format      let ruff repair what it can"
+	@echo "make overhead    measure what a study costs beside a bare loop (half an hour on a quiet machine)"
 	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -35,6 +36,9 @@ types: $(STAMP)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
+
+overhead: $(STAMP)
+	$(BIN)/python -m benchmarks.overhead
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
