@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from submitit.helpers import DelayedSubmission
 
 from attnlab import cli, plan
 from attnlab.commands.submit import StudyJob
+from attnlab.signals import as_interrupts
 from tests.exactly_once import Stores, broken_promises, finished
 from tests.postgres import PASSWORD
 
@@ -147,6 +149,17 @@ def test_a_job_that_slurm_interrupts_asks_for_another_turn() -> None:
     job = StudyJob(("run", "a.yaml"), shared=True)
     again = job.checkpoint()
     assert isinstance(again, DelayedSubmission) and again.function is job
+
+
+def test_the_warning_that_slurm_sends_first_does_not_end_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(words: tuple[str, ...]) -> int:
+        with as_interrupts():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(cli, "main", main)
+    StudyJob(("run", "a.yaml"), shared=False)()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_job_without_its_address_does_not_start_a_study_of_its_own(here: Path) -> None:

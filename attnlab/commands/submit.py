@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,11 @@ class StudyJob:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.devices
         if self.shared and not os.environ.get(SECRET):
             raise RuntimeError(f"expected {SECRET} in the job's environment: does this Slurm export it (SBATCH_EXPORT)?")
-        code = main(self.words)
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends it beside the one that asks for another turn
+        try:
+            code = main(self.words)
+        finally:
+            signal.signal(signal.SIGTERM, before)
         if code:  # the job's state is then what the command's is
             raise RuntimeError(f"attnlab run ended with exit code {code}: see above")
 
