@@ -106,7 +106,7 @@ class Bench:
 def steps_for(bench: Bench, seconds: float) -> int:
     """How many steps take about so long, by a run of ``TRIAL_STEPS``; the one before it warms up and prepares the data."""
     found = bench.marks("bare", bench.study(runs=2, steps=TRIAL_STEPS))["seconds"].iloc[-1]
-    return max(1, round(TRIAL_STEPS * seconds / found))
+    return max(2, round(TRIAL_STEPS * seconds / found))
 
 
 def compare(timings: pd.DataFrame) -> pd.DataFrame:
