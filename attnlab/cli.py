@@ -158,8 +158,7 @@ def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
     report = verbs.add_parser("report", help="write reports/STUDY/: page, tables, plots")
     report.add_argument("study", help="a study's name")
     report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY)")
-    runs = verbs.add_parser("runs", help="the studies there are, or the runs of one")
-    runs.add_argument("study", nargs="?", help="a study's name")
+    _add_runs(verbs)
     ui = verbs.add_parser("ui", help="the MLflow UI on these runs, for this machine only (127.0.0.1)")
     ui.add_argument("study", nargs="?", help="print this study's address only")
     ui.add_argument("--port", type=_count, default=5000)
@@ -175,6 +174,25 @@ def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
         "--length", type=_count, default=600, metavar="N", help="bytes to sample (default 600)"
     )
     generate.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling (default 0)")
+
+
+def _add_runs(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    runs = verbs.add_parser(
+        "runs",
+        help="the studies there are, or the runs of one: attnlab runs wo --where 'accuracy>0.85'",
+        description="Columns are those of attnlab.load_runs; of a dotted one its last part will do (lr).",
+    )
+    runs.add_argument("study", nargs="?", help="a study's name")
+    runs.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="variant=no_wo, 'seed!=0', 'accuracy>=0.85'; nothing after = means: has none. Several: all must hold",
+    )
+    runs.add_argument("--columns", default="", metavar="A,B", help="name,seed,state,accuracy; or all")
+    runs.add_argument("--sort", default="", metavar="COLUMN", help="from the least up; --sort=-COLUMN from the most down")
+    runs.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
 
 def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:
