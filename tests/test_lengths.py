@@ -7,7 +7,6 @@ import pytest
 import torch
 from small_runs import recorded, tiny
 from studies import SEARCH, STUDY, write
-from test_study import study
 
 from attnlab import lengths
 from attnlab.config import RunConfig
@@ -18,11 +17,8 @@ from attnlab.planning.plan import plan
 from attnlab.positions.rotary import Rotary
 from attnlab.registry import POSITIONS
 from attnlab.result import kept
-from attnlab.running.display import Display
-from attnlab.study import run
 from attnlab.tasks import Batch
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.track import load_curves, load_runs
 from attnlab.train import train
 
 CPU = torch.device("cpu")
@@ -195,19 +191,3 @@ def test_a_search_is_not_done_anew_for_other_lengths(tmp_path: Path) -> None:
         assert plain.search_digest(one) == longer.search_digest(other)
         assert plain.search_run(one, 0, chosen).config == longer.search_run(other, 0, chosen).config
         assert longer.confirm_run(other, 1, chosen).config.evaluate.lengths == (12,)
-
-
-def test_mlflow_has_scores_by_length_and_reasons(tmp_path: Path) -> None:
-    asked = study(grid={"variant": ["dense"], "position": ["learned", "rotary"]}, seeds=[0])
-    asked["base"]["evaluate"]["lengths"] = [8, 32]
-    result = run(asked, root=tmp_path, show=Display(quiet=True))
-    records = load_runs("small", tmp_path).to_dict("records")
-    found = {row["cell"]: row for row in records}
-    summary = {row.cell: row.summary for row in result.rows}
-    for cell, length in (("dense rotary", 32), ("dense rotary", 8), ("dense learned", 8)):
-        assert found[cell][f"bits_per_byte_at/{length}"] == summary[cell][f"bits_per_byte_at/{length}"]
-    assert found["dense learned"]["length.32"] == "learned positions: trained up to 16"
-    assert "bits_per_byte_at/32" not in summary["dense learned"]
-    assert not load_curves("small", tmp_path)["metric"].str.contains("_at/").any()
-    again = run(asked, root=tmp_path, show=Display(quiet=True))
-    assert {row.cell: row.summary for row in again.rows} == summary

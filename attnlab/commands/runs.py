@@ -57,19 +57,25 @@ def print_runs(study: str, *, where: Sequence[str] = (), columns: str = "", sort
     frame = load_runs(study)
     if frame.empty:
         raise UserError(f"the study {study!r} has no runs yet")
+    frame = _chosen(frame, where=where, columns=columns, sort=sort)
+    if form == "csv":
+        frame.map(lambda value: json.dumps(value) if isinstance(value, dict | list) else value).to_csv(sys.stdout, index=False)
+    elif form == "json":
+        records = frame.to_dict("records")
+        print(json.dumps([{name: _plain(value) for name, value in record.items()} for record in records], indent=1))
+    else:
+        _print_table(frame, chosen=bool(columns))
+
+
+def _chosen(frame: Frame, *, where: Sequence[str], columns: str, sort: str) -> Frame:
+    """What is to be printed of all runs."""
     shown = _columns(frame, columns)
     for condition in where:
         frame = frame[_holds(frame, condition)]
     if sort:
         name = _column(frame, sort.removeprefix("-"), place=f"--sort {sort}")
         frame = frame.sort_values(name, ascending=not sort.startswith("-"), key=_ordered, kind="stable")
-    frame = frame[shown]
-    if form == "csv":
-        frame.map(lambda value: json.dumps(value) if isinstance(value, dict | list) else value).to_csv(sys.stdout, index=False)
-    elif form == "json":
-        print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in _records(frame)], indent=1))
-    else:
-        _print_table(frame, chosen=bool(columns))
+    return frame[shown]
 
 
 def _columns(frame: Frame, words: str) -> list[str]:
@@ -164,10 +170,6 @@ def _figures(column: Series) -> list[str]:
 def _word(value: Any) -> str:
     value = _plain(value)
     return "" if value is None else one_line(text(value))
-
-
-def _records(frame: Frame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _plain(value: Any) -> Any:
