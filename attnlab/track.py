@@ -145,6 +145,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``task variant position``     as one text: ``strided_sparse stride=16``
     ``backend``, ``data``         what ``auto`` became; the identity of the task's data
     ``model.dim``, ``train.lr``   each other field of the configuration, dotted, of its own type
+    ``length``                    of the task's sequences, in tokens
     each axis of the grid         its label: text, number or boolean
     ``accuracy``, ``loss``        scores on the test split: shares of 1, nats
     ``bits_per_byte``             the same, bits
@@ -193,6 +194,7 @@ def _row(found: Record, root: Path) -> dict[str, Any]:
     row |= {**record.flat(json.loads(tag["config"])), **json.loads(tag["axes"])}
     row |= {name: value for name, value in found.data.metrics.items() if not is_curve(name)}
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
+    row |= {"length": int(text) if (text := found.data.params.get("length", "")).isdigit() else None}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     seconds = ended - info.start_time / 1_000  # below 0 where the clock was set back meanwhile: then nobody knows
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
