@@ -158,7 +158,9 @@ def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
     report = verbs.add_parser("report", help="write reports/STUDY/: page, tables, plots")
     report.add_argument("study", help="a study's name")
     report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY)")
-    _add_runs(verbs)
+    runs = verbs.add_parser("runs", help="the studies there are, or the runs of one")
+    runs.add_argument("study", nargs="?", help="a study's name")
+    _add_questions(runs)
     ui = verbs.add_parser("ui", help="the MLflow UI on these runs, for this machine only (127.0.0.1)")
     ui.add_argument("study", nargs="?", help="print this study's address only")
     ui.add_argument("--port", type=_count, default=5000)
@@ -176,13 +178,8 @@ def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
     generate.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling (default 0)")
 
 
-def _add_runs(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    runs = verbs.add_parser(
-        "runs",
-        help="the studies there are, or the runs of one: attnlab runs wo --where 'accuracy>0.85'",
-        description="Columns are those of attnlab.load_runs; of a dotted one its last part will do (lr).",
-    )
-    runs.add_argument("study", nargs="?", help="a study's name")
+def _add_questions(runs: argparse.ArgumentParser) -> None:
+    runs.description = "Columns are those of attnlab.load_runs; of a dotted one its last part will do (lr)."
     runs.add_argument(
         "--where",
         action="append",
