@@ -160,6 +160,7 @@ def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
     report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY)")
     runs = verbs.add_parser("runs", help="the studies there are, or the runs of one")
     runs.add_argument("study", nargs="?", help="a study's name")
+    _add_questions(runs)
     ui = verbs.add_parser("ui", help="the MLflow UI on these runs, for this machine only (127.0.0.1)")
     ui.add_argument("study", nargs="?", help="print this study's address only")
     ui.add_argument("--port", type=_count, default=5000)
@@ -175,6 +176,20 @@ def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
         "--length", type=_count, default=600, metavar="N", help="bytes to sample (default 600)"
     )
     generate.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling (default 0)")
+
+
+def _add_questions(runs: argparse.ArgumentParser) -> None:
+    runs.description = "Columns are those of attnlab.load_runs; of a dotted one its last part will do (lr)."
+    runs.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="variant=no_wo, 'seed!=0', 'accuracy>=0.85'; nothing after = means: has none. Several: all must hold",
+    )
+    runs.add_argument("--columns", default="", metavar="A,B", help="name,seed,state,accuracy; or all")
+    runs.add_argument("--sort", default="", metavar="COLUMN", help="from the least up; --sort=-COLUMN from the most down")
+    runs.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
 
 def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:

@@ -116,6 +116,7 @@ def _tuple(value: Any) -> Any:
 Count = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Betas = Annotated[tuple[Fraction, Fraction], BeforeValidator(_tuple)]
+Lengths = Annotated[tuple[Count, ...], BeforeValidator(_tuple)]
 
 
 class ModelConfig(Section):
@@ -214,6 +215,12 @@ class EvaluateConfig(Section):
     valid_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
     test_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
     test: bool = Field(default=True, description="false: the test split is never read")
+    lengths: Lengths = Field(default=(), description="lengths at which the trained model is tested, too")
+
+    @field_validator("lengths")
+    @classmethod
+    def _in_order(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(lengths))
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -221,6 +228,11 @@ class EvaluateConfig(Section):
             raise conflict("expected a 'stride' beside the protocol 'sliding', got none", "protocol")
         if self.protocol == "segment" and self.stride is not None:
             raise conflict("expected 'stride' only with the protocol 'sliding', got 'segment'", "stride")
+        twice = [length for length in self.lengths if self.lengths.count(length) > 1]
+        if twice:
+            raise conflict(f"expected each length once, got {twice[0]} again", "lengths")
+        if self.lengths and not self.test:
+            raise conflict("expected 'lengths' only with the test split, got 'test: false'", "lengths")
         return self
 
 
@@ -256,7 +268,12 @@ VariantField = Annotated[NamedVariant, WithJsonSchema(_NAMED_SCHEMA)]
 
 
 # Fields that came after runs had been made: they count where they are set, so that what is finished stays finished.
-_LATER = (("train", "patience", None), ("evaluate", "test", True), ("machine", "processes", 1))
+_LATER = (
+    ("train", "patience", None),
+    ("evaluate", "test", True),
+    ("evaluate", "lengths", []),
+    ("machine", "processes", 1),
+)
 
 
 class RunConfig(Section):

@@ -16,6 +16,7 @@ from attnlab import checkpoint, measure
 from attnlab.config import RunConfig
 from attnlab.evaluate import evaluate
 from attnlab.gradients import Memory, backward
+from attnlab.lengths import evaluate_lengths
 from attnlab.model import build
 from attnlab.optimise import adamw, learning_rate, total_steps
 from attnlab.parallel.group import Group
@@ -79,9 +80,10 @@ class Training:
                     self._save()
             chosen = self.selection.choose(self.model)
             scores = {f"valid_{name}": score for name, score in chosen.items()}
-            if self.config.evaluate.test:
-                scores |= self._evaluate("test")
-            return Result("completed", {**scores, **self.evaluation_seconds, **self._costs()}, self.step)
+            test = self._evaluate("test") if self.config.evaluate.test else {}
+            costs = self._costs()  # before other lengths are met: they take what they take
+            others, tags = self._at_lengths(test)
+            return Result("completed", {**scores, **test, **others, **self.evaluation_seconds, **costs}, self.step, tags=tags)
         except _Ended as end:
             return Result(end.state, self._costs(), end.step, end.reason)
 
@@ -144,6 +146,17 @@ class Training:
             if name in (self.task.metric, "loss") and not math.isfinite(score):
                 raise _Ended("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")
         return scores
+
+    def _at_lengths(self, test: dict[str, float]) -> tuple[dict[str, float], dict[str, str]]:
+        """What ``evaluate_lengths`` returns; ``test`` are the scores at the trained length."""
+        if not self.config.evaluate.lengths:
+            return {}, {}
+        begin = perf_counter()
+        found = self.group.by_first(
+            lambda: evaluate_lengths(self.model, self.task, test, config=self.config, device=self.device)
+        )
+        self.evaluation_seconds["lengths_seconds"] = perf_counter() - begin
+        return found
 
     def _report(self, metrics: dict[str, float]) -> None:
         self.history.append((self.step, metrics))

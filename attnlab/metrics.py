@@ -1,4 +1,4 @@
-"""Metrics as (sum, count) pairs, so that a mean over batches of unequal size is exact."""
+"""Metrics as (sum, count) pairs, so that a mean over batches of unequal size is exact; and what they are called."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -30,3 +30,19 @@ def merge(scores: Iterable[Mapping[str, tuple[float, int]]]) -> dict[str, Mean]:
         for name, pair in score.items():
             total[name] = total.get(name, Mean()) + pair
     return total
+
+
+def at_length(name: str, length: int) -> str:
+    """The name of a final metric at another length: ``accuracy_at/512``. MLflow then shows all lengths in one section."""
+    return f"{name}_at/{length}"
+
+
+def length_of(name: str) -> int | None:
+    """The length in a name that ``at_length`` made; None for every other name."""
+    _, at, length = name.rpartition("_at/")
+    return int(length) if at and length.isdigit() else None
+
+
+def is_curve(name: str) -> bool:
+    """Whether a metric has a point for many steps (``train/loss``), or one for the whole run (``accuracy``)."""
+    return "/" in name and length_of(name) is None

@@ -34,10 +34,10 @@ def reason(error: BaseException, *, step: int, peaks: dict[str, float]) -> str:
     on_device = isinstance(error, torch.OutOfMemoryError) or re.search(r"\bcu(da|blas|dnn)", str(error), re.IGNORECASE)
     peak = peaks.get("gpu_peak_mib" if on_device else "host_peak_mib", peaks["host_peak_mib"]) * 2**20
     when = f"at step {step}" if step else "before the first step"
-    return f"out of memory {when}: asked for {_asked(error)}, peak {size(peak)}"
+    return f"out of memory {when}: asked for {asked(error)}, peak {size(peak)}"
 
 
-def _asked(error: BaseException) -> str:
+def asked(error: BaseException) -> str:
     """How much was asked for, as exactly as the error says it."""
     found = _ASKED.search(str(error))
     if found is None:

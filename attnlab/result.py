@@ -23,12 +23,14 @@ class Result:
         summary: final metrics by name; empty of test metrics unless completed.
         step: the last step taken.
         reason: one line, where the state is not ``completed``.
+        tags: what there is to say that is no number, by name: ``length.1024`` -> why there is no score at that length.
     """
 
     state: str
     summary: dict[str, float] = field(default_factory=dict)
     step: int = 0
     reason: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
 
 
 def keep(result: Result, history: History, *, config: RunConfig, folder: Path) -> None:

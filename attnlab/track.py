@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError, nearest
+from attnlab.metrics import is_curve
 from attnlab.redact import redact, without_login
 from attnlab.signals import as_interrupts
 from attnlab.tracking import record
@@ -128,10 +129,41 @@ def _experiment(client: MlflowClient, study: str) -> Experiment:
 def load_runs(study: str, root: str | Path | None = None, *, every: bool = False) -> pandas.DataFrame:
     """The runs of a study as a table, one row a run, in the order they were started.
 
-    Columns: ``run_id name cell study state reason seed fingerprint attempt``; ``phase`` (``grid``, or ``search`` and
-    ``confirm`` of a searched study), ``trial`` (None outside a search) and ``params`` (what the search chose: dotted
-    path -> value); each axis, each field of the configuration (dotted), each summary metric, ``started`` (UTC),
-    ``seconds device versions commit folder``, and ``matched``: how the cell was made to cost as much as its baseline.
+    Columns, text unless it says otherwise; what a run has not is NaN, None or "":
+
+    ============================  ===================================================================================
+    ``run_id``                    MLflow's id of it
+    ``name``, ``cell``            ``no_wo learned s0`` (of a trial ``no_wo learned t07``), and without the seed
+    ``study``                     the study's name
+    ``state``                     ``running completed pruned diverged out_of_memory refused failed timed_out interrupted``
+    ``reason``                    one line, where it is not completed
+    ``seed``, ``attempt``         whole numbers; the second counts from 1
+    ``fingerprint``               of the configuration, 16 hex digits; of a trial and of a refused cell a key like one
+    ``phase``                     ``grid``, or ``search`` and ``confirm`` of a searched study
+    ``trial``                     number of a trial within the search of its cell
+    ``params``                    a dict: dotted path -> value that the search chose
+    ``task variant position``     as one text: ``strided_sparse stride=16``
+    ``backend``, ``data``         what ``auto`` became; the identity of the task's data
+    ``model.dim``, ``train.lr``   each other field of the configuration, dotted, of its own type
+    ``length``                    of the task's sequences, in tokens
+    each axis of the grid         its label: text, number or boolean
+    ``accuracy``, ``loss``        scores on the test split: shares of 1, nats
+    ``bits_per_byte``             the same, bits
+    ``valid_...``                 each of these on the validation split
+    ``..._at/512``                each of these on the test split at another length (``evaluate.lengths``)
+    ``parameters``                numbers; ``attention_parameters`` are the variants' own
+    ``flops_per_token``           2 x multiply-accumulate, forward
+    ``tokens_per_s``              of training, warm-up left out; ``tokens`` and ``steps`` count the whole run
+    ``saved_mib``                 MiB that a micro-batch keeps for the backward pass
+    ``host_peak_mib``             MiB; on CUDA ``gpu_peak_mib`` and ``gpu_reserved_mib``, too
+    ``..._seconds``               s: ``train_``, ``valid_`` (the last reading), ``test_`` and ``lengths_seconds``
+    ``length.512``                why there is no score at that length
+    ``started``                   a time, UTC
+    ``seconds``                   s from there to the end, or to now
+    ``folder``                    of its checkpoints and of ``model.pt``
+    ``device versions commit``    the processor; packages; git's, ``+dirty`` where files differ from it
+    ``matched``                   how the cell was made to cost as much as its baseline
+    ============================  ===================================================================================
 
     Args:
         every: also the runs that the study's last plan no longer holds (an edited YAML, another ``--set``).
@@ -160,7 +192,9 @@ def _row(found: Record, root: Path) -> dict[str, Any]:
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
     row |= {"params": json.loads(tag.get("params", "{}"))}
     row |= {**record.flat(json.loads(tag["config"])), **json.loads(tag["axes"])}
-    row |= {name: value for name, value in found.data.metrics.items() if "/" not in name}
+    row |= {name: value for name, value in found.data.metrics.items() if not is_curve(name)}
+    row |= {key: value for key, value in tag.items() if key.startswith("length.")}
+    row |= {"length": int(text) if (text := found.data.params.get("length", "")).isdigit() else None}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     seconds = ended - info.start_time / 1_000  # below 0 where the clock was set back meanwhile: then nobody knows
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
@@ -186,7 +220,7 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         for each in found
         if each.data.tags.get("attnlab.current") != "no"
         for key in sorted(each.data.metrics)
-        if "/" in key
+        if is_curve(key)
         for p in client.get_metric_history(each.info.run_id, key)
     ]
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])

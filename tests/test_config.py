@@ -137,6 +137,7 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
         {"model.dim": 64},
         {"train.lr": 1e-2},
         {"evaluate.test_limit": 100},
+        {"evaluate.lengths": [64]},
         {"machine.threads": 1},
         {"data": "abc"},
         {"sources": {"a.py": "00"}},
@@ -149,6 +150,37 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
     there = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "00"})
     edited = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "11"})
     assert here.fingerprint() == there.fingerprint() != edited.fingerprint()
+
+
+def test_a_field_that_came_later_changes_no_fingerprint_where_it_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had been finished before the field was there stays finished."""
+    monkeypatch.setattr("attnlab.__version__", "0.1.0")
+    config = run_config()
+    later = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes": 1}
+    assert config.with_(later).fingerprint() == config.fingerprint() == "1807c4963e7818c8"
+
+
+def test_lengths_are_sorted_and_each_stands_once() -> None:
+    lengths = run_config().with_({"evaluate.lengths": [512, 64, 256]}).evaluate.lengths
+    assert lengths == (64, 256, 512)
+    one, other = (run_config().with_({"evaluate.lengths": each}) for each in ([64, 512], [512, 64]))
+    assert one == other and one.fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lengths": [64, 64]}, "evaluate.lengths: expected each length once, got 64 again"),
+        ({"lengths": [0]}, "evaluate.lengths.0: evaluate.lengths[0]: expected a number of at least 1, got 0"),
+        ({"lengths": [64.5]}, "evaluate.lengths.0: evaluate.lengths[0]: expected a whole number, got 64.5"),
+        ({"lengths": 64}, "evaluate.lengths: expected a list, got 64"),
+        ({"lengths": [64], "test": False}, "evaluate.lengths: expected 'lengths' only with the test split, got 'test: false'"),
+    ],
+)
+def test_lengths_that_cannot_be(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        run_config().with_({f"evaluate.{name}": value for name, value in fields.items()})
+    assert str(caught.value) == message
 
 
 def test_with_says_what_is_wrong() -> None:

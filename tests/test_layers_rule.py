@@ -16,7 +16,7 @@ LAYERS = [
     {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
     {"variants", "tasks"},
     {"model", "checkpoint", "result", "selection"},
-    {"train", "loop", "gradients", "parallel", "measure", "evaluate", "optimise", "check", "checks"},
+    {"train", "loop", "gradients", "parallel", "measure", "evaluate", "lengths", "optimise", "check", "checks"},
     {"trials.suggest"},  # of its package it alone is asked when the plan is made
     {"planning"},
     {"trials", "running", "tracking", "track", "study"},

@@ -23,10 +23,11 @@ DROPOUT = {f"model__{what}dropout": 0.2 for what in ("", "attention_", "embeddin
 PACE = {"train__checkpoint_every": 5, "train__warmup": 0.3, "train__weight_decay": 0.1}  # evaluated every 4, logged every 3
 EAGER = {"train__lr": 1.0}  # too much: it is never again as good as after the first step
 XL = {"variant": "transformer_xl", "position": "relative", "model__memory": 17}
+LENGTHS = {"evaluate__lengths": [11, 24, 48]}
 REVIEWS = {"task": {"name": "small_runs:Reviews"}, "position": "learned", "train__steps": None, "train__eval_every": None}
 RUNS = {
     "a language model": {**DROPOUT, **PACE, "train__accumulate": 2, "train__select": "best"},
-    "one with memory": {**XL, **PACE, "model__dropout": 0.2, "train__accumulate": 2, "train__precision": "bf16"},
+    "one with memory": {**XL, **PACE, **LENGTHS, "model__dropout": 0.2, "train__accumulate": 2, "train__precision": "bf16"},
     "a classifier": {**REVIEWS, **DROPOUT, **PACE, "train__epochs": 2.5, "train__select": "best", "model__pool": "class"},
     "one without attention": {**REVIEWS, **PACE, "variant": "lstm", "train__epochs": 2.5, "model__dropout": 0.2},
     "one that stops early": {**DROPOUT, **EAGER, "train__eval_every": 1, "train__patience": 3, "train__select": "best"},

@@ -100,6 +100,21 @@ def test_the_table_and_the_curves_read_back(root: Path) -> None:
     assert list(mine["step"]) == [10, 20] and list(mine["value"]) == [0.2, 0.1]
 
 
+def test_scores_at_other_lengths_and_why_there_are_none(root: Path) -> None:
+    asked = study(grid={"variant": ["dense"], "position": ["learned", "rotary"]}, seeds=[0])
+    asked["base"]["evaluate"]["lengths"] = [8, 32]
+    first = run(asked, root=root, show=QUIET)
+    summary = {row.cell: row.summary for row in first.rows}
+    found = {row["cell"]: row for row in load_runs("small", root).to_dict("records")}
+    for cell, length in (("dense rotary", 32), ("dense rotary", 8), ("dense learned", 8)):
+        assert found[cell][f"bits_per_byte_at/{length}"] == summary[cell][f"bits_per_byte_at/{length}"]
+    assert "bits_per_byte_at/32" not in summary["dense learned"]
+    assert found["dense learned"]["length.32"] == "learned positions: trained up to 16"
+    assert not load_curves("small", root)["metric"].str.contains("_at/").any(), "a score is no curve"
+    again = run(asked, root=root, show=QUIET)
+    assert {row.cell: row.summary for row in again.rows} == summary
+
+
 def test_one_failing_run_does_not_stop_the_others(root: Path) -> None:
     grid = {"variant": ["dense", "einsum", "no_wo", "wide", "narrow", "basic"], "position": ["learned"]}
     result = go(root, "by_variant", grid=grid, seeds=[0], workers=2)

@@ -31,9 +31,9 @@ def columns(headings: Sequence[str], lines: Sequence[Sequence[str]], *, width: i
     return "\n".join(text[:-1])
 
 
-def show(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Print a table: whole into a pipe or a file, fitted to a terminal. Empty columns are left out."""
-    keep = [i for i in range(len(headings)) if i == 0 or any(line[i] for line in lines)]
+def show(headings: Sequence[str], lines: Sequence[Sequence[str]], *, every: bool = False) -> None:
+    """Print a table: whole into a pipe or a file, fitted to a terminal. Empty columns are left out, unless ``every``."""
+    keep = [i for i in range(len(headings)) if every or i == 0 or any(line[i] for line in lines)]
     headings, lines = [headings[i] for i in keep], [[line[i] for i in keep] for line in lines]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(columns(headings, lines, width=width))

@@ -91,35 +91,15 @@ def report(given: Namespace) -> int:
 
 def runs(given: Namespace) -> int:
     """Print the studies there are, or the runs of one."""
-    from attnlab import track
+    from attnlab.commands.runs import print_runs, print_studies
 
     if given.study is None:
-        client = track.connect(track.runs_folder())
-        names = [each.name for each in client.search_experiments() if each.name != "Default"]
-        print("\n".join(sorted(names)) or "no studies yet")
-        return 0
-    frame = track.load_runs(given.study)
-    searched = len(frame) > 0 and set(frame["phase"]) != {"grid"}
-    valid = ("valid_bits_per_byte", "valid_accuracy") if searched else ()  # all that a trial has
-    names = ("bits_per_byte", "accuracy", *valid, "tokens_per_s", "train_seconds")
-    metrics = [name for name in names if name in frame]
-    lines = [
-        [
-            row["run_id"][:8],
-            row["name"],
-            row["phase"] if searched else "",
-            row["state"],
-            *(_figure(row[name]) for name in metrics),
-            row["reason"],
-        ]
-        for row in frame.to_dict("records")
-    ]
-    show(["run", "name", "phase", "state", *metrics, "reason"], lines)
+        if given.where or given.columns or given.sort:
+            raise UserError("expected a study's name beside --where, --columns and --sort, got none")
+        print_studies()
+    else:
+        print_runs(given.study, where=given.where, columns=given.columns, sort=given.sort, form=given.format)
     return 0
-
-
-def _figure(value: float) -> str:
-    return "" if value != value else f"{value:,.4f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def ui(given: Namespace) -> int:

@@ -91,7 +91,7 @@ class Plan:
         """
         assert self.study.search is not None
         config, seed = applied(self.study, cell, params), self.study.search.seed
-        evaluate = config.evaluate.model_copy(update={"test": False})
+        evaluate = config.evaluate.model_copy(update={"test": False, "lengths": ()})
         config = config.model_copy(update={"seed": seed, "evaluate": evaluate})
         return Run(cell, seed, config, "search", params, trial, self.search_digest(cell))
 
@@ -146,6 +146,7 @@ def plan(
     found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in found.cells if cell.matched]
     notes += _about_baseline(found, every=[cell for cell, _ in resolved])
+    notes += _about_lengths(kept)
     if study.search is not None:
         notes += about_search(found, tasks=[it.task for _, it in kept])
     return replace(found, notes=notes)
@@ -229,6 +230,22 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
+
+
+def _about_lengths(cells: list[tuple[CellConfig, Resolved]]) -> Iterator[str]:
+    """Notes on lengths of ``evaluate.lengths`` that a cell's trained model cannot be tested at."""
+    from attnlab.lengths import unreachable
+
+    for cell, it in cells:
+        if it.refusal is not None:
+            continue
+        reasons: dict[str, list[int]] = {}
+        for length in it.config.evaluate.lengths:
+            reason = unreachable(it.config, it.task, length)
+            if reason is not None:
+                reasons.setdefault(reason, []).append(length)
+        for reason, lengths in reasons.items():
+            yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
 
 
 def _about_baseline(found: Plan, *, every: list[CellConfig]) -> Iterator[str]:

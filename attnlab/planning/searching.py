@@ -64,7 +64,9 @@ def digest(study: StudyConfig, cell: Cell, goal: str) -> str:
     """
     assert study.search is not None
     settings = study.search.model_dump(mode="json", exclude={"trials", "parallel"})
-    text = json.dumps([cell.config.fingerprint(), settings, goal], sort_keys=True, default=str)
+    evaluate = cell.config.evaluate.model_copy(update={"lengths": ()})  # trials are not tested, at any length
+    config = cell.config.model_copy(update={"evaluate": evaluate})
+    text = json.dumps([config.fingerprint(), settings, goal], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

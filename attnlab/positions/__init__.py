@@ -48,11 +48,14 @@ class Position(nn.Module):
     Attributes:
         hook: where it acts.
         relative: whether it depends on distances alone, so that where a sequence begins changes nothing.
+        extends: whether it knows positions beyond the length it was built for. Where it does not, a trained model is not
+            evaluated at longer sequences.
         paper: who proposed it.
     """
 
     hook: ClassVar[str] = "none"
     relative: ClassVar[bool] = False
+    extends: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
     def __init__(self, setting: PositionSetting) -> None:

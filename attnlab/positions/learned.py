@@ -14,6 +14,7 @@ class Learned(Position):
     """
 
     hook = "embed"
+    extends = False
     paper = "Gehring et al. 2017"
 
     def __init__(self, setting: PositionSetting, *, std: float = 0.1) -> None:

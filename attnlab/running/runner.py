@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
+from attnlab.metrics import is_curve
 from attnlab.running import memory
 from attnlab.running.display import Display
 from attnlab.running.work import Assignment, Work
@@ -119,7 +120,7 @@ class Runner:
     def _earlier(self, found: Record) -> Row:
         """The row of a run as its record tells it."""
         tags = {key.removeprefix("attnlab."): value for key, value in found.data.tags.items()}
-        summary = {name: value for name, value in found.data.metrics.items() if "/" not in name}
+        summary = {name: value for name, value in found.data.metrics.items() if not is_curve(name)}
         seconds = ((found.info.end_time or 0) - found.info.start_time) / 1_000
         state, reason = tags.get("state", "completed"), tags.get("reason", "")
         if state in NOT_DONE:
@@ -216,6 +217,8 @@ class Runner:
             elif kind == "started":
                 self._tracker.tag(active.run_id, "attnlab.device", rest[0]["device"])
                 self._show.started(active.run.name, total=rest[0]["total"])
+            elif kind == "tag":
+                self._tracker.tag(active.run_id, f"attnlab.{rest[0]}", rest[1])
             else:
                 active.last = (kind, *rest)
         if active.worker.closed:

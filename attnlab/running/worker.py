@@ -208,6 +208,8 @@ def _train(job: Job, pipe: Connection) -> tuple[Any, ...]:
         return job.asks in metrics and pipe.recv() == "stop"
 
     result = _function(job.train)(job.config, report=report, folder=job.folder)
+    for name, text in result.tags.items():
+        pipe.send(("tag", name, text))
     summary = {name: float(value) for name, value in result.summary.items()}
     return ("ended", result.state, summary, result.step, result.reason)
 

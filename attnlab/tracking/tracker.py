@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
+from attnlab.metrics import length_of
 from attnlab.track import Point, connect, search, terminate, tracking_uri, write
 from attnlab.tracking import record
 from attnlab.tracking.view import VIEW_TAG, view_state
@@ -208,7 +209,9 @@ class Tracker:
         self.flush(run_id)
         self._buffers.pop(run_id, None)
         now = int(1_000 * time.time())
-        points = [(name, value, now, 0) for name, value in (summary or {}).items() if math.isfinite(value)]
+        points = [
+            (name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)
+        ]
         tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
         tags["attnlab.failures"] = str(self._failed_before(run_id) + 1) if state in COUNTED else ""
         write(self._client, run_id, points=points, tags={key: value for key, value in tags.items() if value})

@@ -1,0 +1,124 @@
+"""A study's scores at lengths that its models were not trained on: one line a cell over length, and a table.
+
+The scores are the summary metrics ``bits_per_byte_at/512`` of the runs, the reasons for those that there cannot be the
+columns ``length.512`` of ``attnlab.load_runs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnlab import stats
+from attnlab.grid.cells import cell_name
+from attnlab.metrics import at_length, length_of
+from attnlab.reporting import svg
+from attnlab.reporting.bylength import Reach, by_length
+from attnlab.reporting.compare import Question, Row, cell_of, plus_minus
+from attnlab.reporting.plots import DASHES
+from attnlab.reporting.tables import Column, Line, Table
+
+TITLE = "At other lengths"
+REASON = "length."  # how the columns begin that say why there is no score
+CROWD = 9  # cells in one plot; above that, one plot for each value of the axes other than the variant
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The section: plots as (file, title, SVG), the table below them, and what a reader must know."""
+
+    title: str
+    plots: Sequence[tuple[str, str, str]]
+    table: Table
+    notes: Sequence[str]
+
+
+def lengths_section(
+    table: Sequence[Row], records: Iterable[Mapping[str, Any]], *, question: Question, colors: Mapping[str, str]
+) -> Lengths | None:
+    """The section on `evaluate.lengths`; None where no run was evaluated at another length.
+
+    Args:
+        table: the cells, in the report's order.
+        records: the runs that are reported, as `attnlab.load_runs` has them.
+        question: which metric, in which direction.
+        colors: cell -> colour.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = {row.name: [] for row in table}
+    for record in records:
+        if record["state"] == "completed":
+            groups[cell_of(record, question)].append(record)
+    kinds = {row.name: cell_name({axis: v for axis, v in row.axes.items() if axis != "variant"}) for row in table}
+    order = list(dict.fromkeys(kinds.values()))
+    dashes = {kind: DASHES[i % len(DASHES)] for i, kind in enumerate(order)} if len(set(colors.values())) < len(table) else {}
+    found = [_reach(n, g, question, color=colors[n], dash=dashes.get(kinds[n], "")) for n, g in groups.items() if g]
+    if not any(reach.values.keys() - {reach.trained} or reach.reasons for reach in found):
+        return None
+    shown = [reach for reach in found if reach.values]
+    faceted = len(shown) > CROWD and 1 < len(order) < len(table)
+    panels = {kind: [reach for reach in shown if kinds[reach.name] == kind] for kind in order} if faceted else {"": shown}
+    return Lengths(TITLE, _plots(panels, question), _table(found), list(_notes(found, question)))
+
+
+def _reach(name: str, runs: Sequence[Mapping[str, Any]], question: Question, *, color: str, dash: str) -> Reach:
+    """A cell from its completed runs."""
+    values: dict[int, list[float]] = {}
+    reasons: dict[int, str] = {}
+    trained = next((int(run["length"]) for run in runs if _given(run.get("length"))), None)
+    for run in runs:
+        given = {key: value for key, value in run.items() if _given(value)}
+        scores = {n: v for key, v in given.items() if (n := length_of(key)) and key == at_length(question.metric, n)}
+        if trained is not None and question.metric in given:
+            scores[trained] = given[question.metric]
+        for length, score in scores.items():
+            values.setdefault(length, []).append(float(score))
+        reasons |= {int(key.removeprefix(REASON)): str(said) for key, said in given.items() if key.startswith(REASON)}
+    return Reach(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())))
+
+
+def _given(value: Any) -> bool:
+    return value is not None and value == value
+
+
+def _plots(panels: Mapping[str, Sequence[Reach]], question: Question) -> list[tuple[str, str, str]]:
+    """A plot for each panel that has cells, on one vertical scale."""
+    every = [value for lines in panels.values() for reach in lines for values in reach.values.values() for value in values]
+    better = "lower is better" if question.direction == "min" else "higher is better"
+    note = f"test split; {better}; ringed: trained; band: all seeds"
+    found = []
+    for i, (kind, lines) in enumerate(panels.items()):
+        if lines:
+            title = f"{question.metric} by length{f', {kind}' if kind else ''}"
+            file = f"lengths{f'-{i}' if len(panels) > 1 else ''}.svg"
+            found.append((file, title, by_length(lines, title=title, note=note, span=svg.padded(every))))
+    return found
+
+
+def _table(found: Sequence[Reach]) -> Table:
+    """A line a cell: the trained length, and mean and interval at each; "cannot" where there is a reason."""
+    lengths = sorted({length for reach in found for length in (*reach.values, *reach.reasons)})
+    columns = [Column("cell", words=True), Column("trained at"), *(Column(f"at {n}") for n in lengths)]
+    lines = []
+    for reach in found:
+        cells = [plus_minus(stats.interval(list(reach.values[n]))) if n in reach.values else "" for n in lengths]
+        cells = [cell or ("cannot" if n in reach.reasons else "") for cell, n in zip(cells, lengths, strict=True)]
+        lines.append(Line([reach.name, str(reach.trained or ""), *cells], reach.color))
+    return Table(columns, lines)
+
+
+def _notes(found: Sequence[Reach], question: Question) -> Iterable[str]:
+    items = "bytes" if question.metric == "bits_per_byte" else "texts, cut off there,"
+    yield (
+        f"{question.metric} on the test split. Each model is tested as it is, with its own memory, at lengths that it "
+        f"was not trained on. The same {items} are scored at every length. ± is half of the 95 % interval over seeds."
+    )
+    cells: dict[tuple[str, str], list[str]] = {}
+    for reach in found:
+        by_reason: dict[str, list[int]] = {}
+        for length, reason in reach.reasons.items():
+            by_reason.setdefault(reason, []).append(length)
+        for reason, lengths in by_reason.items():
+            cells.setdefault((", ".join(map(str, lengths)), reason), []).append(reach.name)
+    for (lengths, reason), names in cells.items():
+        yield f"Cannot be tested at {lengths}: {', '.join(names)} ({reason})."

@@ -1,0 +1,96 @@
+"""The report's section on other lengths: which scores, which lines, and what is said of cells that cannot go there."""
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from synthetic import QUESTION, made_up
+
+from attnlab.reporting.bylength import Reach, by_length
+from attnlab.reporting.compare import rows
+from attnlab.reporting.figures import cell_colors
+from attnlab.reporting.lengths import Lengths, lengths_section
+
+LENGTHS = (64, 128, 256, 512)
+REASON = "learned positions: trained up to 128"
+
+
+def records(**changes: Any) -> list[dict[str, Any]]:
+    """Ten cells trained at 128, of which learned ones cannot go further; every score is worse by the doublings from there."""
+    runs: list[dict[str, Any]] = made_up()[0].to_dict("records")  # type: ignore[assignment]
+    for run in runs:
+        run["length"] = 128.0
+        for doublings, length in enumerate(LENGTHS, start=-1):
+            stuck = run["position"] == "learned" and length > 128
+            run[f"length.{length}"] = REASON if stuck else float("nan")
+            run[f"bits_per_byte_at/{length}"] = float("nan") if stuck else run["bits_per_byte"] + abs(doublings) / 10
+            run[f"other_at/{length}"] = 0.0
+    return [{**run, **changes} for run in runs]
+
+
+def section(found: list[dict[str, Any]]) -> Lengths | None:
+    table = rows(found, QUESTION)
+    return lengths_section(table, found, question=QUESTION, colors=cell_colors(table))
+
+
+def made(found: list[dict[str, Any]]) -> Lengths:
+    there = section(found)
+    assert there is not None
+    return there
+
+
+def test_a_study_without_other_lengths_has_no_such_section() -> None:
+    assert section(made_up()[0].to_dict("records")) is None  # type: ignore[arg-type]
+    only = [{k: v for k, v in run.items() if "_at/" not in k and "length." not in k} for run in records()]
+    assert section(only) is None
+    assert section([{**run, "bits_per_byte_at/128": run["bits_per_byte"]} for run in only]) is None, "only the trained one"
+
+
+def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
+    table = made(records()).table
+    assert [column.heading for column in table.columns] == ["cell", "trained at", "at 64", "at 128", "at 256", "at 512"]
+    lines = {line.cells[0]: list(line.cells[1:]) for line in table.lines}
+    assert lines["dense learned"][0] == "128" and lines["dense learned"][3:] == ["cannot", "cannot"]
+    figures = [float(cell.split(" ± ")[0]) for cell in lines["dense rotary"][1:]]
+    assert [f - figures[1] for f in figures] == pytest.approx([0.1, 0.0, 0.1, 0.2], abs=1.5e-4)
+    assert "basic rotary" not in lines, "a refused cell has no model"
+    assert len(table.lines) == 9
+
+
+def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
+    told = [note for note in made(records()).notes if note.startswith("Cannot")]
+    assert len(told) == 1 and told[0].startswith("Cannot be tested at 256, 512: dense learned, einsum learned, ")
+    assert told[0].endswith(f"({REASON}).")
+    found = records()
+    found[3]["length.512"] = "out of memory: asked for 1.2 GiB"
+    assert sum(note.startswith("Cannot") for note in made(found).notes) == 2
+
+
+def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
+    few = [run for run in records() if run["variant"] in ("dense", "no_wo")]
+    assert [(file, title) for file, title, _ in made(few).plots] == [("lengths.svg", "bits_per_byte by length")]
+    many = records()
+    for run in [dict(run) for run in many if run["variant"] == "einsum"]:
+        many.append(run | {"variant": "wide", "cell": f"wide {run['position']}"})
+    titles = [title for _, title, _ in made(many).plots]
+    assert titles == ["bits_per_byte by length, learned", "bits_per_byte by length, rotary"]
+
+
+def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
+    far = Reach("far", "#0072B2", trained=128, values={64: [2.0, 2.2], 128: [1.9, 2.1], 512: [3.0]})
+    near = Reach("near & so", "#D55E00", "7 4", 128, {64: [2.0], 128: [2.1]}, {512: REASON})
+    drawn = by_length([far, near], title="t", note="n", span=(1.0, 4.0))
+    ET.fromstring(drawn)
+    assert drawn.count(">trained<") == 1 and drawn.count('fill="none" stroke="#D55E00" stroke-width="1.5"') == 1
+    assert "near &amp; so (× no further than 128)" in drawn and drawn.count("×") == 2 and ">512<" in drawn
+    assert drawn.count("<polygon") == 2
+    apart = by_length([far, Reach("other", "#000000", trained=64, values={64: [2.0]})], title="t", span=(1.0, 4.0))
+    assert ">trained<" not in apart and apart.count('stroke-width="1.5"') == 2, "each has its own"
+
+
+def test_lengths_are_doublings_apart_on_the_axis() -> None:
+    drawn = ET.fromstring(by_length([Reach("x", "#000000", values={n: [1.0] for n in LENGTHS})], title="t", span=(0.0, 2.0)))
+    labels = {each.text: float(each.attrib["x"]) for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    places = [labels[str(length)] for length in LENGTHS]
+    steps = [b - a for a, b in zip(places, places[1:], strict=False)]
+    assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
