@@ -8,7 +8,7 @@ study again is to resume it. One failing run never stops the others.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ def run(
     url = shared_storage(storage)
     with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts():
         try:
-            with closing(Tracker(plan, folder, say=shown.say)) as tracker:
+            with Tracker(plan, folder, say=shown.say) as tracker:
                 store = Store(folder, url)
                 work = Work(plan, tracker, store, retry=_states(retry))
                 runner = Runner(plan, folder, tracker=tracker, work=work, show=shown, workers=workers, train=train)

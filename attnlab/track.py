@@ -111,7 +111,9 @@ def absence(error: Exception) -> str | None:
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
 
-    if isinstance(error, MlflowException):  # also what went wrong on the way to a server, as a 500
+    if "readonly database" in str(error):  # sqlite's words; MLflow calls it temporary
+        absent = False
+    elif isinstance(error, MlflowException):  # also what went wrong on the way to a server, as a 500
         lost = getattr(error.__cause__, "connection_invalidated", False)  # SQLAlchemy's word for it
         absent = lost or error.get_http_status_code() in NO_ANSWER
     elif isinstance(error, HTTPError):  # artifacts

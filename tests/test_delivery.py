@@ -36,6 +36,7 @@ NEVER = MlflowException("no such run", codes.RESOURCE_DOES_NOT_EXIST)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "LONGEST_PAUSE", 0.1)
     monkeypatch.setattr(delivery, "QUIET", 0.3)
+    monkeypatch.setattr(delivery, "LEAVING", 0.5)
 
 
 @pytest.fixture
@@ -47,14 +48,6 @@ def said() -> list[str]:
 def way(said: list[str]) -> Iterator[Delivery]:
     with closing(Delivery("http://host", say=said.append, patience=20)) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new MLflow database costs seconds of migrations: made once, copied for each test."""
-    folder = tmp_path_factory.mktemp("store")
-    connect(folder, create=True)
-    return folder
 
 
 @pytest.fixture
@@ -114,15 +107,14 @@ def test_patience_ends_once_and_what_was_given_up_is_never_done(said: list[str])
     shop = Shop(opened=False)
     with pytest.raises(Absent, match="expected an answer of the MLflow store http://host, got none: gone fishing"):
         way.ask(shop.order("a"))
-    began = time.monotonic()
     for order in "bcd":
         with pytest.raises(Absent):
             way.ask(shop.order(order))
-    assert time.monotonic() - began < 10, "each call that follows waited anew"
     shop.open = True
     way.close()
     time.sleep(0.3)
     assert shop.served == []
+    assert len(said) == 1 and "does not answer" in said[0], "a call that was given up counted as answered"
 
 
 def test_an_interrupt_while_waiting_takes_the_call_back(way: Delivery) -> None:
@@ -166,7 +158,7 @@ def web(status: int) -> requests.HTTPError:
 
 REFUSED_CONNECTION = (
     "API request to http://me:s3cret@host/api failed with exception HTTPConnectionPool(host='host', port=80): Max retries"
-    " exceeded with url: /api (Caused by NewConnectionError(\"x: Failed to establish a new connection: [Errno 111]"
+    ' exceeded with url: /api (Caused by NewConnectionError("x: Failed to establish a new connection: [Errno 111]'
     ' Connection refused"))'
 )
 LOCKED = "(sqlite3.OperationalError) database is locked\n[SQL: INSERT ...]\n(Background on this error at: https://sqlalche.me)"
@@ -182,6 +174,7 @@ LOCKED = "(sqlite3.OperationalError) database is locked\n[SQL: INSERT ...]\n(Bac
         (requests.ConnectionError("http://me:s3cret@host is away"), "http://***@host is away"),
         (OSError(errno.ENOSPC, "No space left on device"), "[Errno 28] No space left on device"),
         (NEVER, None),
+        (MlflowException("attempt to write a readonly database", codes.TEMPORARILY_UNAVAILABLE), None),
         (MlflowException("who are you", codes.UNAUTHENTICATED), None),
         (MlflowException("not you", codes.PERMISSION_DENIED), None),
         (MlflowException("the run must be in the 'active' state", codes.INVALID_PARAMETER_VALUE), None),
@@ -194,9 +187,7 @@ def test_what_is_waited_for(error: Exception, why: str | None) -> None:
     assert absence(error) == why
 
 
-def test_points_that_were_carried_out_without_an_answer_are_not_doubled(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_that_were_carried_out_without_an_answer_are_not_doubled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points_module, "FLUSH_POINTS", 1)
     pen = Tracker(small(), root)
     run_id = pen.start(small().runs[0])
@@ -246,19 +237,27 @@ def test_a_record_that_nobody_came_back_for_is_interrupted(root: Path) -> None:
 
 
 def test_leaving_does_not_wait_for_a_store_that_is_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pen = Tracker(small(), root)
-    run_id = pen.start(small().runs[0])
+    """Ctrl-C, wherever it comes: patience is ten minutes, leaving takes seconds."""
 
     def away(*args: Any, **words: Any) -> None:
         raise AWAY
 
-    monkeypatch.setattr(pen._raw, "log_batch", away)
-    pen.delivery.hurry(0.5)
-    pen.finish(run_id, "interrupted")
-    pen.close()
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Tracker(small(), root) as pen:
+        run_id = pen.start(small().runs[0])
+        pen.delivery.ask(lambda: None)
+        for call in ("log_batch", "search_runs"):
+            monkeypatch.setattr(pen._raw, call, away)
+        pen.delivery.meanwhile = interrupt
+        try:
+            pen.find("another run")
+        finally:
+            pen.delivery.meanwhile = lambda: None
     assert connect(root).get_run(run_id).info.status == "RUNNING"
-    again = Tracker(small(), root)
-    assert [found.info.status for found in again.sweep().values()] == ["KILLED"]
+    with Tracker(small(), root) as again:
+        assert [found.info.status for found in again.sweep().values()] == ["KILLED"]
 
 
 def test_a_run_that_was_deleted_in_the_ui_is_one_clear_line(root: Path) -> None:
@@ -307,7 +306,7 @@ time.sleep(float(sys.argv[2]))
 
 @pytest.mark.parametrize("seconds", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_database_that_somebody_else_locks(root: Path, seconds: float, said: list[str]) -> None:
-    """30 s is longer than MLflow's own 20 s; the lock ends with the process that holds it."""
+    """MLflow itself waits 20 s before it gives up: only the long lock is heard of."""
     pen = Tracker(small(), root, say=said.append)
     run_id = pen.start(small().runs[0])
     pen.delivery.ask(lambda: None)
@@ -321,41 +320,40 @@ def test_a_database_that_somebody_else_locks(root: Path, seconds: float, said: l
     pen.close()
     assert [step for step, _ in points(root, run_id)] == list(range(500))
     assert list(load_runs("small", root)["state"]) == ["completed"]
-    assert ["does not answer" in said[0], "answers again" in said[1]] == [True, True] and len(said) == 2
+    assert [line.partition("mlflow.db ")[2].split(" (")[0] for line in said] == (
+        ["does not answer", "answers again"] if seconds > 20 else []
+    )
 
 
-CREATE = """
-import sys, time
+BEGIN = """
+import os, sys
 from pathlib import Path
-import mlflow, optuna
+import mlflow.store.tracking.sqlalchemy_store, optuna.storages
 from attnlab.track import connect
 from attnlab.trials.queue import Queue
 from attnlab.trials.store import Store
-me, rounds, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-for i in range(rounds):
-    root = folder / str(i)
-    root.mkdir(exist_ok=True)
-    (root / f"{me}.ready").touch()
-    while len(list(root.glob("*.ready"))) < 4:
-        time.sleep(0.01)
-    client = connect(root, create=True)
-    run = client.create_run(client.create_experiment(me))
-    client.log_metric(run.info.run_id, "x", float(i))
-    Queue(Store(root), me, direction="min").fill([me])
+root = Path(sys.argv[1])
+for i in range(4):
+    if os.fork() == 0:
+        client = connect(root, create=True)
+        run = client.create_run(client.create_experiment(f"p{i}"))
+        client.log_metric(run.info.run_id, "x", 1.0)
+        Queue(Store(root), f"p{i}", direction="min").fill([f"p{i}"])
+        os._exit(0)
+sys.exit(any([os.wait()[1] for i in range(4)]))
 """
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_four_processes_may_begin_in_an_empty_folder_at_once(tmp_path: Path, rounds: int) -> None:
-    words = [sys.executable, "-c", CREATE]
-    started = [subprocess.Popen([*words, f"p{i}", str(rounds), str(tmp_path)]) for i in range(4)]
-    assert [each.wait(timeout=240) for each in started] == [0] * 4
+def test_four_parents_may_begin_at_once_where_one_died_while_it_began(tmp_path: Path, rounds: int) -> None:
     for i in range(rounds):
-        client = connect(tmp_path / str(i))
-        names = sorted(each.name for each in client.search_experiments())
-        assert names == ["Default", "p0", "p1", "p2", "p3"]
-        assert intact(tmp_path / str(i))
-        store = Store(tmp_path / str(i))
+        root = tmp_path / str(i)
+        (root / "mlflow.new").mkdir(parents=True)
+        (root / "mlflow.new" / "mlflow.db").write_bytes(b"half of a database")
+        subprocess.run([sys.executable, "-c", BEGIN, str(root)], check=True, timeout=240)
+        assert sorted(each.name for each in connect(root).search_experiments()) == ["Default", "p0", "p1", "p2", "p3"]
+        assert intact(root) and not (root / "mlflow.new").exists()
+        store = Store(root)
         assert [Queue(store, f"p{n}", direction="min").keys("WAITING") for n in range(4)] == [{f"p{n}"} for n in range(4)]
 
 
@@ -374,6 +372,7 @@ track.connect(Path(sys.argv[1]), create=True)
 """
 
 
+@pytest.mark.slow
 def test_a_store_whose_making_was_killed_is_made_anew(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", HALF, str(tmp_path)]).returncode == -signal.SIGKILL
     assert not (tmp_path / "mlflow.db").exists()
@@ -403,7 +402,7 @@ for step in itertools.count():
 """
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_parent_killed_in_the_middle_of_a_flush_leaves_a_sound_store(root: Path, kills: int) -> None:
     before: list[str] = []
     for i in range(kills):
@@ -420,3 +419,6 @@ def test_a_parent_killed_in_the_middle_of_a_flush_leaves_a_sound_store(root: Pat
         assert client.get_run(run_id).info.status == "RUNNING"
         assert all(client.get_run(each).info.status == "KILLED" for each in before)
         before.append(run_id)
+    with Tracker(small(), root) as pen:
+        pen.sweep()
+    assert connect(root).get_run(before[-1]).info.status == "KILLED"

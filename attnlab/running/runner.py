@@ -176,6 +176,7 @@ class Runner:
                 self._read(active)
             if active in self._active and self._limits.timeout is not None:
                 self._check_time(active, self._limits.timeout)
+        self._tracker.delivery.look()
         self._work.refresh()
         return True
 

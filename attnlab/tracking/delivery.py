@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries
 PATIENCE = 600.0  # seconds; ATTNLAB_TRACKING_PATIENCE sets another number
-QUIET = 5.0  # seconds without an answer before anything is said
+QUIET = 5.0  # seconds of failing tries before anything is said
+LEAVING = 5.0  # seconds for everything that is still asked once somebody is leaving
 MARK = "attnlab.attempt_id"  # tag: which call opened the record
 
 
@@ -74,7 +75,7 @@ class Delivery:
     def __init__(self, store: str, *, say: Callable[[str], None], patience: float) -> None:
         self._store, self._say, self._patience = store, say, patience
         self._until = float("inf")  # when ``ask`` stops waiting, whatever its patience
-        self._since: float | None = None  # when the call that is being made was first tried
+        self._since: float | None = None  # since when there has been no answer: when the oldest open call was first tried
         self._reason = ""  # why its last try got no answer
         self._away = self._closed = False
         self._refusals: dict[str, Exception] = {}
@@ -98,7 +99,7 @@ class Delivery:
         """Make a call after all earlier ones, and wait for what it returns.
 
         Raises:
-            Absent: the store did not answer in time. What comes after waits two seconds more at most.
+            Absent: the store did not answer in time. What is asked after that is in a hurry.
             Refused: the store will not do it, or an earlier call about the same run was refused.
         """
         self.look(about)
@@ -109,7 +110,7 @@ class Delivery:
                 self.meanwhile()
                 now = time.monotonic()
                 if now > min(max(asked, self._since or asked) + self._patience, self._until):
-                    self.hurry(2)
+                    self.hurry()
                     reason = self._reason or "it hangs"
                     raise Absent(f"expected an answer of the MLflow store {self._store}, got none: {reason}")
             self._tell()
@@ -118,13 +119,13 @@ class Delivery:
             call.given_up = True  # after an interrupt, say: nothing is done behind the caller's back
             self._refusals.pop(about, None)  # told
 
-    def hurry(self, seconds: float = 5.0) -> None:
-        """Wait no longer than so many seconds from now, in whatever is still asked."""
-        self._until = min(self._until, time.monotonic() + seconds)
+    def hurry(self) -> None:
+        """Somebody is leaving: whatever is still asked gets ``LEAVING`` seconds, all together."""
+        self._until = min(self._until, time.monotonic() + LEAVING)
 
     @property
     def hurried(self) -> bool:
-        """Somebody is leaving: an answer that does not come is not waited for."""
+        """Whether somebody is leaving."""
         return self._until != float("inf")
 
     def close(self) -> None:
@@ -132,7 +133,7 @@ class Delivery:
         self._closed = True
         self._calls.put(None)
 
-    def look(self, about: str) -> None:
+    def look(self, about: str = "") -> None:
         """Say it where the store went away or came back; raise what an earlier call about this run came to.
 
         Raises:
@@ -149,27 +150,27 @@ class Delivery:
 
     def _tell(self) -> None:
         """Say that the store does not answer, once, and that it is back, once. Only the caller's thread prints."""
-        since = self._since
-        away = since is not None and time.monotonic() - since > QUIET
+        since, why = self._since, self._reason
+        away = since is not None and bool(why) and time.monotonic() - since > QUIET
         if away == self._away:
             return
         self._away = away
         if away:
-            why = self._reason or f"nothing came for {QUIET:.0f} s"
             self._say(f"the MLflow store {self._store} does not answer ({why}): waiting; runs go on, their points are kept")
         else:
             self._say(f"the MLflow store {self._store} answers again")
 
     def _deliver(self) -> None:
         while (call := self._calls.get()) is not None:
-            self._reason, self._since = "", time.monotonic()
-            self._until_answered(call)
-            self._since = None
+            if call.about in self._refusals:  # nothing after what was refused counts as done
+                call.answer.set_exception(self._refusals[call.about])
+                continue
+            self._since = self._since or time.monotonic()
+            if self._until_answered(call):
+                self._since, self._reason = None, ""
 
-    def _until_answered(self, call: _Call) -> None:
-        if call.about in self._refusals:  # nothing after what was refused counts as done
-            call.answer.set_exception(self._refusals[call.about])
-            return
+    def _until_answered(self, call: _Call) -> bool:
+        """Make a call; whether an answer came before it was given up."""
         pause = FIRST_PAUSE
         while not (call.given_up or self._closed):
             try:
@@ -178,13 +179,14 @@ class Delivery:
                 reason = absence(error)
                 if reason is None:
                     self._refuse(call, error)
-                    return
+                    return True
                 self._reason = reason
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             else:
                 call.answer.set_result(answer)
-                return
+                return True
+        return False
 
     def _refuse(self, call: _Call, error: Exception) -> None:
         refusal = Refused(f"the MLflow store {self._store} refused: {one_line(error)}")

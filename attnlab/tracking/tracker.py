@@ -37,7 +37,7 @@ TEXT_BYTES = 1_000_000  # of a log, from its end
 
 
 class Tracker:
-    """The parent's pen: everything that a study writes into MLflow.
+    """The parent's pen: everything that a study writes into MLflow. As a context it is closed, in a hurry after an exception.
 
     Args:
         plan: the study; its name is the experiment's.
@@ -152,7 +152,7 @@ class Tracker:
     def discard(self, run_id: str) -> None:
         """Take back a record whose run has become another parent's."""
         self._points.take(run_id)
-        self.delivery.ask(partial(self._drop, run_id), about=run_id)
+        self.delivery.ask(partial(self._drop, run_id))
 
     def _create(self, run: Run, *, name: str, key: str, state: str) -> str:
         tags = record.tags(run, plan=self._plan)
@@ -254,6 +254,14 @@ class Tracker:
         A record that cannot be closed stays RUNNING; the next start puts it right.
         """
         self.delivery.hurry()
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.hurry()
+        self.close()
 
     def close(self) -> None:
         """Wait until everything is delivered; leave no record RUNNING that was opened here."""
