@@ -5,7 +5,6 @@ What a study writes is in ``tracker``.
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import math
@@ -18,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.disk import refused
 from attnlab.errors import UserError, nearest
 from attnlab.lock import hold
 from attnlab.redact import redact, without_login
@@ -107,11 +107,11 @@ def _new_database(path: Path) -> None:
 
 
 def absence(error: Exception) -> str | None:
-    """Why a call got no answer (the store is away, hangs, is locked, full or overloaded); None: it was refused."""
+    """Why a call got no answer (the store is away, hangs, is locked or overloaded); None: it was refused."""
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
 
-    if "readonly database" in str(error):  # sqlite's words; MLflow calls it temporary
+    if refused(error) is not None:  # MLflow calls a full disk temporary: the study ends and can go on when there is room
         absent = False
     elif isinstance(error, MlflowException):  # also what went wrong on the way to a server, as a 500
         lost = getattr(error.__cause__, "connection_invalidated", False)  # SQLAlchemy's word for it
@@ -119,8 +119,7 @@ def absence(error: Exception) -> str | None:
     elif isinstance(error, HTTPError):  # artifacts
         absent = error.response is None or error.response.status_code in NO_ANSWER
     else:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        absent = full or isinstance(error, RequestException)
+        absent = isinstance(error, RequestException)
     return one_line(error) if absent else None
 
 

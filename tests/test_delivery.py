@@ -150,6 +150,14 @@ def test_a_refusal_is_told_to_its_run_and_stops_no_other(way: Delivery, said: li
     assert said == []
 
 
+def test_a_full_disk_is_told_as_everywhere(way: Delivery) -> None:
+    def fill() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "mlflow.db")
+
+    with pytest.raises(Refused, match=r"^the disk takes nothing more: it is full \(No space left on device: mlflow.db\); once"):
+        way.ask(fill)
+
+
 def web(status: int) -> requests.HTTPError:
     response = requests.Response()
     response.status_code = status
@@ -172,7 +180,8 @@ LOCKED = "(sqlite3.OperationalError) database is locked\n[SQL: INSERT ...]\n(Bac
         (MlflowException("slow down", codes.REQUEST_LIMIT_EXCEEDED), "slow down"),
         (web(503), "503 for http://***@host/x"),
         (requests.ConnectionError("http://me:s3cret@host is away"), "http://***@host is away"),
-        (OSError(errno.ENOSPC, "No space left on device"), "[Errno 28] No space left on device"),
+        (OSError(errno.ENOSPC, "No space left on device"), None),
+        (MlflowException("(sqlite3.OperationalError) database or disk is full", codes.TEMPORARILY_UNAVAILABLE), None),
         (NEVER, None),
         (MlflowException("attempt to write a readonly database", codes.TEMPORARILY_UNAVAILABLE), None),
         (MlflowException("who are you", codes.UNAUTHENTICATED), None),

@@ -1,10 +1,11 @@
 """The way to the MLflow store: in order, however long the store is away, and without holding a study up.
 
 All calls of a study go through one thread. A call that gets no answer (a server that is away or hangs, a locked
-database, a full disk) is tried again, with a pause that grows, and nothing overtakes it: nothing is lost and the order
-stays. That a call may be done twice does no harm: a metric point that the store has already is the same point, because its
-time was fixed when it was logged (MLflow's primary key is run, name, time, step and value), params, tags and states
-are set to what they are, and a record is opened once (``Patient.create_run``). A call that the store refuses is not repeated.
+database) is tried again, with a pause that grows, and nothing overtakes it: nothing is lost and the order stays. That a
+call may be done twice does no harm: a metric point that the store has already is the same point, because its time was
+fixed when it was logged (MLflow's primary key is run, name, time, step and value), params, tags and states are set to
+what they are, and a record is opened once (``Patient.create_run``). A call that the store refuses is not repeated; nor
+is one for which there is no room on the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from attnlab.disk import refused
 from attnlab.errors import UserError
+from attnlab.redact import redact
 from attnlab.track import absence, one_line
 
 if TYPE_CHECKING:
@@ -189,7 +192,8 @@ class Delivery:
         return False
 
     def _refuse(self, call: _Call, error: Exception) -> None:
-        refusal = Refused(f"the MLflow store {self._store} refused: {one_line(error)}")
+        disk = refused(error)
+        refusal = Refused(redact(disk) if disk else f"the MLflow store {self._store} refused: {one_line(error)}")
         refusal.__cause__ = error
         call.answer.set_exception(refusal)
         if call.about:
