@@ -1,7 +1,6 @@
 """What reaches the MLflow store when the store misbehaves: all of it, once, in order. (Servers: test_absent_server.)"""
 
 import errno
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -48,11 +47,6 @@ def said() -> list[str]:
 def way(said: list[str]) -> Iterator[Delivery]:
     with closing(Delivery("http://host", say=said.append, patience=20)) as made:
         yield made
-
-
-@pytest.fixture
-def root(empty_store: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(empty_store, tmp_path / "runs"))
 
 
 def small(name: str = "small") -> Plan:
