@@ -91,13 +91,13 @@ def run(
     url = shared_storage(storage)
     with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts():
         try:
-            tracker = Tracker(plan, folder)
-            store = Store(folder, url)
-            work = Work(plan, tracker, store, retry=_states(retry))
-            runner = Runner(plan, folder, tracker=tracker, work=work, show=shown, workers=workers, train=train)
-            rows = runner.run(partial=bool(only))
-            store.close()
-            return StudyResult(plan, rows)
+            with Tracker(plan, folder, say=shown.say) as tracker:
+                store = Store(folder, url)
+                work = Work(plan, tracker, store, retry=_states(retry))
+                runner = Runner(plan, folder, tracker=tracker, work=work, show=shown, workers=workers, train=train)
+                rows = runner.run(partial=bool(only))
+                store.close()
+                return StudyResult(plan, rows)
         finally:
             shown.close()
 

@@ -9,12 +9,17 @@ import json
 import logging
 import math
 import os
+import re
+import shutil
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.disk import refused
 from attnlab.errors import UserError, nearest
+from attnlab.lock import hold
 from attnlab.metrics import is_curve
 from attnlab.redact import redact, without_login
 from attnlab.signals import as_interrupts
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
 BATCH = 1_000  # metrics in one call
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
+WRITING = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # MLflow: 7, 120 s
+NO_ANSWER = {408, 429, 500, 502, 503, 504}  # HTTP: what MLflow itself takes for temporary
 
 
 def runs_folder(root: str | Path | None = None) -> Path:
@@ -44,32 +51,84 @@ def tracking_uri(root: Path) -> str:
 
 
 def connect(root: Path, *, create: bool = False) -> MlflowClient:
-    """A client of its own: the caller's global MLflow settings stay as they are.
+    """A client of its own: the caller's choice of store, experiment and run in MLflow stays as it is.
+
+    Args:
+        create: for a study, which writes: make the database where there is none, and leave it to ``delivery`` to try
+            again (``WRITING``).
 
     Raises:
         UserError: nothing has been run here (and ``create`` is off), or the server cannot be reached.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a run's address may hold a password
     uri, database = tracking_uri(root), root / "mlflow.db"
-    local = uri == f"sqlite:///{database}"
-    if local and not create and not database.exists():
+    missing = uri == f"sqlite:///{database}" and not database.exists()
+    if missing and not create:
         raise UserError(f"no runs in {root} yet: expected its mlflow.db (ATTNLAB_RUNS names another folder)")
     from mlflow import MlflowClient
 
     logging.getLogger("alembic").setLevel(logging.WARNING)  # a new database tells of each of its 50 migrations
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints a traceback for a locked database
+    for name, value in WRITING.items() if create else ():
+        os.environ.setdefault(name, value)  # not set and restored around a call: calls are made by another thread
     root.mkdir(parents=True, exist_ok=True)
     try:
-        with one_at_a_time(uri):  # the first to connect creates the tables
+        if missing:
+            _new_database(database)
+        with one_at_a_time(uri):  # PostgreSQL: the first to connect creates the tables
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
+    except UserError:
+        raise
     except Exception as error:  # whatever the store's driver raises; its text may quote the address
-        why = redact(str(error), address=uri)
-        raise UserError(f"cannot use the MLflow store {redact(uri)}: {why}") from None
-    if local:
-        with sqlite3.connect(database) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")  # readers (the UI) and the writer do not wait for each other
+        raise UserError(f"cannot use the MLflow store {redact(uri)}: {one_line(error, address=uri)}") from None
     return client
+
+
+def _new_database(path: Path) -> None:
+    """Make an MLflow database, whole or not at all: beside its place, by one process, and moved there when it is ready.
+
+    Several processes that make one at the same time corrupt it, and a process that is killed while it does leaves a half.
+    WAL: readers (the UI) and the writer do not wait for each other.
+    """
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    with hold(path.with_suffix(".lock"), what=f"the creation of {path}", wait=120):
+        if path.exists():
+            return
+        folder = path.with_suffix(".new")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        SqlAlchemyStore(f"sqlite:///{folder / path.name}", str(path.parent / "artifacts")).engine.dispose()
+        with closing(sqlite3.connect(folder / path.name)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        (folder / path.name).rename(path)
+        folder.rmdir()
+
+
+def absence(error: Exception) -> str | None:
+    """Why a call got no answer (the store is away, hangs, is locked or overloaded); None: it was refused."""
+    from mlflow.exceptions import MlflowException
+    from requests import HTTPError, RequestException
+
+    if refused(error) is not None:  # MLflow calls a full disk temporary: the study ends and can go on when there is room
+        absent = False
+    elif isinstance(error, MlflowException):  # also what went wrong on the way to a server, as a 500
+        lost = getattr(error.__cause__, "connection_invalidated", False)  # SQLAlchemy's word for it
+        absent = lost or error.get_http_status_code() in NO_ANSWER
+    elif isinstance(error, HTTPError):  # artifacts
+        absent = error.response is None or error.response.status_code in NO_ANSWER
+    else:
+        absent = isinstance(error, RequestException)
+    return one_line(error) if absent else None
+
+
+def one_line(error: Exception, *, address: str = "") -> str:
+    """What a store's error comes to, without the addresses, statements and hints around it; ``address`` as of ``redact``."""
+    text = str(error)
+    core = re.search(r"\[Errno -?\d+\] [\w ,.-]+|Read timed out|too many \d+ error responses|\([\w.]+Error\) [^\n]+", text)
+    return redact(core[0] if core else text.strip().partition("\n")[0], address=address)[:300]
 
 
 def write(
@@ -93,25 +152,12 @@ def write(
         client.log_batch(run_id, metrics=metrics, params=all_params, tags=all_tags)
 
 
-def terminate(client: MlflowClient, run_id: str, status: str) -> None:
-    """Set a run's final status. MLflow would print the run's address, with the password that may stand in it."""
-    name = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
-    before = os.environ.get(name)
-    os.environ[name] = "true"
-    try:
-        client.set_terminated(run_id, status)
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
-
-
-def search(client: MlflowClient, experiment: str) -> list[Record]:
-    """Every active run of an experiment, in the order they were started."""
+def search(client: MlflowClient, experiment: str, where: str = "") -> list[Record]:
+    """Every active run of an experiment (that fits MLflow's filter ``where``), in the order they were started."""
     found, token = [], None
     order = ["attributes.start_time ASC"]
     while True:
-        page = client.search_runs([experiment], max_results=5_000, order_by=order, page_token=token)
+        page = client.search_runs([experiment], where, max_results=5_000, order_by=order, page_token=token)
         found += page
         token = page.token
         if not token:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pandas as pd
 import torch
@@ -153,7 +154,8 @@ def _row(steps: object, pairs: pd.DataFrame) -> str:
     return f"| {pairs['runs'].iloc[0]} | {of} | {columns} |"
 
 
-def _spread(values: Sequence[float] | pd.Series, digits: int = 3) -> str:
+def _spread(column: Any, digits: int = 3) -> str:  # a column of floats: pandas' own types leave it open
+    values = [float(value) for value in column]
     middle = f"{median(values):.{digits}f}"
     return middle if len(values) == 1 else f"{middle} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 

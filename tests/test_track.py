@@ -132,9 +132,9 @@ def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path)
 
 def test_a_record_that_is_replaced_is_not_left_running(tmp_path: Path) -> None:
     found = small()
-    tracker = Tracker(found, tmp_path)
-    first = tracker.start(found.runs[0])
-    tracker.start(found.runs[0])
+    with Tracker(found, tmp_path) as tracker:
+        first = tracker.start(found.runs[0])
+        tracker.start(found.runs[0])
     left = connect(tmp_path).get_run(first).info
     assert (left.lifecycle_stage, left.status) == ("deleted", "KILLED")
 

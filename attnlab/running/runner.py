@@ -79,6 +79,7 @@ class Runner:
     ) -> None:
         self._plan, self._root, self._show, self._train = plan, root, show, train
         self._tracker, self._work = tracker, work
+        tracker.delivery.meanwhile = self._empty_the_pipes
         self._workers = max(1, workers)
         self._limits = plan.study.run
         # Never by how many are left: a run that is resumed alone must compute with the threads it began with.
@@ -167,15 +168,23 @@ class Runner:
             if not self._work.pending:
                 return False
             time.sleep(IDLE)  # other parents are at work: one of them may die, and leave its run to us
-        ready = wait([each for active in self._active for each in active.worker.waitables], timeout=IDLE)
+        arrived = any(active.worker.inbox for active in self._active)
+        waitables = [each for active in self._active for each in active.worker.waitables]
+        ready = wait(waitables, timeout=0 if arrived else IDLE)
         for active in list(self._active):
             active.peak = max(active.peak, active.worker.peak)
-            if any(each in ready for each in active.worker.waitables):
+            if active.worker.inbox or any(each in ready for each in active.worker.waitables):
                 self._read(active)
             if active in self._active and self._limits.timeout is not None:
                 self._check_time(active, self._limits.timeout)
+        self._tracker.delivery.look()
         self._work.refresh()
         return True
+
+    def _empty_the_pipes(self) -> None:
+        """While the MLflow store is waited for: no child must wait until its parent reads."""
+        for active in self._active:
+            active.worker.receive()
 
     def _launch(self) -> bool:
         """Begin with the next run, if there is one."""
@@ -202,8 +211,7 @@ class Runner:
         worker = start(job)  # before its record is opened: what cannot start leaves none behind
         try:
             self._show.started(run.name, total=run.config.train.steps)
-            with uninterrupted():  # a record that nobody knows of would be left RUNNING
-                self._active.append(_Active(given, self._tracker.start(run), worker, slot))
+            self._active.append(_Active(given, self._tracker.start(run), worker, slot))
         except BaseException:
             worker.kill()
             raise
@@ -288,6 +296,7 @@ class Runner:
 
         A second Ctrl-C may cut the records short (the next start puts them right), but leaves no child behind.
         """
+        self._tracker.hurry()
         with uninterrupted():
             for active in self._active:
                 active.worker.kill()

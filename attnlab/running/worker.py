@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -69,7 +70,8 @@ class Worker:
             self._process.start()
         theirs.close()
         lifeline.close()
-        self.closed = False
+        self.closed = self._broken = False
+        self.inbox: deque[tuple[Any, ...]] = deque()
 
     @property
     def pid(self) -> int:
@@ -81,15 +83,21 @@ class Worker:
         """One of them becomes ready when the child has something to say or is gone."""
         return [self.pipe, self._process.sentinel]
 
+    def receive(self) -> None:
+        """Empty the pipe into ``inbox``, so that the child need not wait for a reader."""
+        try:
+            while not self.closed and self.pipe.poll():
+                self.inbox.append(self.pipe.recv())
+        except (EOFError, OSError):  # the child is gone, perhaps in the middle of a message
+            self._broken = True
+
     def messages(self) -> Iterator[tuple[Any, ...]]:
         """What has arrived; afterwards ``closed`` says whether more can come."""
         gone = not self._process.is_alive()  # asked first: what it sent before it went is read below
-        try:
-            while self.pipe.poll():
-                yield self.pipe.recv()
-        except (EOFError, OSError):  # the child is gone, perhaps in the middle of a message
-            gone = True
-        self.closed = self.closed or gone
+        self.receive()
+        while self.inbox:
+            yield self.inbox.popleft()
+        self.closed = self.closed or gone or self._broken
 
     @property
     def peak(self) -> int:

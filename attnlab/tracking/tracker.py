@@ -9,48 +9,59 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import tempfile
 import time
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from attnlab.errors import UserError
 from attnlab.metrics import length_of
-from attnlab.track import Point, connect, search, terminate, tracking_uri, write
+from attnlab.redact import redact
+from attnlab.track import connect, search, tracking_uri, write
 from attnlab.tracking import record
+from attnlab.tracking.delivery import MARK, Delivery, Patient, Refused, patience
+from attnlab.tracking.points import Points
 from attnlab.tracking.view import VIEW_TAG, view_state
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Cell, Plan, Run
 
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
 COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
-FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0
-
-
-@dataclass
-class _Buffer:
-    points: list[Point] = field(default_factory=list)
-    flushed: float = field(default_factory=time.monotonic)
+TEXT_BYTES = 1_000_000  # of a log, from its end
 
 
 class Tracker:
-    """The parent's pen: everything that a study writes into MLflow.
+    """The parent's pen: everything that a study writes into MLflow. As a context it is closed, in a hurry after an exception.
 
     Args:
         plan: the study; its name is the experiment's.
         root: the folder of runs.
+        say: prints a line; default: on standard error.
+
+    A store that does not answer holds nothing up but what needs its answer (``start``, ``finish``, looking for
+    records): that waits, for ``ATTNLAB_TRACKING_PATIENCE`` seconds. Points, tags and texts are kept and delivered later.
+
+    Raises:
+        UserError: of every method but ``log``, ``tag`` and ``text``: the store did not answer in time (``Absent``). Of
+            every method: it refused (``Refused``), this call or an earlier one about the same run.
     """
 
-    def __init__(self, plan: Plan, root: Path) -> None:
-        self._plan, self._root = plan, root
-        self._client = connect(root, create=True)
+    def __init__(self, plan: Plan, root: Path, *, say: Callable[[str], None] | None = None) -> None:
+        self._plan, self._root, self._study_text = plan, root, record.study_text(plan)
+        self._raw = connect(root, create=True)
+        where = redact(tracking_uri(root))
+        self.delivery = Delivery(where, say=say or partial(print, file=sys.stderr), patience=patience())
+        self._points = Points(self._raw, self.delivery)
+        self._patient = Patient(self._raw, self.delivery)
+        self._client = cast("MlflowClient", self._patient)
         self._owner = record.owner(root)
-        self._buffers: dict[str, _Buffer] = {}
         self._active: dict[str, Record] = {}
         self._experiment = self._open(plan.study.study)
 
@@ -59,7 +70,12 @@ class Tracker:
         if found is None:
             local = not tracking_uri(self._root).startswith("http")  # a server decides where its artifacts go
             folder = (self._root / "artifacts" / name).as_uri() if local else None
-            return self._client.create_experiment(name, artifact_location=folder)
+            try:
+                return self._client.create_experiment(name, artifact_location=folder)
+            except Refused:  # it is there: made by another parent, or by a call whose answer got lost
+                found = self._client.get_experiment_by_name(name)
+                if found is None:
+                    raise
         if found.lifecycle_stage == "deleted":
             raise UserError(f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study")
         return found.experiment_id
@@ -116,15 +132,15 @@ class Tracker:
         other = self._active.get(key)
         if other is not None and other.info.run_id != found.info.run_id:
             loser = found if other.info.status == "FINISHED" else other
-            self._drop(loser)
+            self.delivery.ask(partial(self._drop, loser.info.run_id))
             found = other if loser is found else found
         self._active[key] = found
 
-    def _drop(self, found: Record) -> None:
+    def _drop(self, run_id: str) -> None:
         """Delete a record that another one replaces. Of a parent that died since the last sweep it may still be RUNNING."""
-        if self._client.get_run(found.info.run_id).info.status == "RUNNING":
-            terminate(self._client, found.info.run_id, STATUS["interrupted"])
-        self._client.delete_run(found.info.run_id)
+        if self._raw.get_run(run_id).info.status == "RUNNING":
+            self._raw.set_terminated(run_id, STATUS["interrupted"])
+        self._raw.delete_run(run_id)
 
     def _mark(self, found: Record, current: str) -> None:
         if found.data.tags.get("attnlab.current") != current:
@@ -136,9 +152,8 @@ class Tracker:
 
     def discard(self, run_id: str) -> None:
         """Take back a record whose run has become another parent's."""
-        self._buffers.pop(run_id, None)
-        terminate(self._client, run_id, STATUS["interrupted"])
-        self._client.delete_run(run_id)
+        self._points.take(run_id)
+        self.delivery.ask(partial(self._drop, run_id))
 
     def _create(self, run: Run, *, name: str, key: str, state: str) -> str:
         tags = record.tags(run, plan=self._plan)
@@ -153,9 +168,9 @@ class Tracker:
         created = self._client.create_run(self._experiment, run_name=name, tags=tags)
         run_id = created.info.run_id
         if earlier is not None:
-            self._drop(earlier)
-        write(self._client, run_id, params=record.params(run))
-        self._attach(run_id, run)
+            self._post(run_id, self._drop, earlier.info.run_id)
+        self._post(run_id, write, self._raw, run_id, params=record.params(run))
+        self._post(run_id, self._attach, run_id, run)
         self._active[key] = created
         return run_id
 
@@ -164,8 +179,8 @@ class Tracker:
             text = run.config.to_json()
             (Path(folder) / "config.json").write_text(text)
             (Path(folder) / "config.yaml").write_text(record.as_yaml(json.loads(text)))
-            (Path(folder) / "study.yaml").write_text(record.study_text(self._plan))
-            self._client.log_artifacts(run_id, folder)
+            (Path(folder) / "study.yaml").write_text(self._study_text)
+            self._raw.log_artifacts(run_id, folder)
 
     def refuse(self, run: Run, cell: Cell) -> str:
         """Record a refused cell: one run without a seed in its name, with the reason; once."""
@@ -179,22 +194,14 @@ class Tracker:
 
     def log(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
         """Add points of curves; they are written in batches."""
-        buffer = self._buffers.setdefault(run_id, _Buffer())
-        stamp = int(1_000 * time.time())
-        buffer.points += [(name, value, stamp, step) for name, value in metrics.items()]
-        if len(buffer.points) >= FLUSH_POINTS or time.monotonic() - buffer.flushed >= FLUSH_SECONDS:
-            self.flush(run_id)
+        self._points.add(run_id, step, metrics)
 
-    def flush(self, run_id: str) -> None:
-        """Write what has been logged so far."""
-        buffer = self._buffers.get(run_id, _Buffer())
-        write(self._client, run_id, points=buffer.points)
-        buffer.points = []
-        buffer.flushed = time.monotonic()
+    def _post(self, run_id: str, do: Callable[..., object], *args: Any, **words: Any) -> None:
+        self.delivery.post(partial(do, *args, **words), about=run_id)
 
     def tag(self, run_id: str, key: str, value: str) -> None:
         """Set one tag of a run."""
-        self._client.set_tag(run_id, key, value)
+        self._post(run_id, self._raw.set_tag, run_id, key, value)
 
     def finish(
         self,
@@ -206,32 +213,86 @@ class Tracker:
         note: str = "",
     ) -> Record:
         """Close a record, and return it. MLflow's status comes last: FINISHED means that everything else is there."""
-        self.flush(run_id)
-        self._buffers.pop(run_id, None)
+        rest = self._points.take(run_id)
         now = int(1_000 * time.time())
         points = [
             (name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)
         ]
         tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
-        tags["attnlab.failures"] = str(self._failed_before(run_id) + 1) if state in COUNTED else ""
-        write(self._client, run_id, points=points, tags={key: value for key, value in tags.items() if value})
-        terminate(self._client, run_id, STATUS.get(state, "FINISHED"))
-        closed = self._client.get_run(run_id)
+        known = self._known(run_id)
+        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTED else ""
+
+        def end() -> Record:
+            write(self._raw, run_id, points=rest + points, tags={key: value for key, value in tags.items() if value})
+            self._raw.set_terminated(run_id, STATUS.get(state, "FINISHED"))
+            return self._raw.get_run(run_id)
+
+        leaving = self.delivery.hurried
+        try:
+            closed = self.delivery.ask(end, about=run_id)
+        except UserError:
+            if known is None or not leaving:
+                raise
+            return known  # it stays RUNNING: the next start puts it right
         key = closed.data.tags.get("attnlab.fingerprint", run_id)
         if key in self._active and self._active[key].info.run_id == run_id:  # else a sweep has yet to choose between them
             self._active[key] = closed
         return closed
 
-    def _failed_before(self, run_id: str) -> int:
-        return next((failures(found) for found in self._active.values() if found.info.run_id == run_id), 0)
+    def _known(self, run_id: str) -> Record | None:
+        return next((found for found in self._active.values() if found.info.run_id == run_id), None)
+
+    def text(self, run_id: str, name: str, content: str) -> None:
+        """Attach a text to a run, as a file of this name."""
+        self._post(run_id, self._raw.log_text, run_id, content, name)
 
     def artifact(self, run_id: str, path: Path) -> None:
-        """Attach a file to a run."""
+        """Attach a text file to a run: its last ``TEXT_BYTES``. One that is not there is left out."""
         if path.is_file():
-            self._client.log_artifact(run_id, str(path))
-    def text(self, run_id: str, name: str, content: str) -> None:
-        """Attach a text to a run."""
-        self._client.log_text(run_id, content, name)
+            self.text(run_id, path.name, _tail(path))
+
+    def hurry(self) -> None:
+        """The study is being left: from now on, ``finish`` gives a store that does not answer seconds, not minutes.
+
+        A record that cannot be closed stays RUNNING; the next start puts it right.
+        """
+        self.delivery.hurry()
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.hurry()
+        self.close()
+
+    def close(self) -> None:
+        """Wait until everything is delivered; leave no record RUNNING that was opened here."""
+        leaving = self.delivery.hurried
+        try:
+            for found in search(self._client, self._experiment, "attributes.status = 'RUNNING'"):
+                run_id, mark = found.info.run_id, found.data.tags.get(MARK)
+                if mark in self._patient.opened:
+                    self.finish(run_id, "interrupted", reason="the study ended")
+                    if run_id != self._patient.opened[mark]:  # opened by a call whose answer nobody heard
+                        self._client.delete_run(run_id)
+        except UserError:
+            if not leaving:
+                raise
+        finally:
+            self.delivery.close()
+
+
+def _tail(path: Path) -> str:
+    """The end of a file, from the start of a line."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - TEXT_BYTES))
+        end = file.read()
+    if len(end) < size:
+        end = end.partition(b"\n")[2] or end
+        end = f"[the first {size - len(end):,} bytes are left out]\n".encode() + end
+    return end.decode(errors="replace")
 
 
 def failures(found: Record) -> int:

@@ -157,6 +157,11 @@ class Server:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(words, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True)
 
+    @property
+    def pid(self) -> int:
+        """Of the process, which leads a process group of its own."""
+        return self._process.pid
+
     def ready(self, seconds: float = 60) -> None:
         """Wait until it answers.
 

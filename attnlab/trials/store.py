@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
+from attnlab.lock import hold
 from attnlab.redact import redact
 from attnlab.trials.storage import require_apart, storage_url
 
@@ -76,7 +77,8 @@ class Store:
 
         if url is None:
             waiting = {"connect_args": {"timeout": PATIENCE}}
-            return RDBStorage(f"sqlite:///{root / 'optuna.db'}", engine_kwargs=waiting)
+            with hold(root / "optuna.lock", what=f"the creation of {root / 'optuna.db'}", wait=2 * PATIENCE):
+                return RDBStorage(f"sqlite:///{root / 'optuna.db'}", engine_kwargs=waiting)
         for tries_left in (2, 1, 0):  # two parents that create the tables at once are in each other's way, once
             try:
                 with warnings.catch_warnings(action="ignore"):  # heartbeats count as experimental since 2021

@@ -1,0 +1,41 @@
+"""Stand-ins for ``attnlab.train.train`` during which the MLflow server goes away; children import them by name."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from study_fakes import Report
+
+from attnlab.config import RunConfig
+from attnlab.train import Result
+
+POINTS = 1_000  # more than a pipe holds
+
+
+def _wait(path: Path) -> None:
+    until = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < until, f"no {path.name}"
+        time.sleep(0.02)
+
+
+def while_it_hangs(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Seed 0 stops the server (``ATTNLAB_SERVER``: its process group) and ends: its parent waits for an answer.
+
+    Meanwhile seed 1 trains to its end; whoever waits for the file ``trained`` may wake the server then.
+    """
+    stopped = folder.parent / "stopped"
+    if config.seed == 0:
+        report(0, {"train/loss": 1.0})
+        _wait(folder.parent / "ready")
+        os.killpg(int(os.environ["ATTNLAB_SERVER"]), signal.SIGSTOP)
+        stopped.touch()
+        return Result("completed", {"bits_per_byte": 2.0}, 1)
+    (folder.parent / "ready").touch()
+    _wait(stopped)
+    time.sleep(0.5)  # its parent has read the end of seed 0 and waits
+    for step in range(POINTS):
+        report(step, {"train/loss": 1 / (1 + step), "train/lr": 0.1})
+    (folder.parent / "trained").touch()
+    return Result("completed", {"bits_per_byte": 2.1}, POINTS)
