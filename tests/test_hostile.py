@@ -219,6 +219,7 @@ def hanging(root: Path) -> list[int]:
 def test_being_asked_to_end(number: signal.Signals, root: Path, attnlab_run: Any, capfd: Said) -> None:
     with meanwhile(lambda: hanging(root), lambda: os.kill(os.getpid(), number)):
         assert attnlab_run("hangs_once") == 130
+    assert hanging(root), "somebody else asked before it hung"  # the next attempt would hang instead
     assert last_line(capfd) == "attnlab: interrupted: 1 of 2 runs are finished; the same command goes on"
     assert sorted(states(root)) == ["completed", "interrupted"]
     assert attnlab_run("hangs_once") == 0 and states(root) == ["completed"] * 2
