@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attnlab.baselines import Baseline, scored
@@ -56,14 +57,17 @@ def _score(name: str, baseline: Baseline, config: RunConfig, task: Task, *, say:
     deciding, limit = Named(name=config.task.name, options=options), config.evaluate.test_limit
     files = sorted({**config.sources, **config.packages}.values())
     key = {"baseline": name, "task": deciding.model_dump(), "data": config.data, "files": files}
+    about = f"baseline: {name} of {deciding.label}"
     try:
-        begin = lambda: say(f"baseline: {name} of {deciding.label}: computing it, once")  # noqa: E731
-        score = scored(baseline, limit, key=key, begin=begin)
+        score = scored(baseline, limit, key=key, begin=partial(say, f"{about}: computing it, once"))
+    except KeyboardInterrupt as error:
+        error.args = ("interrupted while a baseline was computed: all runs are recorded (--no-baselines leaves it out)",)
+        raise
     except Exception as error:  # no memory, no scikit-learn, a fault in a user's own
-        say(f"baseline: {name} of {deciding.label}: {_why(error)}")
+        say(f"{about}: {_why(error)}")
         return None
-    about = one_line(baseline.about)[:500]
-    return BaselineScore(name, deciding.label, config.data, limit, task.metric, score.value, score.seconds, about)
+    test = (deciding.label, config.data, limit, task.metric)
+    return BaselineScore(name, *test, score.value, score.seconds, one_line(baseline.about)[:500])
 
 
 def _why(error: Exception) -> str:
