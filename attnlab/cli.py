@@ -123,6 +123,7 @@ def _add_choices(verb: argparse.ArgumentParser) -> None:
 
 def _add_running(verb: argparse.ArgumentParser) -> None:
     _add_sharing(verb)
+    verb.add_argument("--no-baselines", action="store_true", help="leave out the trivial baselines (gzip, n-gram, ...)")
     verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
+from attnlab.reporting.baselines import baseline_notes, beside, with_baselines
 from attnlab.reporting.compare import BASELINE, COSTS, Question, Row, cell_of, fixed, plus_minus, rows, significant
 from attnlab.reporting.figures import Figure, cell_colors, draw
 from attnlab.reporting.protocol import Source, commands, lead, protocol, source
@@ -83,12 +84,13 @@ def _page(
 ) -> dict[str, Any]:
     from attnlab import __version__
 
+    trivial = beside(source.baselines, records, metric=source.question.metric)
     return {
         "question": source.question,
         "lead": lead(source.yaml),
         "opening": _opening(table, source.question),
-        "table": cell_table(table, source.question, colors=colors),
-        "notes": notes(table, source.question),
+        "table": with_baselines(cell_table(table, source.question, colors=colors), trivial),
+        "notes": [*notes(table, source.question), *baseline_notes(trivial)],
         "plots": plots,
         "search": _search(found, source),
         "troubles": [row for row in table if set(row.states) != {"completed"}],

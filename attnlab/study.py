@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError, nearest
 from attnlab.lock import hold
+from attnlab.running.baselines import baseline_scores
 from attnlab.running.display import Display
 from attnlab.running.runner import NOT_DONE, Row, Runner
 from attnlab.running.work import Work
 from attnlab.running.worker import TRAIN
 from attnlab.signals import as_interrupts
 from attnlab.track import runs_folder
+from attnlab.tracking.baselines import BaselineScore
 from attnlab.tracking.tracker import Tracker
 from attnlab.trials.store import Store, shared_storage
 
@@ -34,10 +36,14 @@ RETRIABLE = ("failed", "timed_out", "diverged", "out_of_memory", "pruned", "comp
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study came to: a row for each run, and one for each refused cell, in the plan's order."""
+    """What a study came to: a row for each run, and one for each refused cell, in the plan's order.
+
+    `baselines` are the trivial ones that were asked for, each scored on the test split.
+    """
 
     plan: Plan
     rows: list[Row]
+    baselines: list[BaselineScore] = field(default_factory=list)
 
     @property
     def failed(self) -> list[Row]:
@@ -60,6 +66,7 @@ def run(
     show: Display | None = None,
     storage: str | None = None,
     retry: Collection[str] = (),
+    baselines: bool = True,
     train: str = TRAIN,
 ) -> StudyResult:
     """Run a study, or what is left of it.
@@ -75,6 +82,7 @@ def run(
             ``ATTNLAB_STORAGE``, else a sqlite file under ``root`` that one parent owns.
         retry: states (``diverged``, ``failed``, ...) whose runs are tried again although they are results, or although they
             were tried often enough.
+        baselines: False: the trivial baselines are not computed, whatever the study says; what is recorded of them stays.
         train: ``"module:function"`` that trains one run.
 
     Raises:
@@ -97,7 +105,10 @@ def run(
                 runner = Runner(plan, folder, tracker=tracker, work=work, show=shown, workers=workers, train=train)
                 rows = runner.run(partial=bool(only))
                 store.close()
-                return StudyResult(plan, rows)
+                beside = baseline_scores(plan, say=shown.say) if baselines else []
+                if baselines:
+                    tracker.baselines(beside, partial=bool(only))
+                return StudyResult(plan, rows, beside)
         finally:
             shown.close()
 

@@ -45,7 +45,7 @@ def starts(study: Path, marks: Path) -> None:
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
     with patch.object(worker, "PRELOAD", [*worker.PRELOAD, "benchmarks.arms"]), patch.object(runner, "start", start):
-        attnlab.run(study, show=Display(quiet=True), train="benchmarks.arms:train")
+        attnlab.run(study, show=Display(quiet=True), baselines=False, train="benchmarks.arms:train")
 
 
 def train(config: Any, *, report: Any, folder: Path) -> Any:

@@ -14,7 +14,7 @@ LAYERS = [
     {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
     {"config", "grid"},
     {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
-    {"variants", "tasks"},
+    {"variants", "tasks", "baselines"},
     {"model", "checkpoint", "result", "selection"},
     {"train", "loop", "gradients", "parallel", "measure", "evaluate", "lengths", "optimise", "check", "checks"},
     {"trials.suggest"},  # of its package it alone is asked when the plan is made
@@ -26,7 +26,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
 WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "reporting", "cli"}
-HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "jinja2"}
+HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "sklearn", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

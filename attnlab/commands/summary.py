@@ -105,7 +105,8 @@ def print_results(result: StudyResult) -> None:
 
     Of a searched study the table is of the confirmed runs alone; a line a cell below it tells of its search.
     """
-    from attnlab.reporting.compare import COSTS, plus_minus, rows, significant
+    from attnlab.reporting.baselines import labels
+    from attnlab.reporting.compare import COSTS, fixed, plus_minus, rows, significant
     from attnlab.reporting.search import reported, searched, sentence, unconfirmed
 
     found, question, records = result.plan, _question(result.plan), _records(result)
@@ -136,6 +137,8 @@ def print_results(result: StudyResult) -> None:
         ]
         for row in table
     ]
+    for score, label in zip(result.baselines, labels(result.baselines), strict=True):
+        lines.append([label, fixed(score.value), *[""] * (len(headings) - 2)])
     about = f"{found.metric} on the test split, {better}; mean ± half of a 95 % interval over seeds"
     print(f"\n{found.study.study}: {about}")
     show(headings, lines)

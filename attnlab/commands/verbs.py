@@ -62,7 +62,8 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     from attnlab.commands.summary import print_left_out, print_results
     from attnlab.study import run as run_study
 
-    result = run_study(found, workers=given.workers, only=only, storage=given.storage, retry=given.retry)
+    words = {"storage": given.storage, "retry": given.retry, "baselines": not given.no_baselines}
+    result = run_study(found, workers=given.workers, only=only, **words)
     name = found.study.study
     print_results(result)
     print_left_out(found)

@@ -50,6 +50,9 @@ class StudyConfig(Section):
     )
     metric: str | None = Field(default=None, description="null: the task's own")
     margin: float | None = Field(default=None, gt=0, description="the difference that still counts as none")
+    baselines: bool | list[str] = Field(
+        default=True, description="the task's trivial baselines: all of them, none (false), or those named"
+    )
     retries: int = Field(default=1, ge=0, description="how often a failed run is tried again")
 
     _path: Path | None = PrivateAttr(None)

@@ -137,6 +137,7 @@ def plan(
     resolver = Resolver(study)
     resolved = matched(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
+    _check_baselines(study, tasks=[it.task for _, it in resolved])
     kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
@@ -189,6 +190,17 @@ def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, Resolved]]) -> 
     known = [first.metric, *(["loss"] if first.kind == "classifier" else [])]
     message = f"unknown metric {study.metric!r}{nearest(study.metric, known)}: expected {' or '.join(known)}"
     raise UserError(message, study.where("metric"))
+
+
+def _check_baselines(study: StudyConfig, *, tasks: list[Any]) -> None:
+    """The baselines that the study names must be some task's."""
+    if isinstance(study.baselines, bool):
+        return
+    known = list(dict.fromkeys(name for task in tasks for name in task.baselines()))
+    for i, name in enumerate(study.baselines):
+        if name not in known:
+            message = f"no baseline {name!r}{nearest(name, known)}: the study's tasks have {', '.join(known) or 'none'}"
+            raise UserError(message, study.where("baselines", i))
 
 
 def _without_doubles(

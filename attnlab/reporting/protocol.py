@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.errors import UserError
 from attnlab.grid.searchfile import SearchConfig
 from attnlab.reporting.compare import Question
+from attnlab.tracking.baselines import BaselineScore, read
 
 if TYPE_CHECKING:
     import pandas
@@ -26,13 +27,15 @@ ORIGIN = ("device", "versions", "commit")
 
 @dataclass(frozen=True)
 class Source:
-    """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search."""
+    """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search, and
+    the trivial baselines that stand beside it."""
 
     question: Question
     yaml: str = ""
     command: str = ""
     order: tuple[str, ...] = ()
     search: SearchConfig | None = None
+    baselines: tuple[BaselineScore, ...] = ()
 
     def place(self, cell: str) -> int:
         """Where a cell stands in the grid; what the grid does not know comes last."""
@@ -58,10 +61,11 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     metric, direction = goal(task, metric=study.metric, sources=newest.get("sources"))
     axes = tuple(study.grid) or ("variant",)
     question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin)
-    tags = client.get_run(str(newest["run_id"])).data.tags
+    record = client.get_run(str(newest["run_id"]))
+    tags, beside = record.data.tags, tuple(read(client, record.info.experiment_id))
     how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
     search = SearchConfig.model_validate_json(how) if how else None
-    return Source(question, text, tags.get("mlflow.source.name", ""), _order(study), search)
+    return Source(question, text, tags.get("mlflow.source.name", ""), _order(study), search, beside)
 
 
 def _order(study: StudyConfig) -> tuple[str, ...]:

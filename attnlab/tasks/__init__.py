@@ -22,6 +22,7 @@ from attnlab.data import Say
 from attnlab.errors import UserError, nearest
 
 if TYPE_CHECKING:
+    from attnlab.baselines import Baseline
     from attnlab.config import RunConfig
 
 IGNORED = -100
@@ -126,6 +127,10 @@ class Task:
     def check(self, config: RunConfig) -> str | None:
         """Why this task cannot be run with ``config``; None if it can. Needs no data."""
         return None
+
+    def baselines(self) -> dict[str, Baseline]:
+        """What stands beside the variants in a report, trained without a network: name -> baseline."""
+        return {}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Mean negative log-likelihood in nats over what is to be predicted, with its gradient.

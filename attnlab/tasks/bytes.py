@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
+from attnlab.baselines import Baseline, compress, ngram
 from attnlab.data import Say
 from attnlab.errors import UserError, nearest
 from attnlab.seeds import stream
@@ -141,6 +142,23 @@ class ByteTask(Task):
         if stride > self.length:
             raise UserError(f"stride: expected at most the length {self.length}, got {stride}")
         return _sliding(text, self.length, batch_size, stride)
+
+    def baselines(self) -> dict[str, Baseline]:
+        """On the bytes that an evaluation counts; how long the rows are, and how they are drawn, decides none of them."""
+
+        def test(limit: int | None) -> np.ndarray:
+            return self.split("test")[:limit]
+
+        def counted(limit: int | None) -> float:
+            return ngram.bits_per_byte(self.split("train"), test(limit))
+
+        n = ngram.ORDER
+        about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"
+        return {
+            "gzip": Baseline(compress.GZIP, lambda limit: compress.gzip_bits_per_byte(test(limit)), options=()),
+            "xz": Baseline(compress.XZ, lambda limit: compress.xz_bits_per_byte(test(limit)), options=()),
+            "n-gram": Baseline(about, counted, options=()),
+        }
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

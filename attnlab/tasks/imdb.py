@@ -20,6 +20,8 @@ import torch
 
 from attnlab import data
 from attnlab.archives import IMDB, REVIEWS_PER_FOLDER
+from attnlab.baselines import Baseline
+from attnlab.baselines.reviews import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
 from attnlab.data import Say
 from attnlab.errors import UserError
 from attnlab.seeds import stream
@@ -160,6 +162,27 @@ class Imdb(Task):
         """The share of an epoch's training tokens that are padding."""
         lengths = np.minimum(self.split("train").lengths, self.length)
         return padding_share(lengths, self._order(epoch, seed, batch_size))
+
+    def baselines(self) -> dict[str, Baseline]:
+        """Linear classifiers of the reviews that an evaluation counts, of which they read every word that has a number."""
+
+        def texts(split: str, limit: int | None = None) -> Texts:
+            of = self.split(split)
+            chosen = np.sort(_balanced(of.labels)[:limit])
+            words = np.concatenate([of.tokens[of.starts[i] : of.ends[i]] for i in chosen])
+            return Texts(words, np.cumsum(of.lengths[chosen]), of.labels[chosen])
+
+        def tfidf(limit: int | None) -> float:
+            return tfidf_accuracy(texts("train"), texts("valid"), texts("test", limit))
+
+        def nb_svm(limit: int | None) -> float:
+            return nb_svm_accuracy(texts("train"), texts("test", limit))
+
+        decides = ("vocabulary",)
+        return {
+            "tf-idf": Baseline(TFIDF, tfidf, options=decides),
+            "nb-svm": Baseline(NB_SVM, nb_svm, options=decides),
+        }
 
     def encode(self, text: str) -> list[int]:
         return self._words.encode(text).ids

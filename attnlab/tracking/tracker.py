@@ -12,7 +12,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,7 @@ from attnlab.errors import UserError
 from attnlab.metrics import length_of
 from attnlab.redact import redact
 from attnlab.track import connect, search, tracking_uri, write
-from attnlab.tracking import record
+from attnlab.tracking import baselines, record
 from attnlab.tracking.delivery import MARK, Delivery, Patient, Refused, patience
 from attnlab.tracking.points import Points
 from attnlab.tracking.view import VIEW_TAG, view_state
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Cell, Plan, Run
+    from attnlab.tracking.baselines import BaselineScore
 
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
 COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
@@ -85,6 +86,10 @@ class Tracker:
         tags = {"mlflow.note.content": record.study_note(self._plan), VIEW_TAG: view_state(self._plan)}
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment, key, value)
+
+    def baselines(self, scores: Sequence[BaselineScore], *, partial: bool = False) -> None:
+        """Record the trivial baselines beside the study's runs; ``partial`` as for ``mark``."""
+        baselines.write(self._client, self._experiment, scores, partial=partial)
 
     def sweep(self, *, alive: Collection[str] = (), shared: bool = False) -> dict[str, Record]:
         """Put the records of earlier processes in order; return one for each key.

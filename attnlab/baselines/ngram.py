@@ -1,0 +1,120 @@
+"""``n-gram``: an interpolated byte model with modified Kneser-Ney smoothing.
+
+Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 4.1 and equations
+(26) to (28). Of a byte w after a history h of n - 1 bytes, with h' the history without its first byte:
+
+    p_n(w | h) = (c(hw) - D(c(hw))) / c(h) + rest(h) * p_{n-1}(w | h'),   p_0(w) = 1/256
+
+c counts occurrences at the highest order and, below it, the different bytes that occur before hw. D(c) is D1, D2 or D3 for
+counts of 1, 2 and more; rest(h) is all that D took from the bytes seen after h, so that p_n sums to 1. A history that was
+never seen leaves p_{n-1} as it is.
+
+Everything is sorted arrays of n-grams, each packed into one number: order 8 on the 90 MB of enwik8 takes 2 GB and about a
+minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+ORDER = 8  # bytes of an n-gram: as many as one uint64 holds
+BYTE = np.uint64(8)  # bits
+
+
+def bits_per_byte(train: np.ndarray, test: np.ndarray, *, order: int = ORDER) -> float:
+    """Bits per byte of every byte of ``test`` but the first, by a model counted on ``train``; both (n,) uint8."""
+    chances = KneserNey(train, order=order).probabilities(test)
+    return float(-np.log2(chances[1:]).mean())
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One order: for each n-gram the first term above, for each history its rest; both tables sorted by key."""
+
+    grams: np.ndarray
+    shares: np.ndarray
+    histories: np.ndarray
+    rests: np.ndarray
+
+
+class KneserNey:
+    """The model of a text.
+
+    Args:
+        text: (n,) uint8, of at least ``order`` bytes.
+        order: bytes of the longest n-gram, 1 to 8.
+    """
+
+    def __init__(self, text: np.ndarray, *, order: int = ORDER) -> None:
+        grams, counts = _counted(_packed(text, order)[order - 1 :])
+        self._levels: list[_Level] = []
+        for n in range(order, 0, -1):
+            self._levels.insert(0, _level(grams, counts))
+            grams, counts = _counted(_last(grams, n - 1))
+
+    def probabilities(self, text: np.ndarray) -> np.ndarray:
+        """(n,) float64: of each byte of (n,) uint8, given the ``order - 1`` bytes before it, or as many as there are."""
+        packed = _packed(text, len(self._levels))
+        found = np.full(len(text), 1 / 256)
+        for n, level in enumerate(self._levels, start=1):
+            grams, back = np.unique(_last(packed[n - 1 :], n), return_inverse=True)  # sorted, they are found quickly
+            shares = _look_up(level.grams, level.shares, grams, default=0)
+            rests = _look_up(level.histories, level.rests, grams >> BYTE, default=1)
+            found[n - 1 :] = shares[back] + rests[back] * found[n - 1 :]
+        return found
+
+
+def _packed(text: np.ndarray, n: int) -> np.ndarray:
+    """(len,) uint64: at each place the ``n`` bytes that end there, the last one lowest; zeros before the first."""
+    found = text.astype(np.uint64)
+    for back in range(1, n):
+        found[back:] |= text[:-back].astype(np.uint64) << np.uint64(8 * back)
+    return found
+
+
+def _last(grams: np.ndarray, n: int) -> np.ndarray:
+    """The last ``n`` bytes of each n-gram."""
+    return grams & np.uint64(256**n - 1)
+
+
+def _counted(grams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different ones, sorted, and how often each occurs. (np.unique would take twice the memory.)"""
+    grams.sort()
+    first = _first(grams)
+    return grams[first], np.diff(first, append=len(grams))
+
+
+def _first(ordered: np.ndarray) -> np.ndarray:
+    """Where each new value begins."""
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+
+
+def _level(grams: np.ndarray, counts: np.ndarray) -> _Level:
+    histories = grams >> BYTE
+    first = _first(histories)
+    totals = np.add.reduceat(counts, first)
+    taken = _discounts(counts)[np.minimum(counts, 3)]
+    shares = (counts - taken) / np.repeat(totals, np.diff(first, append=len(grams)))
+    return _Level(grams, shares, histories[first], np.add.reduceat(taken, first) / totals)
+
+
+def _discounts(counts: np.ndarray) -> np.ndarray:
+    """(4,): what is taken from counts of 0, 1, 2, and 3 or more.
+
+    Where a small text has no n-gram that occurs once, twice, three or four times, the estimate does not exist: then it is
+    half of the count.
+    """
+    n = np.bincount(np.minimum(counts, 5), minlength=6).astype(float)
+    found = [0.0]
+    for c in (1, 2, 3):
+        estimate = c - (c + 1) * n[1] / (n[1] + 2 * n[2]) * n[c + 1] / n[c] if n[1] and n[2] and n[c] else c / 2
+        found.append(min(max(estimate, 0.1), c))  # never 0: what was not seen must have a chance
+    return np.array(found)
+
+
+def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray, *, default: float) -> np.ndarray:
+    """The value of each wanted key, ``default`` of those that are not there."""
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[places] == wanted, values[places], default)
