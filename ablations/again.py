@@ -12,10 +12,10 @@ class Again(Dense):
     """Dense attention, whose weights start from other values of the same distribution.
 
     Args:
-        draws: how often the random stream is drawn anew before it initialises; 0: the very weights of ``dense``.
+        draws: added to the seed of the random stream that its weights are drawn from; 0: the very weights of ``dense``.
     """
 
     def __init__(self, setting: Setting, *, draws: int = 0) -> None:
-        for _ in range(draws):
-            torch.manual_seed(int(torch.randint(2**62, ())))
+        if draws:
+            torch.manual_seed(torch.initial_seed() + draws)
         super().__init__(setting)
