@@ -168,7 +168,8 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
             "Differences are taken seed by seed: with one seed, two cells see the same batches and shared "
             "modules start from the same values. Verdicts are at 5 %, corrected by Holm over all comparisons "
             "of the table, for each kind of verdict. “Not settled” means that these seeds cannot tell, not that "
-            "the cells are equal."
+            "the cells are equal. The t-tests are for differences that scatter about evenly to both sides: where one "
+            "or two seeds lie far to one side of the others, verdicts are surer of themselves than they should be."
         )
         if question.margin is not None:
             found.append(
