@@ -93,6 +93,7 @@ def _add_studies(verbs: argparse._SubParsersAction[_Parser]) -> None:
         metavar="X",
         help="rate for the time estimate (default: half a second's measurement)",
     )
+    _add_settling(run)
     _add_running(run)
     train = verbs.add_parser(
         "train",
@@ -137,11 +138,17 @@ def _add_sharing(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_settling(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--until-settled", action="store_true", help="add seeds where a verdict is open; corrected for the looks")
+    verb.add_argument("--max-seeds", type=_count, metavar="N", help="no more than these, with --until-settled (default 12)")
+
+
 def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
     submit = verbs.add_parser("submit", help="run a study on several machines, as jobs of Slurm")
     submit.add_argument("study", help="a YAML file")
     _add_choices(submit)
     submit.add_argument("--machines", type=_count, default=1, metavar="N", help="jobs, each on a machine (default 1)")
+    _add_settling(submit)
     _add_sharing(submit)
     submit.add_argument("--local", action="store_true", help="no Slurm: start the jobs on this machine")
     submit.add_argument(

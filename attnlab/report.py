@@ -169,12 +169,16 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         found.append(
             "Differences are taken seed by seed: with one seed, two cells see the same batches and shared "
             "modules start from the same values. Verdicts are at 5 %, corrected by Holm over all comparisons "
-            "of the table. “Not settled” means that these seeds cannot tell, not that the cells are equal."
+            "of the table, for each kind of verdict. “Not settled” means that these seeds cannot tell, not that "
+            "the cells are equal. The t-tests are for differences that scatter about evenly to both sides: where one "
+            "or two seeds lie far to one side of the others, verdicts are surer of themselves than they should be."
         )
         if question.margin is not None:
             found.append(
                 f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero."
             )
+        if question.looks is not None:
+            found.append(question.looks.words)
     found.append(
         "tokens/s counts training steps alone, after the first interval; saved MiB is what a step keeps for "
         "its backward pass, the same on every device. Speeds compare only on an otherwise idle machine."
@@ -208,14 +212,16 @@ def _given(value: Any) -> bool:
 
 def _write_cells(path: Path, table: Sequence[Row], question: Question) -> None:
     heads = ["cell", *question.axes, "n", question.metric, "sd", "low", "high", "baseline"]
-    heads += ["difference", "difference_low", "difference_high", "p", "p_holm", "verdict", *COSTS, "outcome"]
+    heads += ["difference", "difference_low", "difference_high", "p", "p_holm", "p_equivalent_holm", "effect"]
+    heads += ["verdict", *COSTS, "outcome"]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(heads)
         for row in table:
             v, d = row.value, row.difference
             value = [v.n, v.mean, v.sd, v.low, v.high] if v else [0, None, None, None, None]
-            gap = [d.interval.mean, d.interval.low, d.interval.high, d.p, d.p_holm] if d else [None] * 5
+            gap = [d.interval.mean, d.interval.low, d.interval.high] if d else [None] * 3
+            gap += [d.p, d.p_holm, d.p_equivalent_holm, d.effect] if d else [None] * 4
             costs = [row.costs[cost].mean if cost in row.costs else None for cost in COSTS]
             axes = [row.axes[axis] for axis in question.axes]
             writer.writerow([row.name, *axes, *value, row.baseline, *gap, row.verdict, *costs, row.outcome])

@@ -1,17 +1,21 @@
 """How sure we can be: intervals over seeds, and differences paired by seed.
 
 Two cells trained with the same seed saw the same batches from the same start, so their difference is taken
-seed by seed; what the seeds have in common cancels. The tests are the paired t-test (against "no change"),
-corrected over the table by Holm's step-down method, and two one-sided t-tests against a margin that the study
-states beforehand (Schuirmann 1987), which is the only way here to be told that two cells are as good as
-equal.
+seed by seed; what the seeds have in common cancels. The tests are the paired t-test (against "no change") and
+two one-sided t-tests against a margin that the study states beforehand (Schuirmann 1987), which is the only way
+here to be told that two cells are as good as equal. Both are corrected over the table by Holm's step-down
+method (1979), each kind by itself, and for repeated looks where seeds were added until the verdict was settled
+(`sequential`). The effect size is Cohen's d of the paired differences, with Hedges' correction (1981).
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from attnlab.sequential import Looks
 
 LEVEL = 0.05
 POWER = 0.8  # chance of settling a difference of the size seen, for `seeds_needed`
@@ -38,19 +42,61 @@ class Interval:
 class Difference:
     """A cell minus its baseline, over the seeds that both completed (n of them).
 
-    `p` is the two-sided p-value of the paired t-test, `p_equivalent` that of the two one-sided tests against
-    the margin; each is None where it cannot be computed (fewer than two seeds, no margin). `p_holm` is filled
-    in by `correct`, over all differences of one table.
+    Attributes:
+        p, p_equivalent: of the paired t-test, two-sided, and of the two one-sided tests against `margin`;
+            corrected for `looks`. None where there is none (fewer than two seeds or than the first look has, no margin).
+        p_holm, p_equivalent_holm: the same over all differences of one table; `correct` fills them in.
+        levels: the p and the p_equivalent below which Holm would call it settled, all else in the table being as it is.
     """
 
     interval: Interval
     p: float | None = None
     p_equivalent: float | None = None
     p_holm: float | None = None
+    p_equivalent_holm: float | None = None
+    margin: float | None = None
+    looks: Looks | None = None
+    levels: tuple[float, float] = (LEVEL, LEVEL)
+
+    @property
+    def effect(self) -> float | None:
+        """The mean over the standard deviation of the paired differences, freed of its bias in small samples.
+
+        Hedges' g of the paired differences (g_z): it says how many standard deviations of *one* seed's difference the
+        cell is away from its baseline. None below three seeds, or where all seeds gave the same difference.
+        """
+        n, sd = self.interval.n, self.interval.sd
+        if not sd or n < 3:
+            return None
+        half = (n - 1) / 2
+        return self.interval.mean / sd * math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
+
+    @property
+    def finding(self) -> str:
+        """`lower`, `higher`, `equivalent`, `same` (the same value in each seed), or "" while it is open."""
+        if self.p is None or self.interval.sd is None:
+            return ""
+        if self.interval.mean == 0 and self.interval.sd == 0:
+            return "same"
+        if _least(self.p_holm, self.p) < LEVEL:
+            return "lower" if self.interval.mean < 0 else "higher"
+        return "equivalent" if self.small else ""
+
+    @property
+    def small(self) -> bool:
+        """The two one-sided tests place it within the margin."""
+        return _least(self.p_equivalent_holm, self.p_equivalent) < LEVEL
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Summarise one value a seed. Raises ValueError on an empty sequence."""
+def _least(corrected: float | None, p: float | None) -> float:
+    return next((each for each in (corrected, p) if each is not None), 1.0)
+
+
+def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval:
+    """Summarise one value a seed; with `looks`, so that the interval covers at all of them together.
+
+    Raises ValueError on an empty sequence.
+    """
     n = len(values)
     if n == 0:
         raise ValueError("expected at least one value, got none")
@@ -58,92 +104,133 @@ def interval(values: Sequence[float]) -> Interval:
     if n == 1:
         return Interval(1, mean)
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
-    half = _t_quantile(1 - LEVEL / 2, n - 1) * sd / math.sqrt(n)
+    level = LEVEL / 2 if looks is None else looks.reaching(n).nominal(LEVEL / 2)
+    half = _t_quantile(1 - level, n - 1) * sd / math.sqrt(n)
     return Interval(n, mean, sd, mean - half, mean + half)
 
 
 def difference(
-    cell: Mapping[int, float], baseline: Mapping[int, float], *, margin: float | None = None
+    cell: Mapping[int, float],
+    baseline: Mapping[int, float],
+    *,
+    margin: float | None = None,
+    looks: Looks | None = None,
 ) -> Difference | None:
-    """Compare two cells given as seed -> value; None when they share no seed."""
+    """Compare two cells given as seed -> value; None when they share no seed.
+
+    Args:
+        margin: what counts as equivalent, in the metric's unit.
+        looks: those at which the seeds might have been found enough; before the first there is no test.
+    """
     shared = sorted(cell.keys() & baseline.keys())
     if not shared:
         return None
-    found = interval([cell[seed] - baseline[seed] for seed in shared])
-    if found.sd is None:
-        return Difference(found)
-    return Difference(found, p=_p_two_sided(found), p_equivalent=_p_equivalent(found, margin))
+    looks = looks and looks.reaching(len(shared))
+    seen = interval([cell[seed] - baseline[seed] for seed in shared], looks=looks)
+    if seen.sd is None or (looks and seen.n < looks.first):
+        return Difference(seen, margin=margin, looks=looks)
+    p = min(1.0, 2 * _over(looks, _p_beyond(seen, abs(seen.mean))))  # two sides: twice the one
+    near = None if margin is None else _over(looks, _p_beyond(seen, margin - abs(seen.mean)))
+    return Difference(seen, p=p, p_equivalent=near, margin=margin, looks=looks)
+
+
+def _over(looks: Looks | None, p: float) -> float:
+    return p if looks is None else float(looks.adjusted(p))
 
 
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:
-    """Fill in Holm-corrected p-values over one table, in the order given."""
-    known = [d.p for d in differences if d is not None and d.p is not None]
-    corrected = iter(holm(known))
-    out: list[Difference | None] = []
-    for d in differences:
-        if d is None or d.p is None:
-            out.append(d)
-        else:
-            out.append(Difference(d.interval, d.p, d.p_equivalent, next(corrected)))
-    return out
+    """Fill in Holm-corrected p-values and levels over one table, in the order given."""
+    different = holm([d and d.p for d in differences])
+    near = holm([d and d.p_equivalent for d in differences])
+    levels = (_level(different), _level(near))
+    return [
+        d and replace(d, p_holm=p, p_equivalent_holm=p_near, levels=levels)
+        for d, p, p_near in zip(differences, different, near, strict=True)
+    ]
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's (1979) step-down adjusted p-values, in the order given."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted = [0.0] * len(p_values)
+def _level(corrected: Sequence[float | None]) -> float:
+    """Where Holm's step-down stands: what is settled counts no more."""
+    return LEVEL / max(1, sum(p is not None and p >= LEVEL for p in corrected))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return Holm's (1979) step-down adjusted p-values, in the order given; None stands for no test."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+    for rank, (p, index) in enumerate(known):
+        highest = max(highest, min(1.0, (len(known) - rank) * p))
         adjusted[index] = highest
     return adjusted
 
 
-def verdict(found: Difference | None, *, direction: str, margin: float | None = None) -> str:
+def verdict(found: Difference | None, *, direction: str) -> str:
     """Say in words what the seeds show about a cell against its baseline.
 
     Args:
         found: the difference, corrected over its table by `correct`.
         direction: "min" where smaller values of the metric are better, else "max".
-        margin: what counts as equivalent, in the metric's unit.
     """
     if found is None:
         return "no seed in common with the baseline"
-    seen = found.interval
-    if found.p is None or seen.sd is None:
+    n, finding = found.interval.n, found.finding
+    if found.interval.sd is None:
         return "not settled: one seed, no interval"
-    if seen.mean == 0 and seen.sd == 0:
-        return f"the same value in each of {seen.n} seeds"
-    equivalent = found.p_equivalent is not None and found.p_equivalent < LEVEL
-    p = found.p if found.p_holm is None else found.p_holm
-    if p < LEVEL:
-        word = "better" if (seen.mean < 0) == (direction == "min") else "worse"
-        return f"{word}, by less than the margin" if equivalent else word
-    if equivalent:
+    if found.p is None and found.looks:
+        return f"not settled: {n} pairs of seeds, the first look is at {found.looks.first}"
+    if finding == "same":
+        return f"the same value in each of {n} seeds"
+    if finding == "equivalent":
         return "equivalent within the margin"
-    return f"not settled: {_more_seeds(seeds_needed(seen, margin=margin), seen.n)}"
+    if finding:
+        word = "better" if (finding == "lower") == (direction == "min") else "worse"
+        return f"{word}, by less than the margin" if found.small else word
+    return f"not settled: {_more_seeds(seeds_needed(found), n)}"
 
 
-def seeds_needed(seen: Interval, *, margin: float | None = None) -> int | None:
+def seeds_needed(found: Difference) -> int | None:
     """Estimate how many seeds in all would settle it, if mean and spread stay as seen; None beyond 1,000.
 
-    Settled means that with a chance of 80 % either the difference from zero shows or, where a margin is given
-    and the mean lies inside it, the equivalence does. An estimate from few seeds is rough.
+    Settled means that with a chance of 80 % either the difference from zero shows or, where there is a margin, the
+    equivalence does, at the levels that Holm and the looks leave to it. An estimate from few seeds is rough.
     """
+    seen, (far, near) = found.interval, found.levels
     assert seen.sd is not None
-    found = []
-    if seen.mean != 0:
-        found.append(_seeds_for(abs(seen.mean), seen.sd, quantile=1 - LEVEL / 2, least=seen.n + 1))
-    if margin is not None and margin > abs(seen.mean):
-        found.append(_seeds_for(margin - abs(seen.mean), seen.sd, quantile=1 - LEVEL, least=seen.n + 1))
-    return min((n for n in found if n is not None), default=None)
+    if found.looks is not None:
+        far, near = 2 * found.looks.nominal(far / 2), found.looks.nominal(near)
+    if seen.sd == 0 or not (seen.mean or found.margin):
+        return None
+    how = {"sd": seen.sd, "margin": found.margin, "levels": (far, near)}
+    most = range(max(seen.n + 1, 3), MOST_SEEDS + 1)
+    enough = bisect_left(most, POWER, key=lambda n: power(n, seen.mean, **how))
+    return most[enough] if enough < len(most) else None
 
 
-def _seeds_for(effect: float, sd: float, *, quantile: float, least: int) -> int | None:
-    for n in range(max(least, 3), MOST_SEEDS + 1):
-        if (_t_quantile(quantile, n - 1) + _t_quantile(POWER, n - 1)) * sd / math.sqrt(n) <= effect:
-            return n
-    return None
+def power(
+    n: int, mean: float, *, sd: float, margin: float | None = None, levels: tuple[float, float] = (LEVEL, LEVEL)
+) -> float:
+    """The chance that n seeds settle a true difference `mean` whose spread over seeds is `sd`.
+
+    Given the spread that n seeds happen to show, what stays open is a mean that lies too close to zero to differ from it
+    and not close enough to be equivalent; averaged over 200 quantiles of that spread.
+
+    Args:
+        levels: of the two-sided t-test, and of the two one-sided tests.
+    """
+    import numpy
+    from scipy.special import chdtri, ndtr
+
+    upper = 1 - (numpy.arange(200) + 0.5) / 200
+    error = sd / math.sqrt(n)
+    seen = error * numpy.sqrt(chdtri(n - 1, upper) / (n - 1))
+    differs = _t_quantile(1 - levels[0] / 2, n - 1) * seen
+    equals = numpy.maximum(0, (margin or 0) - _t_quantile(1 - levels[1], n - 1) * seen)
+
+    def within(edge: numpy.ndarray) -> numpy.ndarray:
+        return ndtr((edge - mean) / error) - ndtr((-edge - mean) / error)
+
+    return float(1 - numpy.mean(numpy.where(equals < differs, within(differs) - within(equals), 0)))
 
 
 def _more_seeds(needed: int | None, n: int) -> str:
@@ -153,30 +240,17 @@ def _more_seeds(needed: int | None, n: int) -> str:
     return f"about {more} more seed{'' if more == 1 else 's'} would settle it"
 
 
-def _p_two_sided(seen: Interval) -> float:
-    assert seen.sd is not None
-    if seen.sd == 0:
-        return 1.0 if seen.mean == 0 else 0.0
-    return 2 * _t_tail(abs(seen.mean) / (seen.sd / math.sqrt(seen.n)), seen.n - 1)
+def _p_beyond(seen: Interval, distance: float) -> float:
+    """The one-sided p-value of a mean that lies `distance` on the right side of what is tested."""
+    from scipy.special import stdtr
 
-
-def _p_equivalent(seen: Interval, margin: float | None) -> float | None:
+    if seen.sd == 0:  # without a spread everything is certain
+        return 0.0 if distance > 0 else 1.0
     assert seen.sd is not None
-    if margin is None:
-        return None
-    if seen.sd == 0:
-        return 0.0 if abs(seen.mean) < margin else 1.0
-    return _t_tail((margin - abs(seen.mean)) / (seen.sd / math.sqrt(seen.n)), seen.n - 1)
+    return float(stdtr(seen.n - 1, -distance / (seen.sd / math.sqrt(seen.n))))
 
 
 def _t_quantile(probability: float, freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))
-
-
-def _t_tail(t: float, freedom: int) -> float:
-    """Return P(T > t) for Student's t with `freedom` degrees of freedom."""
-    from scipy.special import stdtr
-
-    return float(stdtr(freedom, -t))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 BATCH = 1_000  # metrics in one call
+LOOKS = "attnlab.looks"  # tag of an experiment
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 WRITING = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # MLflow: 7, 120 s
 NO_ANSWER = {408, 429, 500, 502, 503, 504}  # HTTP: what MLflow itself takes for temporary
@@ -270,6 +271,25 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         for p in client.get_metric_history(each.info.run_id, key)
     ]
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
+
+
+def looks(study: str, root: str | Path | None = None) -> tuple[int, int] | None:
+    """The first and the last number of seeds at which the verdicts of a study may be looked at; None: once, at the end."""
+    client = connect(runs_folder(root))
+    text = _experiment(client, study).tags.get(LOOKS)
+    return tuple(json.loads(text)) if text else None
+
+
+def record_looks(study: str, first: int, last: int, root: str | Path | None = None) -> tuple[int, int]:
+    """Write down that there are to be looks from ``first`` to ``last`` seeds, before the first of them is taken.
+
+    What has been written down stays: a later plan can only widen it. Returns what holds then.
+    """
+    before = looks(study, root) or (first, last)
+    found = min(first, before[0]), max(last, before[1])
+    client = connect(runs_folder(root))
+    client.set_experiment_tag(_experiment(client, study).experiment_id, LOOKS, json.dumps(found))
+    return found
 
 
 def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:

@@ -75,6 +75,15 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     assert "--- seed: as given\ndef \n" in sampled and "--- sample: 11 bytes" in sampled
 
 
+def test_seeds_are_added_until_it_is_settled_and_the_table_says_so(here: Path, capsys: Out) -> None:
+    chosen = ["--only", "variant=dense,no_wo", "position=learned"]
+    assert cli.main(["run", "tiny.yaml", "--until-settled", "--max-seeds", "3", *chosen]) == 0
+    said = capsys.readouterr()
+    assert "2 seeds, not settled yet: no_wo learned" in said.err and "corrected for 2 looks" in said.out
+    page = (here / "reports" / "tiny" / "README.md").read_text()
+    assert "with a look at each number of seeds from 2 to 3" in page and "dense learned s2" in page
+
+
 def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
     (here / "broken.py").write_text(
         "from attnlab.variants.dense import Dense\n\n\nclass Broken(Dense):\n"
@@ -103,6 +112,8 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
         (["run", "tiny.yaml", "--only", "variant"], "expected AXIS=VALUE"),
         (["run", "tiny.yaml", "--only", "variant=no_who"], "did you mean 'no_wo'"),
         (["run", "tiny.yaml", "--workers", "0"], "at least 1"),
+        (["run", "tiny.yaml", "--max-seeds", "5"], "expected --until-settled beside it"),
+        (["run", "tiny.yaml", "--until-settled", "--max-seeds", "1"], "expected at least the 2 seeds"),
         (["plan", "tiny.yaml", "--tflops", "fast"], "expected a number"),
         (["train", "variant=no_who", "task=pydocs"], "variant=no_who: unknown variant"),
         (["report", "nothing"], "no runs in"),

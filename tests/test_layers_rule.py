@@ -20,12 +20,12 @@ LAYERS = [
     {"trials.suggest"},  # of its package it alone is asked when the plan is made
     {"planning"},
     {"trials", "running", "tracking", "track", "study"},
-    {"stats", "reporting", "report"},
+    {"stats", "sequential", "reporting", "report", "settle"},
     {"commands", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
-WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "reporting", "cli"}
+WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "sequential", "reporting", "settle", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "sklearn", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 

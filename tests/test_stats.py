@@ -1,8 +1,11 @@
 """Intervals, paired differences and verdicts, against scipy and by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from attnlab import stats
+from attnlab.sequential import Looks
 
 BASE = {0: 2.10, 1: 2.14, 2: 2.09, 3: 2.12, 4: 2.11}
 LOWER = {seed: value - 0.05 + 0.002 * (-1) ** seed for seed, value in BASE.items()}
@@ -53,7 +56,7 @@ def test_holm_by_hand() -> None:
 def test_correct_keeps_the_places_of_what_has_no_p_value() -> None:
     single = stats.difference({0: 1.0}, {0: 2.0})
     found = stats.correct([None, stats.difference(LOWER, BASE), single, stats.difference(LOWER, BASE)])
-    assert found[0] is None and found[2] is single
+    assert found[0] is None and found[2] == single
     assert found[1] is not None and found[1].p is not None
     assert found[1].p_holm == pytest.approx(2 * found[1].p)
 
@@ -65,13 +68,13 @@ def test_direction_decides_the_word(direction: str, word: str) -> None:
 
 def test_a_small_real_difference_is_named_as_small() -> None:
     found = stats.difference(LOWER, BASE, margin=0.2)
-    assert stats.verdict(found, direction="min", margin=0.2) == "better, by less than the margin"
+    assert stats.verdict(found, direction="min") == "better, by less than the margin"
 
 
 def test_noise_is_equivalent_only_within_a_margin() -> None:
     noisy = {seed: value + 0.01 * (-1) ** seed for seed, value in BASE.items()}
     with_margin = stats.difference(noisy, BASE, margin=0.05)
-    assert stats.verdict(with_margin, direction="min", margin=0.05) == "equivalent within the margin"
+    assert stats.verdict(with_margin, direction="min") == "equivalent within the margin"
     without = stats.verdict(stats.difference(noisy, BASE), direction="min")
     assert without.startswith("not settled: ") and "would" in without
 
@@ -93,8 +96,73 @@ def test_no_words_claim_that_there_is_no_difference() -> None:
         assert "no difference" not in said
 
 
+def seen(n: int, mean: float, sd: float, margin: float | None = None) -> stats.Difference:
+    return stats.Difference(stats.Interval(n, mean, sd, 0, 0), p=1.0, margin=margin)
+
+
 def test_more_seeds_settle_smaller_differences() -> None:
-    near = stats.seeds_needed(stats.Interval(5, 0.01, 0.02, 0, 0))
-    far = stats.seeds_needed(stats.Interval(5, 0.02, 0.02, 0, 0))
+    near, far = (stats.seeds_needed(seen(5, mean, 0.02)) for mean in (0.01, 0.02))
     assert near is not None and far is not None and near > far > 5
-    assert stats.seeds_needed(stats.Interval(5, 1e-6, 1.0, 0, 0)) is None
+    assert stats.seeds_needed(seen(5, 1e-6, 1.0)) is None
+    assert stats.seeds_needed(seen(5, 0.0, 1.0)) is None, "what is not there will not show"
+
+
+def test_the_level_of_a_table_or_of_many_looks_asks_for_more_seeds() -> None:
+    alone = seen(5, 0.02, 0.02)
+    in_a_table = replace(alone, levels=(0.05 / 6, 0.05 / 6))
+    often = replace(alone, looks=Looks(3, 12))
+    needed = [stats.seeds_needed(each) or 0 for each in (alone, in_a_table, often)]
+    assert needed[0] < needed[1] and needed[0] < needed[2]
+
+
+@pytest.mark.parametrize(("n", "mean", "margin"), [(5, 1.6, None), (9, 0.0, 1.2), (7, 0.4, 1.5), (4, 1.0, 1.0)])
+def test_power_is_the_share_of_studies_that_are_settled(n: int, mean: float, margin: float | None) -> None:
+    import numpy
+
+    random = numpy.random.RandomState(0)
+    studies = [dict(enumerate(values)) for values in random.normal(mean, 1, (3_000, n)).tolist()]
+    zero = dict.fromkeys(range(n), 0.0)
+    settled = [bool(d and d.finding) for d in (stats.difference(s, zero, margin=margin) for s in studies)]
+    assert sum(settled) / 3_000 == pytest.approx(stats.power(n, mean, sd=1, margin=margin), abs=0.025)
+
+
+def test_power_of_the_t_test_alone_agrees_with_scipy() -> None:
+    from scipy.stats import nct, t
+
+    for n, mean in ((3, 2.0), (8, 0.7)):
+        edge, shift = t.ppf(0.975, n - 1), mean * n**0.5
+        expected = nct.sf(edge, n - 1, shift) + nct.cdf(-edge, n - 1, shift)
+        assert stats.power(n, mean, sd=1) == pytest.approx(expected, abs=2e-3)
+
+
+def test_effect_size_is_hedges_g_of_the_pairs() -> None:
+    from math import gamma, sqrt
+
+    found = stats.difference({0: 1.0, 1: 2.0, 2: 6.0, 3: 3.0}, dict.fromkeys(range(4), 0.0))
+    assert found is not None and found.interval.sd is not None and found.effect is not None
+    bias = gamma(1.5) / (sqrt(1.5) * gamma(1))
+    assert found.effect == pytest.approx(3.0 / found.interval.sd * bias)
+    two = stats.difference({0: 1.0, 1: 2.0}, BASE)
+    assert two is not None and two.effect is None, "two pairs are too few: the correction is infinite"
+
+
+def test_equivalence_is_corrected_over_the_table_too() -> None:
+    noisy = {seed: value + 0.01 * (-1) ** seed for seed, value in BASE.items()}
+    one = stats.difference(noisy, BASE, margin=0.016)
+    alone, (among, *_) = stats.correct([one])[0], stats.correct([one] * 8)
+    assert alone is not None and among is not None and alone.p_equivalent_holm is not None
+    assert among.p_equivalent_holm == pytest.approx(8 * alone.p_equivalent_holm)
+    assert (alone.finding, among.finding) == ("equivalent", "")
+
+
+def test_looks_widen_the_interval_and_raise_the_p_value() -> None:
+    plain, looked = stats.difference(LOWER, BASE), stats.difference(LOWER, BASE, looks=Looks(3, 12))
+    assert plain is not None and looked is not None and plain.p is not None and looked.p is not None
+    assert plain.interval.half is not None and looked.interval.half is not None
+    assert looked.p > plain.p and looked.interval.half > plain.interval.half
+
+
+def test_before_the_first_look_there_is_no_verdict() -> None:
+    found = stats.difference({0: 1.0, 1: 1.1}, BASE, looks=Looks(3, 12))
+    assert found is not None and found.finding == ""
+    assert stats.verdict(found, direction="min") == "not settled: 2 pairs of seeds, the first look is at 3"

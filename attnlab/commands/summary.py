@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab.commands.printing import duration, show
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.reporting.compare import Question
+    from attnlab.sequential import Looks
     from attnlab.study import StudyResult
 
 TABLE_COSTS = ("tokens_per_s", "saved_mib", "gpu_peak_mib", "train_seconds")
@@ -100,16 +100,19 @@ def measured_rate(found: Plan) -> tuple[float, str]:
     return 2 * size**3 * done / seconds / 1e12, f"measured just now with {products} (--tflops X sets it)"
 
 
-def print_results(result: StudyResult) -> None:
+def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     """Print a line a cell: the metric over its seeds, its difference from the baseline, what it cost.
 
     Of a searched study the table is of the confirmed runs alone; a line a cell below it tells of its search.
+
+    Args:
+        looks: of a study whose seeds were added until its verdicts were settled.
     """
     from attnlab.reporting.baselines import labels
-    from attnlab.reporting.compare import COSTS, fixed, plus_minus, rows, significant
+    from attnlab.reporting.compare import COSTS, fixed, plus_minus, question_of, records_of, rows, significant
     from attnlab.reporting.search import reported, searched, sentence, unconfirmed
 
-    found, question, records = result.plan, _question(result.plan), _records(result)
+    found, question, records = result.plan, question_of(result.plan, looks=looks), records_of(result)
     order = {cell.name: i for i, cell in enumerate(found.cells)}
     search = found.study.search
     trials = sorted(searched(records, question, search), key=lambda each: order[each.cell]) if search else []
@@ -140,6 +143,7 @@ def print_results(result: StudyResult) -> None:
     for score, label in zip(result.baselines, labels(result.baselines), strict=True):
         lines.append([label, fixed(score.value), *[""] * (len(headings) - 2)])
     about = f"{found.metric} on the test split, {better}; mean ± half of a 95 % interval over seeds"
+    about += f", corrected for {looks.count} looks" if looks else ""
     print(f"\n{found.study.study}: {about}")
     show(headings, lines)
     for each in trials:
@@ -147,17 +151,3 @@ def print_results(result: StudyResult) -> None:
     for each in trials:
         for edge in each.edges:
             print(f"note: {each.cell}: {edge}")
-
-
-def _question(found: Plan) -> Question:
-    from attnlab.reporting.compare import Question
-
-    study, axes = found.study, tuple(next((cell.axes for cell in found.cells), {}))
-    return Question(study.study, axes, found.metric, found.direction, study.baseline or {}, study.margin)
-
-
-def _records(result: StudyResult) -> list[dict[str, Any]]:
-    """The rows as the report's tables take them."""
-    axes = {cell.name: cell.axes for cell in result.plan.cells}
-    keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
-    return [{**row.summary, **axes[row.cell], **{key: getattr(row, key) for key in keys}} for row in result.rows]

@@ -35,6 +35,9 @@ def run(given: Namespace) -> int:
     """Run a study, print its table, write its report."""
     from attnlab.planning.plan import plan as make_plan
 
+    if given.max_seeds is not None and not given.until_settled:
+        raise UserError("expected --until-settled beside it", f"--max-seeds {given.max_seeds}")
+
     found = make_plan(given.study, sets=_assignments(given.set), only=_only(given.only))
     return _run(found, given, only=_only(given.only))
 
@@ -60,12 +63,17 @@ def train(given: Namespace) -> int:
 
 def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     from attnlab.commands.summary import print_left_out, print_results
+    from attnlab.settle import MAX_SEEDS, run_until_settled
     from attnlab.study import run as run_study
 
-    words = {"storage": given.storage, "retry": given.retry, "baselines": not given.no_baselines}
-    result = run_study(found, workers=given.workers, only=only, **words)
+    how = {"workers": given.workers, "only": only, "storage": given.storage, "retry": given.retry}
+    how |= {"baselines": not given.no_baselines}
+    if getattr(given, "until_settled", False):
+        result, looks = run_until_settled(found, max_seeds=given.max_seeds or MAX_SEEDS, **how)
+    else:
+        result, looks = run_study(found, **how), None
     name = found.study.study
-    print_results(result)
+    print_results(result, looks=looks)
     print_left_out(found)
     for row in result.failed:
         print(f"{row.state}: {row.name}: {row.reason}")

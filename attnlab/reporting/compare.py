@@ -9,12 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlab import stats
 from attnlab.grid.cells import cell_name
+from attnlab.sequential import Looks
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+    from attnlab.study import StudyResult
 
 BASELINE = "baseline"  # the verdict of a cell that others are compared with
+LOST = ("diverged", "out_of_memory", "failed", "timed_out")  # states of a seed that make a pair of it impossible
 COSTS = {  # summary metrics that stand beside the primary one: name -> heading
     "tokens_per_s": "tokens/s",
     "saved_mib": "saved MiB",
@@ -29,10 +35,11 @@ COSTS = {  # summary metrics that stand beside the primary one: name -> heading
 
 @dataclass(frozen=True)
 class Question:
-    """What a study asks: of which metric, in which direction, against which baseline, with which margin.
+    """What a study asks: of which metric, in which direction, against which baseline, with which margin, how often.
 
     `direction` is "min" or "max". `baseline` maps some of the axes to values: the baseline of a cell is the
-    cell whose other axes are its own. `axes` are the names of the grid's axes, in order.
+    cell whose other axes are its own. `axes` are the names of the grid's axes, in order. `looks` are those of a
+    study whose seeds were added until its verdicts were settled.
     """
 
     study: str
@@ -41,6 +48,20 @@ class Question:
     direction: str
     baseline: Mapping[str, Any] = field(default_factory=dict)
     margin: float | None = None
+    looks: Looks | None = None
+
+
+def question_of(plan: Plan, *, looks: Looks | None = None) -> Question:
+    """What a plan asks."""
+    study, axes = plan.study, tuple(next((cell.axes for cell in plan.cells), {}))
+    return Question(study.study, axes, plan.metric, plan.direction, study.baseline or {}, study.margin, looks)
+
+
+def records_of(result: StudyResult) -> list[dict[str, Any]]:
+    """The rows of a result as `rows` takes them."""
+    axes = {cell.name: cell.axes for cell in result.plan.cells}
+    keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
+    return [{**row.summary, **axes[row.cell], **{key: getattr(row, key) for key in keys}} for row in result.rows]
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,11 @@ class Row:
     baseline: str = ""
     difference: stats.Difference | None = None
     verdict: str = ""
+
+    @property
+    def open(self) -> bool:
+        """It has a baseline, pairs of seeds or hopes of some, and no verdict yet."""
+        return bool(self.baseline) and self.difference is not None and not self.difference.finding
 
     @property
     def outcome(self) -> str:
@@ -102,7 +128,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Ro
         name=name,
         axes={axis: plain(runs[0].get(axis)) for axis in question.axes},
         values=values,
-        value=stats.interval(list(values.values())) if values else None,
+        value=stats.interval(list(values.values()), looks=question.looks) if values else None,
         costs=costs,
         states=Counter(str(run["state"]) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
@@ -121,19 +147,26 @@ def _compared(cells: list[Row], question: Question) -> list[Row]:
         if other is None or other is row or row.value is None:
             found.append(row)
             continue
-        difference = stats.difference(row.values, other.values, margin=question.margin)
+        difference = stats.difference(row.values, other.values, margin=question.margin, looks=question.looks)
         found.append(replace(row, baseline=other.name, difference=difference))
     corrected = stats.correct([row.difference for row in found])
     others = {row.baseline for row in found}
     found = [replace(row, verdict=BASELINE) if row.name in others else row for row in found]
+    states = {row.name: row.states for row in cells}
     return [
-        replace(row, difference=difference, verdict=_verdict(difference, question)) if row.baseline else row
+        replace(row, difference=difference, verdict=_verdict(row, difference, states[row.baseline], question))
+        if row.baseline
+        else row
         for row, difference in zip(found, corrected, strict=True)
     ]
 
 
-def _verdict(difference: stats.Difference | None, question: Question) -> str:
-    return stats.verdict(difference, direction=question.direction, margin=question.margin)
+def _verdict(row: Row, difference: stats.Difference | None, baseline: Mapping[str, int], question: Question) -> str:
+    """The verdict of the pairs that completed, never without those that did not: what diverged may have been the worst."""
+    lost = [f"{count} {state}" for state, count in row.states.items() if state in LOST]
+    lost += [f"{count} of its baseline {state}" for state, count in baseline.items() if state in LOST]
+    said = stats.verdict(difference, direction=question.direction)
+    return f"{said} where both completed ({', '.join(lost)})" if lost else said
 
 
 def plain(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.errors import UserError
 from attnlab.grid.searchfile import SearchConfig
 from attnlab.reporting.compare import Question
+from attnlab.sequential import Looks
 from attnlab.tracking.baselines import BaselineScore, read
 
 if TYPE_CHECKING:
@@ -60,12 +61,19 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     task, _, _ = str(newest["task"]).partition(" ")
     metric, direction = goal(task, metric=study.metric, sources=newest.get("sources"))
     axes = tuple(study.grid) or ("variant",)
-    question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin)
+    question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin, _looks(study.study, root))
     record = client.get_run(str(newest["run_id"]))
     tags, beside = record.data.tags, tuple(read(client, record.info.experiment_id))
     how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
     search = SearchConfig.model_validate_json(how) if how else None
     return Source(question, text, tags.get("mlflow.source.name", ""), _order(study), search, beside)
+
+
+def _looks(study: str, root: str | Path | None) -> Looks | None:
+    from attnlab import track
+
+    found = track.looks(study, root)
+    return found and Looks(*found)
 
 
 def _order(study: StudyConfig) -> tuple[str, ...]:

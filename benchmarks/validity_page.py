@@ -1,0 +1,148 @@
+"""``reports/validity/README.md``, from the lines that were simulated: no number on it is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchmarks.simulate import ABOUT, CELLS
+
+if TYPE_CHECKING:
+    from benchmarks.validity import Line
+
+SURE = 3  # Monte-Carlo standard errors beyond which a deviation is one
+
+
+def table(lines: Sequence[Line], quantity: str, *, over: str = "noise") -> str:
+    """A Markdown table: a row for each noise (or rule), a column for each case."""
+    chosen = [line for line in lines if line.quantity == quantity]
+    cases = list(dict.fromkeys(line.case for line in chosen))
+    by = {(line.noise, line.case): shown(line) for line in chosen}
+    rows = [[name, *(by.get((name, case), "") for case in cases)] for name in dict.fromkeys(line.noise for line in chosen)]
+    return markdown([over, *cases], rows)
+
+
+def listed(lines: Sequence[Line], quantities: Sequence[str], *, heads: Sequence[str]) -> str:
+    """A Markdown table: a row for each noise and case, a column for each quantity."""
+    by = {(line.noise, line.case, line.quantity): shown(line) for line in lines}
+    places = dict.fromkeys((line.noise, line.case) for line in lines)
+    return markdown(heads, [[*place, *(by.get((*place, name), "") for name in quantities)] for place in places])
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shown(line: Line) -> str:
+    return f"{line.value:.2f}" if line.error is None else f"{line.value:.1%}"
+
+
+def worst(lines: Sequence[Line], *, least: bool = False) -> str:
+    line = (min if least else max)(lines, key=lambda line: line.value)
+    return f"{line.value:.1%} ± {line.error or 0:.1%} ({line.noise}, {line.case})"
+
+
+def breaks(lines: Sequence[Line], bound: float, *, least: bool = False) -> str:
+    """Which settings break a bound by more than the simulation's own error."""
+    sign = -1 if least else 1
+    found = [line for line in lines if sign * (line.value - bound) > SURE * (line.error or 0)]
+    if not found:
+        return "no setting breaks it by more than the simulation's own error"
+    return "broken by " + "; ".join(f"{line.noise} at {line.case}: {line.value:.1%}" for line in found)
+
+
+def page(lines: Sequence[Line], *, command: str, level: float) -> str:
+    part = {name: [line for line in lines if line.part == name] for name in dict.fromkeys(line.part for line in lines)}
+    fixed, looks = part["fixed"], part["looks"]
+    of = {name: [line for line in fixed if line.quantity == name] for name in ("false", "covered", "false equivalence")}
+    plain = [line for line in of["false"] if not line.noise.endswith("_gap")]
+    covered = [line for line in of["covered"] if not line.noise.endswith("_gap")]
+    mild, strong = ({q: [x for x in of[q] if x.noise == name] for q in of} for name in ("mild_gap", "skewed_gap"))
+    honest = [line for line in looks if line.quantity == "false" and "NOT" not in line.case and "_gap" not in line.noise]
+    careless = [line for line in looks if line.quantity == "false" and "NOT" in line.case]
+    kept = min(part["power"], key=lambda line: line.value)
+    error = max(line.error or 0 for line in fixed)
+    heads = ["noise", "seeds so far", "open", "median of seeds named", "settled by them"]
+    guesses = listed(part["guess"], ["open", "seeds named", "settled"], heads=heads)
+    noises = "\n".join(f"- `{name}`: {text}." for name, text in ABOUT.items())
+    return f"""# Are the verdicts worth what they say?
+
+Simulated studies with a known truth, judged by the functions that judge every report (`attnlab.stats`): tables of {CELLS} cells
+against one baseline, differences paired by seed, Holm over the table, {fixed[0].studies:,} tables a setting. The Monte-Carlo
+standard error of a share in the first three tables is at most {error:.1%}. All numbers, with their errors, are in
+[validity.csv](validity.csv); what wrote them: `{command}`.
+
+**In short.** Better or worse where nothing differs: {worst(plain)} of the tables at most, 5 % allowed:
+{breaks(plain, 0.05)}. Coverage of the 95 % intervals: at least {worst(covered, least=True)}. Seeds added until settled: false
+verdicts in {worst(honest)} of the tables at most; judged at each look as if it were the only one, {worst(careless)}.
+Power: the number of seeds named, where mean and spread are known, settles in {kept.value:.1%} at least, 80 % promised.
+**What breaks:** differences that are themselves skewed. With a skewness of 1, false verdicts rise to {worst(mild["false"])}
+and coverage falls to {worst(mild["covered"], least=True)}; with a skewness of 6, to {worst(strong["false"])} and
+{worst(strong["covered"], least=True)}.
+
+What the seeds are drawn from, in units of their standard deviation:
+
+{noises}
+
+## Better or worse, where nothing differs
+
+Share of tables with at least one such verdict, by the number of seeds. At most 5 % is allowed: {breaks(of["false"], 0.05)}.
+
+{table(fixed, "false")}
+
+## Coverage of the 95 % interval
+
+By the number of seeds: {breaks(of["covered"], 0.95, least=True)}.
+
+{table(fixed, "covered")}
+
+A symmetric heavy tail makes t-intervals too wide, not too narrow: they cover more than they promise, and find less. Skew in
+both cells alike cancels in the pairs. Skew in the difference does not, and a dozen seeds do not repair it. So a report says
+that its t-tests are for differences that scatter about evenly to both sides: where its dots show one or two seeds far to one
+side of the others, or where seeds diverged, its verdicts are surer of themselves than they should be.
+
+## Equivalent, where the difference is the margin
+
+Share of tables with at least one such verdict; the margin is 2 standard deviations of a run, all cells lie exactly on it:
+{breaks(of["false equivalence"], 0.05)}.
+
+{table(fixed, "false equivalence")}
+
+## The number of seeds that would settle it
+
+Mean and spread known: {breaks(part["power"], 0.8, least=True)}.
+
+{listed(part["power"], ["settled"], heads=["noise", "true difference, in standard deviations of the pairs", "settled"])}
+
+Mean and spread guessed from the first seeds, true difference 1. A study that is still open has more often seen too small a
+difference, or too large a spread, than the truth: the number named is then larger than needed.
+
+{guesses}
+
+## Seeds added until it is settled
+
+`attnlab run --until-settled --max-seeds 12`: a look at each number of seeds, one more seed for each open cell, each t-test at
+{level:.2%} with 3 to 12 seeds (Pocock 1977, calibrated for t-statistics). "False" is a verdict of better or worse where nothing
+differs, or of equivalence at the margin, at any look; "covered" counts the intervals when the seeds end.
+
+{listed(looks, ["false", "covered", "seeds"], heads=["noise", "true difference", "false", "covered", "seeds a cell"])}
+
+## Why this rule
+
+One comparison, normal pairs, looks at 3 to 12 (`benchmarks/rules.py` names the sources). Columns: the true difference in
+standard deviations of the pairs, and the margin where there is one. Mean number of seeds:
+
+{table(part["rules"], "seeds", over="rule")}
+
+Share of studies settled within 12 seeds (with difference 0 and no margin: the error):
+
+{table(part["rules"], "settled", over="rule")}
+
+One level at every look asks for the fewest seeds, except near the end of what 12 seeds can settle. Rising levels settle more
+of the small differences and take longer over the large ones. What needs no largest number of seeds pays for it most.
+
+## And with attnlab itself
+
+`ablations/aa.yaml` trains dense attention under five names: [reports/aa](../aa/README.md).
+"""
