@@ -80,7 +80,7 @@ def read_member(source: Source, path: Path) -> tuple[bytes, str]:
 class _Bounded:
     """A stream that ends in an error where more than ``most`` bytes come out of it."""
 
-    def __init__(self, stream: IO[bytes], most: int) -> None:
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile, most: int) -> None:
         self._stream, self._most, self._left = stream, most, most
 
     def read(self, size: int = -1) -> bytes:
@@ -103,7 +103,7 @@ def read_reviews(source: Source, path: Path) -> tuple[dict[str, bytes], str]:
     unlabelled = 0
     expected = f"{REVIEWS_PER_FOLDER:,} reviews in each labelled folder"
     try:
-        with gzip.open(path) as raw, tarfile.open(fileobj=_Bounded(raw, source.unpacked), mode="r|") as archive:
+        with gzip.open(path) as raw, tarfile.open(fileobj=_Bounded(raw, source.unpacked), mode="r|") as archive:  # type: ignore[arg-type]
             for member in archive:
                 unlabelled += member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
                 match = _REVIEW.fullmatch(member.name)
