@@ -164,8 +164,8 @@ def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
     report = verbs.add_parser("report", help="write reports/STUDY/: page, tables, plots")
-    report.add_argument("study", help="a study's name")
-    report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY)")
+    report.add_argument("study", nargs="+", help="a study's name; several: one page above the report of each")
+    report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY; several studies need it)")
     runs = verbs.add_parser("runs", help="the studies there are, or the runs of one")
     runs.add_argument("study", nargs="?", help="a study's name")
     _add_questions(runs)
