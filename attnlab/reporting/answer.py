@@ -117,7 +117,7 @@ def _left(still: Sequence[Row], rest: Sequence[Row]) -> str:
     if rest:
         names = [f"{row.name} ({row.verdict or row.outcome})" for row in rest]
         found.append(f"not compared: {_listed(rest, names)}")
-    text = "; ".join(found) or "nothing is left open at the 5 % level"
+    text = "; ".join(found) or "each of these comparisons is settled at the 5 % level"
     return f"{text[0].upper()}{text[1:]}."
 
 

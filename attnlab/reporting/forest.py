@@ -44,8 +44,8 @@ def forest(effects: Sequence[Effect], *, title: str, note: str = "", direction: 
     parts += svg.across(x, span, top=TOP - 8, floor=floor)
     parts.append(svg.line((x(0), TOP - 8), (x(0), floor), svg.INK, width=1.4))
     below, above = ("← better", "worse →") if direction == "min" else ("← worse", "better →")
-    parts.append(svg.text(x(0) - 8, TOP - 12, below, size=12, anchor="end", fill=svg.FAINT))
-    parts.append(svg.text(x(0) + 8, TOP - 12, above, size=12, fill=svg.FAINT))
+    parts.append(svg.text(0, TOP - 12, below, size=12, fill=svg.FAINT))
+    parts.append(svg.text(svg.WIDTH, TOP - 12, above, size=12, anchor="end", fill=svg.FAINT))
     for i, each in enumerate(effects):
         parts += _row(each, TOP + ROW * i + 30, span)
     return svg.svg(floor + 26, title, parts)

@@ -102,7 +102,7 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
             found.append("Effect size: the mean difference in standard deviations of the paired differences.")
         if question.margin is not None:
             found.append(f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero.")
-        found.append("In brackets: against the baseline. A matched cell agrees with it to about 1 %.")
+        found.append("In brackets: parameters against the baseline's.")
     return found
 
 
