@@ -63,6 +63,14 @@ def test_the_direction_of_the_metric_counts() -> None:
     assert found.settled.startswith("In accuracy (higher is better), no_wo is better than dense by")
 
 
+def test_what_the_table_says_of_lost_pairs_the_answer_says_too() -> None:
+    rows = study({"dense": STEADY, "no_wo": shifted(0.1), "narrow": shifted(0.2), "wide": shifted(0, 0.003)})
+    lost = "where both completed (1 diverged)"
+    rows = [replace(row, verdict=f"{row.verdict} {lost}") if row.difference else row for row in rows]
+    for chosen in (rows[:2], [rows[0], rows[3]], rows):
+        assert answer(chosen, ONE).settled.count(f", {lost}") == len(chosen) - 1
+
+
 @pytest.mark.parametrize("values", [[2.3], shifted(0.01, 0.04)])
 def test_what_is_open_is_never_called_equal(values: list[float]) -> None:
     found = answer(study({"dense": STEADY, "a": values, "b": [v + 0.001 for v in values]}), ONE)

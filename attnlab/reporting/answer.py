@@ -76,10 +76,17 @@ def _by(row: Row) -> str:
     """ "no_wo by 0.0120 ± 0.0030, p = 0.004"."""
     assert row.difference is not None
     seen = row.difference.interval
-    if row.verdict.startswith(("better", "worse")):
-        small = ", less than the margin" if "less than the margin" in row.verdict else ""
-        return f"{row.name} by {_size(row)}, p {p_value(row.difference.p_holm, equals=True)}{small}"
-    return row.name if seen.mean == 0 else f"{row.name}, {plus_minus(seen, sign=True)}"
+    word, more = _word(row)
+    if word in ("better", "worse"):
+        return f"{row.name} by {_size(row)}, p {p_value(row.difference.p_holm, equals=True)}{more}"
+    return f"{row.name if seen.mean == 0 else f'{row.name}, {plus_minus(seen, sign=True)}'}{more}"
+
+
+def _word(row: Row) -> tuple[str, str]:
+    """A settled verdict, and what the table adds to it: ", by less than the margin", ", where both completed (...)"."""
+    word = next((kind for kind in ("better", "worse", "equivalent within the margin") if row.verdict.startswith(kind)), "")
+    more = row.verdict.removeprefix(word).strip(", ") if word else ""
+    return word.partition(" ")[0], f", {more}" if more else ""
 
 
 def _size(row: Row) -> str:
@@ -92,13 +99,13 @@ def _single(row: Row, question: Question) -> str:
     assert row.difference is not None
     seen, base = row.difference.interval, row.baseline
     seeds = f"{seen.n} seed{'' if seen.n == 1 else 's'}"
-    if row.verdict.startswith(("better", "worse")):
-        word = row.verdict.partition(",")[0]
+    word, more = _word(row)
+    if word in ("better", "worse"):
         p = p_value(row.difference.p_holm, equals=True)
-        return f"{row.name} is {word} than {base} by {_size(row)} (p {p}, {seeds})"
+        return f"{row.name} is {word} than {base} by {_size(row)} (p {p}, {seeds}){more}"
     difference = f"({plus_minus(seen, sign=True)}, {seeds})"
-    if row.verdict.startswith("equivalent"):
-        return f"{row.name} is equivalent to {base} within ±{question.margin:g} {difference}"
+    if word == "equivalent":
+        return f"{row.name} is equivalent to {base} within ±{question.margin:g} {difference}{more}"
     if row.verdict.startswith("the same value"):
         return f"{row.name} and {base} give {row.verdict}"
     return f"it is not settled how {row.name} compares with {base} {difference}"

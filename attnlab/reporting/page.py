@@ -86,7 +86,7 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame) ->
         answer=answer(table, question),
         opening=_opening(table, question),
         table=verdict_table(table, question, colors=colors),
-        notes=notes(table, question),
+        notes=[*notes(table, question), *_matched(records, question)],
         sections=_sections(table, figures, colors, search=search, source=source, how=how),
         figures=figures,
         commands=commands(source, records),
@@ -95,6 +95,12 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame) ->
         runs=run_table(records, question),
         rows=table,
     )
+
+
+def _matched(records: Sequence[Mapping[str, Any]], question: Question) -> list[str]:
+    """How cells were made to cost as much as their baseline."""
+    said = {cell_of(record, question): record["matched"] for record in records if record.get("matched")}
+    return [f"{cell} is matched: {how}." for cell, how in said.items()]
 
 
 def _sections(
