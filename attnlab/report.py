@@ -18,6 +18,8 @@ from attnlab.reporting.several import write_several
 if TYPE_CHECKING:
     import pandas
 
+    from attnlab.tracking.maps import Map
+
 
 def report(study: str | Sequence[str], root: str | Path | None = None, out: str | Path | None = None) -> Path:
     """Write the report of a study's runs, keep it in the study's MLflow experiment, and return its folder.
@@ -46,17 +48,21 @@ def report(study: str | Sequence[str], root: str | Path | None = None, out: str 
 
 def _one(study: str, folder: Path, root: str | Path | None) -> Page:
     from attnlab import track
+    from attnlab.tracking.maps import load
     from attnlab.tracking.page import keep
 
     runs = track.load_runs(study, root)
     if runs.empty:
         raise UserError(f"the study {study!r} has no runs yet")
-    page = write(folder, source=source(runs, root=root), runs=runs, curves=track.load_curves(study, root))
+    curves, maps = track.load_curves(study, root), load(study, root)
+    page = write(folder, source=source(runs, root=root), runs=runs, curves=curves, maps=maps)
     keep(study, folder, root=root, note=page.answer.text)
     return page
 
 
-def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame) -> Page:
+def write(
+    folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[Map] = ()
+) -> Page:
     """Write `index.html`, `README.md`, the plots and the tables into `folder`.
 
     Args:
@@ -64,7 +70,8 @@ def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: panda
         source: what the study asks and where its runs come from.
         runs: as `track.load_runs` returns them, those of a search included.
         curves: as `track.load_curves` returns them.
+        maps: as `tracking.maps.load` returns them.
     """
-    page = make(source, runs=runs, curves=curves)
+    page = make(source, runs=runs, curves=curves, maps=maps)
     write_page(folder, page, runs=runs)
     return page

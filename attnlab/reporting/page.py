@@ -12,6 +12,7 @@ from attnlab.reporting.answer import Answer, answer
 from attnlab.reporting.compare import Question, Row, cell_of, rows
 from attnlab.reporting.export import export
 from attnlab.reporting.figures import Figure, better, cell_colors, draw
+from attnlab.reporting.maps import drawn, told
 from attnlab.reporting.protocol import Source, commands, lead, protocol
 from attnlab.reporting.search import NOT_CONFIRMED, Searched, method, reported, search_table, searched, unconfirmed
 from attnlab.reporting.tables import Column, Line, Table, markdown
@@ -19,6 +20,8 @@ from attnlab.reporting.verdicts import COST_NOTE, cost_table, notes, run_table, 
 
 if TYPE_CHECKING:
     import pandas
+
+    from attnlab.tracking.maps import Map
 
 VERDICTS = re.compile(
     r"none[^,]* is shown to be better(, worse or equivalent)?|\d+ (is|are) (better|worse|equivalent within ±[\d.]+|the same)"
@@ -63,13 +66,14 @@ class Page:
         return self.source.question.study
 
 
-def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame) -> Page:
+def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[Map] = ()) -> Page:
     """Work out everything that the page of a study says.
 
     Args:
         source: what the study asks and where its runs come from.
         runs: as `track.load_runs` returns them, those of a search included.
         curves: as `track.load_curves` returns them.
+        maps: as `tracking.maps.load` returns them.
     """
     question = source.question
     records = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
@@ -79,6 +83,8 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame) ->
     table.sort(key=lambda row: source.place(row.name))
     records = reported(records)
     colors, figures = cell_colors(table), draw(table, records, curves, question=question)
+    maps = sorted(maps, key=lambda each: source.place(each.cell))
+    figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in drawn(maps)]
     search, how = _search(trials, source), protocol(records, axes=question.axes)
     return Page(
         source=source,
@@ -87,7 +93,7 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame) ->
         opening=_opening(table, question),
         table=verdict_table(table, question, colors=colors),
         notes=[*notes(table, question), *_matched(records, question)],
-        sections=_sections(table, figures, colors, search=search, source=source, how=how),
+        sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps),
         figures=figures,
         commands=commands(source, records),
         protocol=how,
@@ -111,14 +117,17 @@ def _sections(
     search: Section | None,
     source: Source,
     how: Sequence[tuple[str, str]],
+    maps: Sequence[Map],
 ) -> list[Section]:
-    plots = {name: [f for f in figures if f.section == name] for name in ("learning", "cost", "grid")}
+    plots = {name: [f for f in figures if f.section == name] for name in ("learning", "cost", "grid", "maps")}
     costs = cost_table(table, colors=colors)
+    said, without = told(maps)
     found = [
         Section("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
         search,
         Section("Learning curves", plots=plots["learning"]) if plots["learning"] else None,
         Section("What it costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
+        Section("Attention maps", said, plots=plots["maps"], notes=without) if maps else None,
         _troubles(table, source),
         Section("How it was measured", table=words_table(how)),
     ]
