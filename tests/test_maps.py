@@ -39,7 +39,7 @@ def test_weights_are_recorded_inside_the_block_only_and_are_those_that_were_used
 def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_none(root: Path, tmp_path: Path) -> None:
     said = dict(record_maps("s", length=11, root=root))
     assert said["dense"] == said["no_wo"] == "recorded: depth 1, heads 2"
-    assert "does not compute one matrix" in said["strided_sparse stride=7"]
+    assert "passes no whole matrix of weights" in said["strided_sparse stride=7"]
     folder = report("s", root, tmp_path / "out")
     pages = (folder / "index.html").read_text(), (folder / "README.md").read_text()
     for page in pages:

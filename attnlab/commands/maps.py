@@ -62,7 +62,7 @@ def _map(folder: Path, *, length: int) -> Map:
     t = batch.inputs.shape[1]
     whole = [each for each in weights if each.ndim == 4 and each.shape[0] == 1 and t <= each.shape[2] == each.shape[3]]
     if len(weights) != config.model.depth or len(whole) != len(weights):
-        return Map(reason=f"{config.variant.name} does not compute one matrix of weights a layer")
+        return Map(reason=f"{config.variant.name} passes no whole matrix of weights a layer through the reference backend")
     words = [task.decode([token]) for token in batch.inputs[0].tolist()]
     return Map(torch.cat(whole).half().numpy(), tuple(words))
 
