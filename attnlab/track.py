@@ -155,7 +155,10 @@ def write(
 
 
 def search(client: MlflowClient, experiment: str, where: str = "") -> list[Record]:
-    """Every active run of an experiment (that fits MLflow's filter ``where``), in the order they were started; its report is none."""
+    """Every active run of a study's experiment (that fits MLflow's filter ``where``), in the order they were started.
+
+    Its report (``tracking.page``) is no run of the study.
+    """
     found, token = [], None
     order = ["attributes.start_time ASC"]
     while True:

@@ -9,7 +9,7 @@ from synthetic import QUESTION, made_up
 
 from attnlab.reporting.answer import answer
 from attnlab.reporting.compare import Question, Row, rows
-from attnlab.reporting.page import stressed
+from attnlab.reporting.render import stressed
 from attnlab.reporting.verdicts import verdict_table
 
 ONE = Question("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)

@@ -189,7 +189,7 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
     assert cli.main(["runs", "s"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["run", "name", "phase", "state", "bits_per_byte", "valid_bits_per_byte"]
+    assert lines[0] == ["run_id", "name", "phase", "state", "bits_per_byte", "valid_bits_per_byte"]
     assert lines[2][1:] == ["dense", "t03", "search", "completed", "3.5000"]
     assert cli.main(["report", "s", "--out", str(tmp_path / "out")]) == 0
     assert "1 completed | 3.5000 | 0.002 | 6 | relu | 3 |" in (tmp_path / "out" / "README.md").read_text()

@@ -47,6 +47,7 @@ def _cell(row: Row, question: Question) -> dict[str, Any]:
         "difference_high": gap.high if gap else None,
         "p": d.p if d else None,
         "p_holm": d.p_holm if d else None,
+        "p_equivalent_holm": getattr(d, "p_equivalent_holm", None),
         "effect_size": getattr(d, "effect", None),
         "verdict": row.verdict,
         **{cost: row.costs[cost].mean if cost in row.costs else None for cost in COSTS},

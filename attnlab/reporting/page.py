@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,12 @@ from attnlab.reporting.answer import Answer, answer
 from attnlab.reporting.compare import Question, Row, cell_of, rows
 from attnlab.reporting.export import export
 from attnlab.reporting.figures import Figure, better, cell_colors, draw
+from attnlab.reporting.lengths import Lengths, lengths_section
 from attnlab.reporting.maps import drawn, told
 from attnlab.reporting.protocol import Source, commands, lead, protocol
+from attnlab.reporting.render import render
 from attnlab.reporting.search import NOT_CONFIRMED, Searched, method, reported, search_table, searched, unconfirmed
-from attnlab.reporting.tables import Column, Line, Table, markdown
+from attnlab.reporting.tables import Column, Line, Table
 from attnlab.reporting.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
     from attnlab.tracking.maps import Map
 
-VERDICTS = re.compile(
-    r"none[^,]* is shown to be better(, worse or equivalent)?|\d+ (is|are) (better|worse|equivalent within ±[\d.]+|the same)"
-    r"|is (better than|worse than|equivalent to)|not settled|not compared",
-    re.IGNORECASE,
-)
 FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet")
 
 
@@ -85,6 +81,8 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
     colors, figures = cell_colors(table), draw(table, records, curves, question=question)
     maps = sorted(maps, key=lambda each: source.place(each.cell))
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in drawn(maps)]
+    lengths = lengths_section(table, records, question=question, colors=colors)
+    figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
     search, how = _search(trials, source), protocol(records, axes=question.axes)
     return Page(
         source=source,
@@ -93,7 +91,7 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
         opening=_opening(table, question),
         table=verdict_table(table, question, colors=colors),
         notes=[*notes(table, question), *_matched(records, question)],
-        sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps),
+        sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps, lengths=lengths),
         figures=figures,
         commands=commands(source, records),
         protocol=how,
@@ -118,14 +116,16 @@ def _sections(
     source: Source,
     how: Sequence[tuple[str, str]],
     maps: Sequence[Map],
+    lengths: Lengths | None,
 ) -> list[Section]:
-    plots = {name: [f for f in figures if f.section == name] for name in ("learning", "cost", "grid", "maps")}
+    plots = {name: [f for f in figures if f.section == name] for name in ("learning", "lengths", "cost", "grid", "maps")}
     costs = cost_table(table, colors=colors)
     said, without = told(maps)
     found = [
         Section("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
         search,
         Section("Learning curves", plots=plots["learning"]) if plots["learning"] else None,
+        Section(lengths.title, plots=plots["lengths"], table=lengths.table, notes=lengths.notes) if lengths else None,
         Section("What it costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
         Section("Attention maps", said, plots=plots["maps"], notes=without) if maps else None,
         _troubles(table, source),
@@ -183,26 +183,3 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     fields |= {"yaml": page.source.yaml.strip(), "yaml_name": f"{page.study}.yaml"}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8")
-
-
-def stressed(text: str, begin: str, end: str, *, html: bool) -> str:
-    """A sentence of the answer with its verdicts between marks: what a reader's eye should find first."""
-    from markupsafe import Markup, escape
-
-    plain = str(escape(text)) if html else text
-    found = VERDICTS.sub(lambda match: f"{begin}{match[0]}{end}", plain)
-    return Markup(found) if html else found
-
-
-def render(template: str, fields: Mapping[str, Any]) -> str:
-    """Fill in one of the templates beside this file."""
-    import jinja2
-
-    from attnlab import __version__
-
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    escape = template.endswith(".html.j2")
-    environment = jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"markdown": markdown, "version": __version__}
-    environment.filters["stressed"] = lambda text, begin, end: stressed(text, begin, end, html=escape)
-    return environment.get_template(template).render(fields).strip() + "\n"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.reporting.compare import COSTS
-from attnlab.reporting.page import Page, render
+from attnlab.reporting.page import Page
+from attnlab.reporting.render import render
 from attnlab.reporting.tables import Column, Line, Table
 
 HOW = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")

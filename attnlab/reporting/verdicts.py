@@ -102,6 +102,8 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
             found.append("Effect size: the mean difference in standard deviations of the paired differences.")
         if question.margin is not None:
             found.append(f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero.")
+        looks = getattr(question, "looks", None)
+        found += [looks.words] if looks is not None else []
         found.append("In brackets: parameters against the baseline's.")
     return found
 

@@ -32,7 +32,7 @@ def keep(study: str, folder: Path, *, root: str | Path | None = None, note: str 
     made = client.create_run(experiment.experiment_id, run_name="report", tags=tags)
     for file in sorted(path for path in folder.iterdir() if path.is_file()):
         client.log_artifact(made.info.run_id, str(file))
-    track.terminate(client, made.info.run_id, "FINISHED")
+    client.set_terminated(made.info.run_id, "FINISHED")
     for each in earlier:
         client.delete_run(each.info.run_id)
     return made.info.run_id
