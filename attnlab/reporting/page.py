@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.reporting.answer import Answer, answer
+from attnlab.reporting.baselines import baseline_notes, beside, with_baselines
 from attnlab.reporting.compare import Question, Row, cell_of, rows
 from attnlab.reporting.export import export
 from attnlab.reporting.figures import Figure, better, cell_colors, draw
@@ -79,6 +80,7 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
     table.sort(key=lambda row: source.place(row.name))
     records = reported(records)
     colors, figures = cell_colors(table), draw(table, records, curves, question=question)
+    trivial = beside(source.baselines, records, metric=question.metric)
     maps = sorted(maps, key=lambda each: source.place(each.cell))
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in drawn(maps)]
     lengths = lengths_section(table, records, question=question, colors=colors)
@@ -89,8 +91,8 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
         lead=lead(source.yaml),
         answer=answer(table, question),
         opening=_opening(table, question),
-        table=verdict_table(table, question, colors=colors),
-        notes=[*notes(table, question), *_matched(records, question)],
+        table=with_baselines(verdict_table(table, question, colors=colors), trivial),
+        notes=[*notes(table, question), *_matched(records, question), *baseline_notes(trivial)],
         sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps, lengths=lengths),
         figures=figures,
         commands=commands(source, records),

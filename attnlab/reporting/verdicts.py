@@ -43,7 +43,7 @@ def verdict_table(table: Sequence[Row], question: Question, *, colors: Mapping[s
 
 
 def _effect(row: Row) -> str:
-    effect = getattr(row.difference, "effect", None)
+    effect = row.difference and row.difference.effect
     return "" if effect is None else f"{effect:+.2f}"
 
 
@@ -96,14 +96,16 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         found.append(
             "Differences are taken seed by seed: with one seed, two cells see the same batches and shared "
             "modules start from the same values. Verdicts are at 5 %, corrected by Holm over all comparisons "
-            "of the table. “Not settled” means that these seeds cannot tell, not that the cells are equal."
+            "of the table, for each kind of verdict. “Not settled” means that these seeds cannot tell, not that "
+            "the cells are equal. The t-tests are for differences that scatter about evenly to both sides: where one "
+            "or two seeds lie far to one side of the others, verdicts are surer of themselves than they should be."
         )
         if any(_effect(row) for row in table):
             found.append("Effect size: the mean difference in standard deviations of the paired differences.")
         if question.margin is not None:
             found.append(f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero.")
-        looks = getattr(question, "looks", None)
-        found += [looks.words] if looks is not None else []
+        if question.looks is not None:
+            found.append(question.looks.words)
         found.append("In brackets: parameters against the baseline's.")
     return found
 
