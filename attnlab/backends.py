@@ -8,6 +8,8 @@ may see no key at all yields zeros, never NaN, in each of them.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -17,6 +19,19 @@ from attnlab.layers import causal_mask
 
 BACKENDS = ("reference", "sdpa", "xformers")
 SHORT = 512  # up to this length batched products beat SDPA's kernels on a CPU
+
+_recorded: list[Tensor] | None = None
+
+
+@contextmanager
+def recorded_weights() -> Iterator[list[Tensor]]:
+    """Collect the softmax weights of each ``reference`` attention inside, (b, h, t, s), in the order of the calls."""
+    global _recorded
+    before, _recorded = _recorded, []
+    try:
+        yield _recorded
+    finally:
+        _recorded = before
 
 
 def unavailable(backend: str, device: str) -> str | None:
@@ -103,7 +118,10 @@ def _reference(
     visible = _visible(q, k, causal, allowed)
     if visible is not None:
         logits.add_(_additive(visible, None, logits.dtype))  # type: ignore[arg-type] of a mask there always is one
-    weights = F.dropout(logits.softmax(-1), dropout)
+    weights = logits.softmax(-1)
+    if _recorded is not None:
+        _recorded.append(weights.detach())
+    weights = F.dropout(weights, dropout)
     return torch.einsum("bhts,bhse->bhte", weights.to(v.dtype), v)
 
 

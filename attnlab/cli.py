@@ -164,8 +164,11 @@ def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
     report = verbs.add_parser("report", help="write reports/STUDY/: page, tables, plots")
-    report.add_argument("study", help="a study's name")
-    report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY)")
+    report.add_argument("study", nargs="+", help="a study's name; several: one page above the report of each")
+    report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY; several studies need it)")
+    maps = verbs.add_parser("maps", help="attention maps of one test input by each cell's trained model, for the report")
+    maps.add_argument("study", help="a study's name")
+    maps.add_argument("--length", type=_count, default=48, metavar="N", help="tokens of the input (default 48)")
     runs = verbs.add_parser("runs", help="the studies there are, or the runs of one")
     runs.add_argument("study", nargs="?", help="a study's name")
     _add_questions(runs)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BATCH = 1_000  # metrics in one call
 LOOKS = "attnlab.looks"  # tag of an experiment
+REPORT = "report"  # the phase of the run that holds a study's report (tracking.page): no run of the study
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 WRITING = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # MLflow: 7, 120 s
 NO_ANSWER = {408, 429, 500, 502, 503, 504}  # HTTP: what MLflow itself takes for temporary
@@ -154,12 +155,15 @@ def write(
 
 
 def search(client: MlflowClient, experiment: str, where: str = "") -> list[Record]:
-    """Every active run of an experiment (that fits MLflow's filter ``where``), in the order they were started."""
+    """Every active run of a study's experiment (that fits MLflow's filter ``where``), in the order they were started.
+
+    Its report (``tracking.page``) is no run of the study.
+    """
     found, token = [], None
     order = ["attributes.start_time ASC"]
     while True:
         page = client.search_runs([experiment], where, max_results=5_000, order_by=order, page_token=token)
-        found += page
+        found += [each for each in page if each.data.tags.get("attnlab.phase") != REPORT]
         token = page.token
         if not token:
             return found

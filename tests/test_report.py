@@ -5,15 +5,19 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pandas
 import pytest
 from synthetic import QUESTION, SOURCE, YAML, made_up
 
 from attnlab import report
 from attnlab.palette import BUILT_IN, color_of
 from attnlab.reporting import compare, protocol
+from attnlab.reporting.forest import Effect, forest, reach
 from attnlab.reporting.plots import Curve, Dots, curves, dots
+from attnlab.reporting.tradeoff import Spot, front, tradeoff
 
-FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg"}
+FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "cells.parquet", "runs.parquet"}
+FILES |= {"forest.svg", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg", "heat-0.svg", "train-loss-0.svg"}
 
 
 def table(seeds: int = 3) -> dict[str, compare.Row]:
@@ -71,7 +75,9 @@ def test_one_seed_has_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
 def test_every_file_is_written_and_stands_alone(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} >= FILES
     page = (folder / "index.html").read_text()
-    assert "viewport" in page and not re.search(r'(src|href)="https?:', page) and "<script" not in page
+    assert "viewport" in page and "@media print" in page and "<script" not in page
+    outside = set(re.findall(r"https?://[^\s\"'<]+", page)) - {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert not outside and not re.search(r"@import|url\((?!#)|<link|<img", page)
     for link in re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text()):
         assert (folder / link).is_file()
 
@@ -95,12 +101,15 @@ def test_the_pages_hold_cells_reasons_protocol_and_commands(folder: Path) -> Non
 
 
 def test_no_page_says_that_there_is_no_difference(folder: Path) -> None:
-    for path in folder.iterdir():
+    for path in (path for path in folder.iterdir() if path.suffix != ".parquet"):
         assert "no difference" not in path.read_text().lower()
         assert "no significant" not in path.read_text().lower()
 
 
-def test_csv_has_a_row_a_cell_and_a_row_a_run(folder: Path) -> None:
+def test_csv_and_parquet_have_a_row_a_cell_and_a_row_a_run(folder: Path) -> None:
+    for name in ("cells", "runs"):
+        written, read = pandas.read_parquet(folder / f"{name}.parquet"), pandas.read_csv(folder / f"{name}.csv")
+        assert list(written.columns) == list(read.columns) and len(written) == len(read)
     cells = list(csv.DictReader((folder / "cells.csv").open()))
     assert len(cells) == 10
     assert float(cells[0]["bits_per_byte"]) == pytest.approx(table()["dense learned"].value.mean)  # type: ignore[union-attr]
@@ -117,15 +126,54 @@ def test_markup_of_a_name_is_escaped(tmp_path: Path) -> None:
 
 def test_svg_is_well_formed_whatever_the_values(folder: Path) -> None:
     odd = [
-        dots([Dots("a & b", "#000000", [1.0], 1.0)], title="<one value>"),
-        dots([Dots("flat", "#000000", [0.0, 0.0], 0.0, 0.0, 0.0)], title="zero"),
-        dots([Dots("wide", "#000000", [1.0, 1.1], 1.05, -40.0, 42.0)], title="two seeds"),
+        dots([Dots("a & b", "#000000", {0: 1.0}, 1.0)], title="<one value>"),
+        dots([Dots("flat", "#000000", {0: 0.0, 1: 0.0}, 0.0, 0.0, 0.0)], title="zero"),
+        dots([Dots("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, -40.0, 42.0)], title="two seeds", joined=True),
         curves([Curve("one point", "#000000", [(5, 2.0)])], title="short"),
         curves([Curve("flat", "#000000", [(0, 2.0), (9, 2.0)])], title="flat"),
+        forest([Effect("same", "#000000", [0.0], 0.0, None, None, "0.0000")], title="one", direction="max"),
+        forest([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min", margin=0.01),
+        tradeoff([spot(1, 1), spot(1, 1)], title="alike", direction="min", cheap="min", names=("a", "b")),
     ]
     for text in [*odd, *(path.read_text() for path in folder.glob("*.svg"))]:
         ET.fromstring(text)
         assert "nan" not in text and "inf" not in text.replace("info", "")
+
+
+def effect(mean: float) -> Effect:
+    return Effect(f"{mean} away", "#000000", [mean], mean, mean - 0.001, mean + 0.001, f"{mean:+.4f}")
+
+
+def spot(cost: float, value: float) -> Spot:
+    return Spot("cell", "#000000", cost, value)
+
+
+def test_a_difference_far_from_all_others_is_an_arrow_and_keeps_its_figure() -> None:
+    drawn = forest([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min")
+    assert drawn.count("<polygon") == 1 and "+5.0000" in drawn
+    low, high = reach([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], None)
+    assert -0.01 < low < 0 < high < 0.01
+
+
+@pytest.mark.parametrize(
+    ("direction", "cheap", "expected"),
+    [("min", "min", [0, 1]), ("max", "min", [0, 2]), ("max", "max", [2, 3]), ("min", "max", [1, 3])],
+)
+def test_the_front_holds_what_no_other_cell_beats_in_both(direction: str, cheap: str, expected: list[int]) -> None:
+    spots = [spot(1, 5), spot(2, 1), spot(3, 9), spot(4, 4)]
+    assert front(spots, direction=direction, cheap=cheap) == expected
+
+
+def test_an_interval_over_seeds_is_a_band_and_an_ended_run_a_thin_line(folder: Path) -> None:
+    drawn = (folder / "train-loss-1.svg").read_text()
+    assert drawn.count("<polygon") == 4  # rotary: all variants but the refused one
+    assert drawn.count('stroke-width="1.9"') == 4
+
+
+def test_a_heat_map_names_what_has_no_value(folder: Path) -> None:
+    drawn = (folder / "heat-0.svg").read_text()
+    for words in ("learned", "rotary", "no_wo", "refused", f"{table()['no_wo learned'].value.mean:.4f}"):  # type: ignore[union-attr]
+        assert words in drawn
 
 
 def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:

@@ -117,7 +117,7 @@ def test_no_searched_run_is_compared_listed_or_drawn(folder: Path) -> None:
     assert "dense learned s100" in page and "learned t0" not in page and "trial-dense" not in page
     assert "100, 101" in page
     drawn = (folder / "valid-bits_per_byte.svg").read_text()
-    assert drawn.count("<polyline") - 2 == 4  # one line a confirmed run, and two in the legend
+    assert drawn.count("<polyline") == 4  # a line for each of the two confirmed cells, and two in the legend
     listed = list(csv.DictReader((folder / "runs.csv").open()))
     assert [line["phase"] for line in listed].count("search") == 10 and len(listed) == 14
 
@@ -189,7 +189,7 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
     assert cli.main(["runs", "s"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["run", "name", "phase", "state", "bits_per_byte", "valid_bits_per_byte"]
+    assert lines[0] == ["run_id", "name", "phase", "state", "bits_per_byte", "valid_bits_per_byte"]
     assert lines[2][1:] == ["dense", "t03", "search", "completed", "3.5000"]
     assert cli.main(["report", "s", "--out", str(tmp_path / "out")]) == 0
     assert "1 completed | 3.5000 | 0.002 | 6 | relu | 3 |" in (tmp_path / "out" / "README.md").read_text()

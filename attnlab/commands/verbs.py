@@ -98,6 +98,16 @@ def report(given: Namespace) -> int:
     return 0
 
 
+def maps(given: Namespace) -> int:
+    """Record the attention maps of a study's trained models."""
+    from attnlab.commands.maps import record_maps
+
+    for cell, said in record_maps(given.study, length=given.length):
+        print(f"{cell}: {said}")
+    print(f"`{_command()} report {given.study}` draws them")
+    return 0
+
+
 def runs(given: Namespace) -> int:
     """Print the studies there are, or the runs of one."""
     from attnlab.commands.runs import print_runs, print_studies
@@ -219,6 +229,7 @@ COMMANDS = {
     "submit": submit,
     "train": train,
     "report": report,
+    "maps": maps,
     "runs": runs,
     "ui": ui,
     "generate": generate,

@@ -29,6 +29,8 @@ COSTS = {  # summary metrics that stand beside the primary one: name -> heading
     "parameters": "parameters",
     "attention_parameters": "of attention",
     "flops_per_token": "FLOPs/token",
+    "steps": "steps",
+    "tokens": "tokens",
     "train_seconds": "train s",
 }
 
@@ -199,3 +201,10 @@ def plus_minus(value: stats.Interval | None, *, sign: bool = False) -> str:
         return ""
     mean = ("+" if sign and value.mean > 0 else "") + fixed(value.mean)
     return mean if value.half is None else f"{mean} ± {fixed(value.half)}"
+
+
+def p_value(p: float | None, *, equals: bool = False) -> str:
+    """Write a p-value: "0.004", "< 0.001", "" for None; with `equals` "= 0.004"."""
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.3f}"

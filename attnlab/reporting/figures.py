@@ -1,33 +1,37 @@
-"""Which plots a study gets: every seed of every cell, learning curves, speed and memory."""
+"""Which plots a study gets: differences, every seed, learning curves, what it costs, two axes as a heat map."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from attnlab.grid.axes import Label
-from attnlab.grid.cells import cell_name
 from attnlab.palette import BUILT_IN, color_of
-from attnlab.reporting.compare import COSTS, Question, Row, cell_of
-from attnlab.reporting.plots import DASHES, Curve, Dots, curves, dots, late_span
-from attnlab.stats import interval
+from attnlab.reporting.compare import COSTS, Question, Row, plus_minus
+from attnlab.reporting.forest import Effect, forest
+from attnlab.reporting.heat import heat
+from attnlab.reporting.learning import CROWD, learning
+from attnlab.reporting.plots import Dots, dots
+from attnlab.reporting.tradeoff import Spot, tradeoff
 
 if TYPE_CHECKING:
     import pandas
 
-MOST_POINTS = 120  # of one curve; more are averaged in bins
-CROWD = 9  # cells in one plot of curves; above that, one plot for each value of the other axes
-MOST_PANELS = 12
+SPEED = "tokens_per_s"
+MEMORY = ("gpu_peak_mib", "saved_mib", "host_peak_mib")  # the first that all cells have: on a CPU no GPU's
+MOST_HEATS = 6
+FILLED = 0.5  # of a heat map's squares; below that a table says it better
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot: its file name, what it shows, and the SVG."""
+    """One plot: its file name, what it shows, the SVG, and the section it belongs to: effects, learning, cost or grid."""
 
     file: str
     title: str
     svg: str
+    section: str
 
 
 def cell_colors(table: Sequence[Row]) -> dict[str, str]:
@@ -48,87 +52,85 @@ def draw(
 ) -> list[Figure]:
     """Draw what there is to draw; a study without a completed run gets curves at most."""
     colors = cell_colors(table)
-    better = "lower is better" if question.direction == "min" else "higher is better"
-    found = []
-    done = [row for row in table if row.value is not None]
-    if done:
-        lines = [_dots(row.name, colors[row.name], list(row.values.values())) for row in done]
-        found.append(_figure("seeds", f"{question.metric}, every seed", dots, lines, note=f"test split; {better}"))
-    found += _learning(table, records, points, question=question, colors=colors)
-    for cost, note in (
-        ("tokens_per_s", "training; higher is faster"),
-        ("saved_mib", "kept for backward; lower is leaner"),
-    ):
-        lines = [
-            Dots(row.name, colors[row.name], [row.costs[cost].mean], row.costs[cost].mean) for row in done if cost in row.costs
-        ]
-        if lines:
-            found.append(_figure(cost, f"{COSTS[cost]}, mean over seeds", dots, lines, note=note))
-    return found
+    found = _effects(table, question, colors) + _seeds(table, question, colors)
+    for file, title, svg in learning(table, records, points, question=question, colors=colors):
+        found.append(Figure(f"{file}.svg", title, svg, "learning"))
+    return found + _costs(table, question, colors) + _heats(table, question)
 
 
-def _figure(file: str, title: str, plot: Any, lines: Sequence[Any], *, note: str, **more: Any) -> Figure:
-    return Figure(f"{file}.svg", title, plot(lines, title=title, note=note, **more))
+def better(question: Question) -> str:
+    """ "lower is better", or higher."""
+    return "lower is better" if question.direction == "min" else "higher is better"
 
 
-def _dots(label: str, color: str, values: Sequence[float]) -> Dots:
-    seen = interval(values)
-    return Dots(label, color, values, seen.mean, seen.low, seen.high)
-
-
-def _learning(
-    table: Sequence[Row],
-    records: Sequence[Mapping[str, Any]],
-    points: pandas.DataFrame,
-    *,
-    question: Question,
-    colors: Mapping[str, str],
-) -> list[Figure]:
-    """Curves of the metric on valid, and of the training loss; in panels where there are many cells."""
+def _effects(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
     by_name = {row.name: row for row in table}
-    cells = {str(record["run_id"]): by_name[cell_of(record, question)] for record in records}
-    panels = _panels(table)
-    dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
-    faceted = len(table) > CROWD and "variant" in question.axes and 1 < len(dashes) <= MOST_PANELS
+    effects = []
+    for row in table:
+        if row.difference is not None:
+            seen, base = row.difference.interval, by_name[row.baseline].values
+            values = [value - base[seed] for seed, value in row.values.items() if seed in base]
+            figure = plus_minus(seen, sign=True)
+            effects.append(Effect(row.name, colors[row.name], values, seen.mean, seen.low, seen.high, figure))
+    if not effects:
+        return []
+    names = {row.baseline for row in table if row.baseline}
+    title = f"difference in {question.metric} from {names.pop() if len(names) == 1 else 'the baseline'}"
+    note = "mean, 95 % interval; faint: each seed"
+    note += "" if question.margin is None else f"; blue: margin ±{question.margin:g}"
+    svg = forest(effects, title=title, note=note, direction=question.direction, margin=question.margin)
+    return [Figure("forest.svg", title, svg, "effects")]
+
+
+def _seeds(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
+    done = [row for row in table if row.value is not None]
+    if not done:
+        return []
+    rows = [Dots(r.name, colors[r.name], r.values, r.value.mean, r.value.low, r.value.high) for r in done if r.value]
+    joined = 1 < len(done) <= CROWD and any(r.difference for r in done) and max(len(r.values) for r in done) > 1
+    title = f"{question.metric}, every seed"
+    note = f"{better(question)}{'; thin lines join the runs of one seed' if joined else ''}"
+    return [Figure("seeds.svg", title, dots(rows, title=title, note=note, joined=joined), "effects")]
+
+
+def _costs(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
+    done = [row for row in table if row.value is not None]
+    memory = next((name for name in MEMORY if done and all(name in row.costs for row in done)), None)
     found = []
-    for metric, what in (
-        (f"valid/{question.metric}", "on the validation split"),
-        ("train/loss", "nats"),
-    ):
-        by_panel: dict[str, list[Curve]] = {}
-        for run_id, group in points[points["metric"] == metric].groupby("run_id", sort=False):
-            row = cells.get(str(run_id))
-            if row is None:
-                continue
-            path = _thinned(list(zip(group["step"].tolist(), group["value"].tolist(), strict=True)))
-            panel = panels[row.name]
-            label, dash = (row.axes["variant"], "") if faceted else (row.name, dashes[panel])
-            curve = Curve(label, colors[row.name], path, dash)
-            by_panel.setdefault(panel if faceted else "", []).append(curve)
-        every = [curve for lines in by_panel.values() for curve in lines]
-        if max((len(curve.points) for curve in every), default=0) < 2:
+    for cost, cheap, word in ((memory, "min", "leaner"), (SPEED, "max", "faster")):
+        costly = [row for row in done if cost in row.costs]
+        if cost is None or len(costly) < 2:
             continue
-        span = late_span(every)
-        for i, (panel, lines) in enumerate(by_panel.items()):
-            name = f"{metric.replace('/', '-')}{f'-{i}' if panel else ''}"
-            title = f"{metric}{f', {panel}' if panel else ''}"
-            found.append(_figure(name, title, curves, lines, note=f"{what}; one line a seed", name=name, span=span))
+        spots = [
+            Spot(r.name, colors[r.name], r.costs[cost].mean, r.value.mean, r.value.low, r.value.high) for r in costly if r.value
+        ]
+        title = f"{question.metric} against {COSTS[cost]}"
+        note = f"{better(question)}; {'left' if cheap == 'min' else 'right'} is {word}; ringed: Pareto front"
+        names = (COSTS[cost], question.metric)
+        svg = tradeoff(spots, title=title, note=note, direction=question.direction, cheap=cheap, names=names)
+        found.append(Figure(f"{cost}.svg", title, svg, "cost"))
     return found
 
 
-def _panels(table: Sequence[Row]) -> dict[str, str]:
-    """Cell -> its axes other than the variant, in words: what tells apart cells of one colour."""
-    others: dict[str, dict[str, Label]] = {
-        row.name: {axis: value for axis, value in row.axes.items() if axis != "variant"} for row in table
-    }
-    return {name: cell_name(axes) for name, axes in others.items()}
-
-
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Average runs of neighbouring points, so that a page of many runs stays small."""
-    points = sorted(p for p in points if p[1] == p[1])
-    size = -(-len(points) // MOST_POINTS)
-    if size <= 1:
-        return points
-    bins = [points[i : i + size] for i in range(0, len(points), size)]
-    return [(b[len(b) // 2][0], sum(v for _, v in b) / len(b)) for b in bins]
+def _heats(table: Sequence[Row], question: Question) -> list[Figure]:
+    """The two axes with most values against each other; one heat map for each setting of the others."""
+    seen = {axis: list(dict.fromkeys(row.axes[axis] for row in table)) for axis in question.axes}
+    ranked = sorted((axis for axis in seen if len(seen[axis]) > 1), key=lambda axis: -len(seen[axis]))
+    means = [row.value.mean for row in table if row.value is not None]
+    if len(ranked) < 2 or not means:
+        return []
+    down, over, *others = ranked
+    found = []
+    for setting in product(*(seen[axis] for axis in others)):
+        panel = [row for row in table if tuple(row.axes[axis] for axis in others) == setting]
+        values = {(r.axes[down], r.axes[over]): r.value.mean if r.value else r.outcome for r in panel}
+        rows, columns = ([v for v in seen[axis] if any(r.axes[axis] == v for r in panel)] for axis in (down, over))
+        if len(rows) < 2 or len(columns) < 2 or len(values) < FILLED * len(rows) * len(columns):
+            continue
+        where = ", ".join(f"{axis.rpartition('.')[2]} {value}" for axis, value in zip(others, setting, strict=True))
+        title = f"{question.metric}{f', {where}' if where else ''}"
+        note = f"{down} down, {over} across; darker is better"
+        span = (min(means), max(means))
+        svg = heat(values, rows=rows, columns=columns, title=title, note=note, direction=question.direction, span=span)
+        found.append(Figure(f"heat-{len(found)}.svg", title, svg, "grid"))
+    return found[:MOST_HEATS]

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 SECTIONS = ("model", "train", "evaluate", "machine")
 SINGLE = ("task", "data", "variant", "position", "backend")
 ORIGIN = ("device", "versions", "commit")
+MOST_COMMANDS = 6  # a study may have been gone on with many times
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search, and
-    the trivial baselines that stand beside it."""
+    """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search.
+
+    `command` has a line for each time that it was gone on with. `skipped` are the cells that the study left out, with
+    its reasons; `baselines` the trivial ones that stand beside it.
+    """
 
     question: Question
     yaml: str = ""
@@ -37,6 +41,7 @@ class Source:
     order: tuple[str, ...] = ()
     search: SearchConfig | None = None
     baselines: tuple[BaselineScore, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
 
     def place(self, cell: str) -> int:
         """Where a cell stands in the grid; what the grid does not know comes last."""
@@ -66,7 +71,11 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     tags, beside = record.data.tags, tuple(read(client, record.info.experiment_id))
     how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
     search = SearchConfig.model_validate_json(how) if how else None
-    return Source(question, text, tags.get("mlflow.source.name", ""), _order(study), search, beside)
+    order, skipped = _cells(study)
+    every = track.search(client, record.info.experiment_id)
+    typed = dict.fromkeys(each.data.tags.get("attnlab.command", "") for each in every)
+    command = "\n".join([each for each in typed if each.startswith("attnlab ")][:MOST_COMMANDS])
+    return Source(question, text, command, order, search, beside, skipped)
 
 
 def _looks(study: str, root: str | Path | None) -> Looks | None:
@@ -76,13 +85,15 @@ def _looks(study: str, root: str | Path | None) -> Looks | None:
     return found and Looks(*found)
 
 
-def _order(study: StudyConfig) -> tuple[str, ...]:
+def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The names of the study's cells, and what it leaves out with the reasons."""
     from attnlab.grid.cells import expand
 
     try:
-        return tuple(cell.name for cell in expand(study)[0])
+        cells, skipped = expand(study)
     except UserError:  # the YAML alone is no valid study: the command line filled something in
-        return ()
+        return (), ()
+    return tuple(cell.name for cell in cells), tuple((cell.name, cell.because) for cell in skipped)
 
 
 def goal(task: str, *, metric: str | None, sources: Any = None) -> tuple[str, str]:
@@ -112,7 +123,7 @@ def lead(yaml: str) -> list[str]:
             break
         text = line.lstrip("# ").rstrip()
         if not text.startswith("yaml-language-server"):
-            words.append(text)
+            words += ["", text] if text.startswith("- ") else [text]  # an item of a list is a paragraph of its own
     paragraphs = "\n".join(words).strip().split("\n\n")
     return [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
 
@@ -162,9 +173,5 @@ def commands(source: Source, records: Sequence[Mapping[str, Any]]) -> list[str]:
     if commit:
         changed = "   # with changes that were not committed" if commit.endswith("+dirty") else ""
         found.append(f"git checkout {commit.removesuffix('+dirty')}{changed}")
-    run = (
-        source.command
-        if source.command.startswith("attnlab ")
-        else f"attnlab run {source.question.study}.yaml"
-    )
+    run = source.command or f"attnlab run {source.question.study}.yaml"
     return [*found, run, f"attnlab report {source.question.study}"]

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and whether the column holds words (which wrap and stand left) or figures."""
+    """A heading, and whether the column holds words (which wrap and stand left) or figures.
+
+    A `minor` column is left out on a phone, where another table has it.
+    """
 
     heading: str
     words: bool = False
+    minor: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""The two sentences at the top of a report: what they say of each verdict, and that their numbers are the table's."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from synthetic import QUESTION, made_up
+
+from attnlab.reporting.answer import answer
+from attnlab.reporting.compare import Question, Row, rows
+from attnlab.reporting.render import stressed
+from attnlab.reporting.verdicts import verdict_table
+
+ONE = Question("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
+STEADY = [2.0, 2.1, 2.05, 1.98, 2.02]
+
+
+def study(cells: dict[str, list[float]], question: Question = ONE, **states: str) -> list[Row]:
+    """Rows of a study from cell -> values by seed, and cell -> state of a run that has no value."""
+    records: list[dict[str, Any]] = []
+    for name, values in cells.items():
+        records += [
+            {"variant": name, "cell": name, "seed": i, "state": "completed", question.metric: v} for i, v in enumerate(values)
+        ]
+    for name, state in states.items():
+        records.append({"variant": name, "cell": name, "seed": 0, "state": state, "reason": "a reason"})
+    return rows(records, question)
+
+
+def shifted(by: float, wobble: float = 0.001) -> list[float]:
+    return [v + by + wobble * (-1) ** i for i, v in enumerate(STEADY)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({"no_wo": shifted(0.1)}, "no_wo is worse than dense by 0.1002 ± 0.0014 (p < 0.001, 5 seeds)."),
+        ({"no_wo": shifted(-0.1)}, "no_wo is better than dense by 0.0998 ± 0.0014 (p < 0.001, 5 seeds)."),
+        ({"no_wo": shifted(0, 0.003)}, "no_wo is equivalent to dense within ±0.02 (+0.0006 ± 0.0041, 5 seeds)."),
+        ({"no_wo": STEADY}, "no_wo and dense give the same value in each of 5 seeds."),
+        ({"no_wo": shifted(0.01, 0.04)}, "it is not settled how no_wo compares with dense (+0.0180 ± 0.0544, 5 seeds)."),
+        ({"no_wo": [2.3]}, "it is not settled how no_wo compares with dense (+0.3000, 1 seed)."),
+    ],
+)
+def test_one_comparison_is_one_plain_sentence(cells: dict[str, list[float]], expected: str) -> None:
+    found = answer(study({"dense": STEADY, **cells}), ONE)
+    assert found.settled == f"In bits per byte (lower is better), {expected}"
+
+
+def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() -> None:
+    cells = {f"v{i}": shifted(0.1 * i) for i in range(1, 6)}
+    found = answer(study({"dense": STEADY, **cells, "einsum": STEADY, "open": shifted(0.01, 0.04)}), ONE)
+    assert "of 7 cells compared with dense, none is shown to be better, 5 are worse (v5 by 0.5002 ± 0.0014" in found.settled
+    assert "; v3 by " in found.settled and "; and 2 more)" in found.settled and "v1" not in found.settled
+    assert "and 1 is the same to the last digit in each seed (einsum)" in found.settled
+    assert re.fullmatch(r"Not settled: open \(\+0\.0180 ± 0\.0544\): about \d+ more seeds would settle it\.", found.open)
+
+
+def test_the_direction_of_the_metric_counts() -> None:
+    question = replace(ONE, metric="accuracy", direction="max")
+    found = answer(study({"dense": STEADY, "no_wo": shifted(0.1)}, question), question)
+    assert found.settled.startswith("In accuracy (higher is better), no_wo is better than dense by")
+
+
+def test_what_the_table_says_of_lost_pairs_the_answer_says_too() -> None:
+    rows = study({"dense": STEADY, "no_wo": shifted(0.1), "narrow": shifted(0.2), "wide": shifted(0, 0.003)})
+    lost = "where both completed (1 diverged)"
+    rows = [replace(row, verdict=f"{row.verdict} {lost}") if row.difference else row for row in rows]
+    for chosen in (rows[:2], [rows[0], rows[3]], rows):
+        assert answer(chosen, ONE).settled.count(f", {lost}") == len(chosen) - 1
+
+
+@pytest.mark.parametrize("values", [[2.3], shifted(0.01, 0.04)])
+def test_what_is_open_is_never_called_equal(values: list[float]) -> None:
+    found = answer(study({"dense": STEADY, "a": values, "b": [v + 0.001 for v in values]}), ONE)
+    assert "none of 2 cells compared with dense is shown to be better, worse or equivalent" in found.settled
+    assert found.open.startswith("Not settled: ")
+    assert not re.search(r"no (significant )?difference|the same|is equivalent|are equivalent|are equal", found.text)
+
+
+def test_what_could_not_be_compared_is_named_with_its_state() -> None:
+    found = answer(study({"dense": STEADY, "a": shifted(0.1)}, basic="refused", wide="diverged"), ONE)
+    assert found.open == "Not compared: basic (refused); wide (diverged)."
+    assert answer(study({}, dense="diverged"), ONE).settled == "No run has completed, so there is no answer yet."
+    assert "nothing can be compared yet" in answer(study({"a": STEADY}, dense="failed"), ONE).settled
+    unnamed = replace(ONE, baseline={})
+    found = answer(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
+    assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in found.settled and "is not known" in found.open
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_every_number_of_the_answer_is_one_of_the_table(seeds: int) -> None:
+    runs, _ = made_up(seeds=seeds)
+    table = rows(runs.to_dict("records"), QUESTION)  # type: ignore[arg-type]
+    printed = " ".join(cell for line in verdict_table(table, QUESTION).lines for cell in line.cells)
+    counts = {str(n) for n in range(1, len(table))}
+    numbers = re.findall(r"\d+(?:\.\d+)?", answer(table, QUESTION).text)
+    known = set(re.findall(r"\d+(?:\.\d+)?", printed)) | counts | {f"{QUESTION.margin:g}"}
+    assert len(numbers) > 5 and set(numbers) <= known
+
+
+def test_verdicts_stand_out_and_markup_is_escaped() -> None:
+    text = "In a < b (lower is better), 2 are worse (x & y)."
+    assert stressed(text, "<b>", "</b>", html=True) == "In a &lt; b (lower is better), <b>2 are worse</b> (x &amp; y)."
+    assert stressed(text, "**", "**", html=False) == "In a < b (lower is better), **2 are worse** (x & y)."
