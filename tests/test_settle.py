@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_study import QUIET, empty_store, root, study, trained  # noqa: F401  (fixtures)
+from test_study import QUIET, study, trained  # noqa: F401  (a fixture)
 
 from attnlab import settle
 from attnlab.errors import UserError
