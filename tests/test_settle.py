@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_study import QUIET, study, trained  # noqa: F401  (a fixture)
+from test_study import QUIET, study, trained
 
 from attnlab import settle
 from attnlab.errors import UserError
@@ -24,7 +24,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     return study(grid=GRID, seeds=[0, 1, 2], baseline={"variant": "dense"}, margin=0.1, **changes)
 
 
-def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Row], Looks, list[str]]:  # noqa: F811
+def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Row], Looks, list[str]]:
     how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
     said: list[str] = []
     fates = {"root": root, "show": QUIET, "train": f"study_fakes:{fate}"}
@@ -32,14 +32,14 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ro
     return {row.name.split()[0]: row for row in settle.table(result, looks)}, looks, said
 
 
-def report_of(root: Path) -> dict[str, Row]:  # noqa: F811
+def report_of(root: Path) -> dict[str, Row]:
     runs = load_runs("small", root)
     question = protocol.source(runs, root=root).question
     return {row.name.split()[0]: row for row in rows(reported(runs.to_dict("records")), question)}  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def settled(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+def settled(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study that was run until it was settled, or had six seeds."""
     folder = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("settled") / "runs"))
     folder.joinpath("said.txt").write_text("\n".join(go(folder, max_seeds=6)[2]))
@@ -72,7 +72,7 @@ def test_again_is_nothing_and_the_report_says_the_same(settled: Path) -> None:
         assert written[name].values == row.values
 
 
-def test_it_goes_on_where_it_stopped(root: Path) -> None:  # noqa: F811
+def test_it_goes_on_where_it_stopped(root: Path) -> None:
     run(asked(), root=root, show=QUIET, train="study_fakes:settling")
     go(root, max_seeds=4)
     found, looks, _ = go(root, max_seeds=6)
@@ -82,7 +82,7 @@ def test_it_goes_on_where_it_stopped(root: Path) -> None:  # noqa: F811
     assert len(trained(root)) == len(set(trained(root))) == 20
 
 
-def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> None:  # noqa: F811
+def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> None:
     found, _, _ = go(root, "settling_or_diverging", max_seeds=5)
     row = found["no_wo"]
     assert sorted(row.values) == [0, 2, 3] and row.difference is not None and row.difference.interval.n == 3
@@ -93,7 +93,7 @@ def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> 
     assert seeds == {0, 1, 2}, "no hope: no more seeds"
 
 
-def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:  # noqa: F811
+def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     search = {"trials": 2, "seed": 6, "space": {"train.lr": {"low": 1e-4, "high": 1e-2, "log": True}}}
     given = asked(search=search, confirm={"seeds": [4, 5]})
     del given["seeds"]
@@ -109,7 +109,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:  #
     ("changes", "expected"),
     [({"baseline": None}, "expected a 'baseline'"), ({"max_seeds": 2}, "expected at least the 3 seeds")],
 )
-def test_what_cannot_be_settled_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:  # noqa: F811
+def test_what_cannot_be_settled_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
     most = {"max_seeds": changes.pop("max_seeds", 5)}
     with pytest.raises(UserError, match=expected):
         settle.run_until_settled(plan(asked() | changes), root=root, **most)
