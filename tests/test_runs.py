@@ -11,7 +11,6 @@ import pytest
 from synthetic import made_up
 
 from attnlab import cli, track
-from attnlab.commands import printing
 
 Out = pytest.CaptureFixture[str]
 
@@ -112,7 +111,7 @@ def test_a_pipe_gets_every_run_on_one_line_and_nothing_cut_off(capsys: Out, fram
 
 def test_a_terminal_gets_a_table_that_fits(capsys: Out, frame: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(printing.shutil, "get_terminal_size", lambda: type("Size", (), {"columns": 60}))
+    monkeypatch.setenv("COLUMNS", "60")
     frame["reason"] = ""
     assert cli.main(["runs", "made-up"]) == 0
     out = capsys.readouterr().out
