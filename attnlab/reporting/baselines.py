@@ -31,7 +31,7 @@ def baseline_notes(scores: Sequence[BaselineScore]) -> list[str]:
         f"{label.removeprefix('baseline: ')} is {score.about} ({significant(score.seconds)} s)"
         for score, label in zip(scores, several, strict=True)
     ]
-    text = "Baselines that need no network read the same test bytes or texts, and are compared with nothing: "
+    text = "Trivial baselines, without a neural network, read the same test bytes or texts, and are compared with nothing: "
     return [text + "; ".join(said) + "."]
 
 

@@ -73,7 +73,7 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     search = SearchConfig.model_validate_json(how) if how else None
     order, skipped = _cells(study)
     every = track.search(client, record.info.experiment_id)
-    typed = dict.fromkeys(each.data.tags.get("attnlab.command", "") for each in every)
+    typed = dict.fromkeys(each.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for each in every)
     command = "\n".join([each for each in typed if each.startswith("attnlab ")][:MOST_COMMANDS])
     return Source(question, text, command, order, search, beside, skipped)
 

@@ -25,6 +25,13 @@ def stressed(text: str, begin: str, end: str, *, html: bool) -> str:
     return Markup(found) if html else found
 
 
+def coded(text: str) -> str:
+    """A paragraph of a study file in HTML: what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 def render(template: str, fields: Mapping[str, Any]) -> str:
     """Fill in one of the templates beside this file."""
     import jinja2
@@ -36,4 +43,5 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {"markdown": markdown, "version": __version__}
     environment.filters["stressed"] = lambda text, begin, end: stressed(text, begin, end, html=escape)
+    environment.filters["coded"] = coded
     return environment.get_template(template).render(fields).strip() + "\n"

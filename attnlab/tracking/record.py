@@ -216,7 +216,8 @@ def git(folder: str) -> dict[str, str]:
 
 def command() -> str:
     """The command line this process was started with, without the folder of its program and without secrets."""
-    return command_line([Path(sys.argv[0]).name or "python", *sys.argv[1:]])[:500]
+    program = Path(sys.argv[0]).name or "python"
+    return command_line(["attnlab" if program == "cli.py" else program, *sys.argv[1:]])[:500]  # python -m attnlab.cli
 
 
 def user() -> str:
