@@ -164,6 +164,14 @@ def test_a_run_that_hangs_is_ended_and_tried_again_the_next_time(root: Path) -> 
     assert [row.state for row in go(root, "hangs_once", **limits).rows] == ["completed"]
 
 
+def test_a_run_beyond_its_memory_limit_ends_alone(root: Path) -> None:
+    wide = {"variant": ["dense"], "model.dim": [4096, 8]}  # 200 million parameters, and as many gradients
+    found = run(study(grid=wide, seeds=[0], run={"memory_limit": "1500MiB"}), root=root, show=QUIET)
+    large, small = found.rows
+    assert (large.state, small.state) == ("out_of_memory", "completed") and found.ok
+    assert "MiB" in large.reason, large.reason
+
+
 def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
     grid = {"variant": ["narrow", "dense"]}
     assert [row.state for row in go(root, "by_variant", grid=grid, seeds=[0]).rows] == ["diverged", "completed"]
