@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +28,23 @@ if "ATTNLAB_TESTS" not in os.environ:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _forget_users_files() -> Iterator[None]:
+    """What users' files registered is forgotten afterwards: another test's file may register the same name."""
+    from attnlab.registry import POSITIONS, TASKS, VARIANTS
+
+    before = [(table, dict(table._registered)) for table in (VARIANTS, POSITIONS, TASKS)]
+    modules = set(sys.modules)
+    yield
+    for table, known in before:
+        table._registered = known
+    for name in [name for name in sys.modules if name.startswith("attnlab_user_") and name not in modules]:
+        del sys.modules[name]
+
+
+forget_a_modules_files = pytest.fixture(scope="module", autouse=True)(_forget_users_files)
+forget_a_tests_files = pytest.fixture(autouse=True)(_forget_users_files)
 
 
 @pytest.fixture(scope="session", autouse=True)
