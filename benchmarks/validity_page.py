@@ -49,7 +49,14 @@ def breaks(lines: Sequence[Line], bound: float, *, least: bool = False) -> str:
     found = [line for line in lines if sign * (line.value - bound) > SURE * (line.error or 0)]
     if not found:
         return "no setting breaks it by more than the simulation's own error"
-    return "broken by " + "; ".join(f"{line.noise} at {line.case}: {line.value:.1%}" for line in found)
+    shown = {noise: [line for line in found if line.noise == noise] for noise in dict.fromkeys(line.noise for line in found)}
+    return "broken by " + " and by ".join(f"{noise} ({_range(broken)})" for noise, broken in shown.items())
+
+
+def _range(lines: Sequence[Line]) -> str:
+    """ "7.1% to 9.3% in 10 settings"."""
+    low, high = min(line.value for line in lines), max(line.value for line in lines)
+    return f"{low:.1%} at {lines[0].case}" if len(lines) == 1 else f"{low:.1%} to {high:.1%} in {len(lines)} settings"
 
 
 def page(lines: Sequence[Line], *, command: str, level: float) -> str:
