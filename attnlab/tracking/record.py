@@ -122,7 +122,7 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
-        "mlflow.runColor": color_of(run.cell.config.variant.label),
+        "mlflow.runColor": color_of(str(run.cell.axes.get("variant", run.cell.config.variant.label))),  # as in the report
         "mlflow.note.content": note(run, plan=plan),
         **git(str(plan.folder)),
     }
