@@ -1,7 +1,7 @@
 """The typed, frozen configuration of one run: what decides its numbers, and the fingerprint of it.
 
-A study file is read in ``studyfile``, its grid multiplied in ``cells``, a mistake put into one line in
-``problems``. Validation is strict: ``"8"`` is no number, ``true`` is no 1, an unknown key is an error.
+What it is made of stands in ``fields``. A study file is read in ``grid.studyfile``, its grid multiplied in ``grid.cells``, a
+mistake put into one line in ``grid.problems``.
 """
 
 import hashlib
@@ -10,113 +10,20 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, field_validator, model_validator
 
+from attnlab.fields import Betas, Count, Fraction, Lengths, NamedField, Section, VariantField, conflict, expected
 from attnlab.grid.yamlfile import parse_assignments
 
 __all__ = [
     "EvaluateConfig",
     "MachineConfig",
-    "Match",
     "ModelConfig",
-    "Named",
-    "NamedVariant",
     "RunConfig",
     "TrainConfig",
     "parse_assignments",
     "set_path",
 ]
-
-
-def expected(what: str) -> PydanticCustomError:
-    """The error of one field: ``what`` completes "expected ..."."""
-    return PydanticCustomError("expected", "{what}", {"what": what})
-
-
-def conflict(message: str, field: str) -> PydanticCustomError:
-    """The error of fields that do not go together; ``field`` is the one to point at."""
-    return PydanticCustomError("conflict", "{message}", {"message": message, "field": field})
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, strict, closed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Named(Section):
-    """A registry name with its options: ``dense`` or ``{name: strided_sparse, stride: 16}``."""
-
-    name: str = Field(min_length=1)
-    options: dict[str, Any] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"name": value}
-        if not isinstance(value, dict):
-            raise expected("a name, or {name: ..., option: ...}")
-        if set(value) == {"name", "options"} and isinstance(value["options"], dict):
-            return value
-        if "name" not in value:
-            raise expected("the key 'name' beside the options")
-        own = {key: item for key, item in value.items() if key in cls.model_fields and key != "options"}
-        return {**own, "options": {key: item for key, item in value.items() if key not in own}}
-
-    @model_serializer
-    def _as_written(self) -> dict[str, Any]:
-        return {"name": self.name, **self.options}
-
-    @property
-    def label(self) -> str:
-        """Short, for tables: ``strided_sparse stride=16``; of a path only the class: ``Cosine``."""
-        return " ".join([self.name.rpartition(":")[2], *(f"{k}={v}" for k, v in self.options.items())])
-
-
-class Match(Section):
-    """What a cell is made to cost as much as its baseline in, and the field that is adjusted until it does."""
-
-    cost: Literal["params", "flops"]
-    by: str = Field(default="model.ff_mult", min_length=1, description="a dotted path to a number")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        if not isinstance(value, dict) and value not in ("params", "flops"):
-            raise expected("'params', 'flops' or {cost: ..., by: ...}")
-        return {"cost": value} if isinstance(value, str) else value
-
-
-class NamedVariant(Named):
-    """A variant, perhaps matched to the baseline: ``{name: no_wo, match: params}``. What the plan resolves has no ``match``."""
-
-    match: Match | None = None
-
-    @model_serializer
-    def _as_written(self) -> dict[str, Any]:
-        match = {"match": self.match.model_dump()} if self.match else {}
-        return {"name": self.name, **match, **self.options}
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Count = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Betas = Annotated[tuple[Fraction, Fraction], BeforeValidator(_tuple)]
-Lengths = Annotated[tuple[Count, ...], BeforeValidator(_tuple)]
 
 
 class ModelConfig(Section):
@@ -257,14 +164,6 @@ class MachineConfig(Section):
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(value)):
             raise expected("'auto', 'cpu', 'cuda' or 'cuda:N'")
         return value
-
-
-_NAME = {"type": "string", "minLength": 1}
-_NAMED_SCHEMA = {
-    "anyOf": [_NAME, {"type": "object", "properties": {"name": _NAME}, "required": ["name"]}],
-}
-NamedField = Annotated[Named, WithJsonSchema(_NAMED_SCHEMA)]
-VariantField = Annotated[NamedVariant, WithJsonSchema(_NAMED_SCHEMA)]
 
 
 # Fields that came after runs had been made: they count where they are set, so that what is finished stays finished.

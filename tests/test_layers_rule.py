@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "attnlab"
 LAYERS = [
     {"errors", "disk", "redact", "seeds", "palette", "signals"},
     {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
-    {"config", "grid"},
+    {"fields", "config", "grid"},
     {"layers", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
     {"variants", "tasks", "baselines"},
     {"model", "checkpoint", "result", "selection"},

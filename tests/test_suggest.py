@@ -9,8 +9,8 @@ import optuna
 import pytest
 from studies import SEARCH, misplanned, write
 
-from attnlab.config import Named
 from attnlab.errors import UserError
+from attnlab.fields import Named
 from attnlab.grid.searchfile import Dimension
 from attnlab.trials import suggest
 

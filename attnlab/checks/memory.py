@@ -63,7 +63,8 @@ def _in_segments(subject: Subject, length: int, advice: str) -> float:
 def no_gradient(subject: Subject) -> str:
     """In a model of two blocks, the loss of a segment gives no gradient to the tokens of the segment before."""
     _claimed(subject)
-    from attnlab.config import ModelConfig, Named, NamedVariant, RunConfig, TrainConfig
+    from attnlab.config import ModelConfig, RunConfig, TrainConfig
+    from attnlab.fields import Named, NamedVariant
     from attnlab.model import LanguageModel
 
     config = RunConfig(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from attnlab.config import Count, Named, NamedField, Section, conflict, expected
 from attnlab.errors import UserError
+from attnlab.fields import Count, Named, NamedField, Section, conflict, expected
 from attnlab.grid.axes import canonical, text
 from attnlab.grid.paths import check_path, check_value
 

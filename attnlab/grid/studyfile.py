@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from attnlab.config import RunConfig, Section, expected, set_path
+from attnlab.config import RunConfig, set_path
 from attnlab.errors import UserError, nearest
+from attnlab.fields import Section, expected
 from attnlab.grid.axes import Label, canonical, labels, pick, text
 from attnlab.grid.paths import check_path, check_value
 from attnlab.grid.problems import FILLED_IN, check_part, field_names, unknown_key, validate

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.config import Named, RunConfig
+from attnlab.config import RunConfig
 from attnlab.errors import UserError
+from attnlab.fields import Named
 from attnlab.grid.paths import NAMED, check_value
 from attnlab.grid.searchfile import SearchConfig
 from attnlab.trials.suggest import settings

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from attnlab.config import Match, RunConfig
+from attnlab.config import RunConfig
 from attnlab.errors import UserError
+from attnlab.fields import Match
 from attnlab.grid.axes import text
 from attnlab.grid.cells import CellConfig
 from attnlab.grid.paths import check_path

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from attnlab import parallel
-from attnlab.config import Named, RunConfig
+from attnlab.config import RunConfig
 from attnlab.errors import UserError, nearest
+from attnlab.fields import Named
 from attnlab.grid.cells import CellConfig
 from attnlab.grid.problems import check_hint
 from attnlab.grid.studyfile import StudyConfig

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from attnlab.baselines import Baseline, scored
-from attnlab.config import Named, RunConfig
+from attnlab.config import RunConfig
 from attnlab.data import Say
 from attnlab.errors import one_line
+from attnlab.fields import Named
 from attnlab.tracking.baselines import BaselineScore
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from attnlab.config import Named
 from attnlab.errors import UserError, nearest
+from attnlab.fields import Named
 from attnlab.grid.problems import check_hint
 
 if TYPE_CHECKING:
