@@ -7,6 +7,8 @@ Nothing heavy is imported here: `attnlab --help` answers at once. What the verbs
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -35,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `attnlab`; default those of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        _spare_the_collector()
     try:
         given = parser().parse_args(words)
         from attnlab.commands import verbs
@@ -54,6 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if line is None or "--debug" in words:
             raise
         return _say(line, code=2)
+
+
+def _spare_the_collector() -> None:
+    """Let Python look for garbage less often, and not at its end: a process that imports torch and MLflow has a million objects
+    that live as long as it does, and looking through them takes seconds in all."""
+    gc.set_threshold(50_000, 20, 100)
+    atexit.register(gc.freeze)
 
 
 def _say(text: str, *, code: int) -> int:

@@ -19,7 +19,7 @@ from attnlab.running.baselines import baseline_scores
 from attnlab.running.display import Display
 from attnlab.running.runner import NOT_DONE, Row, Runner
 from attnlab.running.work import Work
-from attnlab.running.worker import TRAIN
+from attnlab.running.worker import TRAIN, warm_up
 from attnlab.signals import as_interrupts
 from attnlab.track import runs_folder
 from attnlab.tracking.baselines import BaselineScore
@@ -99,6 +99,7 @@ def run(
     url = shared_storage(storage)
     with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts():
         try:
+            warm_up()
             with Tracker(plan, folder, say=shown.say) as tracker:
                 store = Store(folder, url)
                 work = Work(plan, tracker, store, retry=_states(retry))

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from attnlab.running import memory
 from attnlab.tracking.record import device_name
 
 TRAIN = "attnlab.train:train"
-PRELOAD = ["attnlab.train", "torch._dynamo"]  # counting FLOPs imports the latter, for a second and a half
+PRELOAD = ["attnlab.running.preload"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
+        warm_up()
         self.pipe, theirs = context.Pipe()
         lifeline, self._lifeline = context.Pipe(duplex=False)
         self._process = context.Process(target=_child, args=(job, theirs, lifeline), name="attnlab-run")
@@ -130,6 +131,13 @@ class Worker:
         self.closed = True
         self.pipe.close()
         self._lifeline.close()
+
+
+def warm_up() -> None:
+    """Start the server that children are forked from, where it does not run: it imports torch while the caller goes on."""
+    forkserver.set_forkserver_preload(PRELOAD)
+    with _no_main(), _no_interrupts():
+        forkserver.ensure_running()
 
 
 def start(job: Job) -> Worker:
