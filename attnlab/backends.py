@@ -2,23 +2,24 @@
 
     y_i = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j      over the keys j that query i may see
 
-``reference`` materialises the logits and reads like the formula: it is the oracle for the others. ``sdpa`` is PyTorch's
+``reference`` materialises the logits and reads like the formula: it is the oracle for the others. ``blocked`` goes through
+them by blocks (``attnlab.blocked``) and is what a CPU does best. ``sdpa`` is PyTorch's
 ``scaled_dot_product_attention``; ``xformers`` is ``memory_efficient_attention`` and needs a CUDA device. A query that
 may see no key at all yields zeros, never NaN, in each of them.
 """
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.blocked import blocked
 from attnlab.layers import causal_mask
 
-BACKENDS = ("reference", "sdpa", "xformers")
-SHORT = 512  # up to this length batched products beat SDPA's kernels on a CPU
+BACKENDS = ("reference", "blocked", "sdpa", "xformers")
 
 _recorded: list[Tensor] | None = None
 
@@ -47,19 +48,16 @@ def unavailable(backend: str, device: str) -> str | None:
     return None
 
 
-def resolve(device: str, *, length: int, hook: str, dropout: float, offered: tuple[str, ...]) -> str:
+def resolve(device: str, *, hook: str, offered: tuple[str, ...]) -> str:
     """The backend that ``auto`` stands for, decided when the plan is made.
 
-    On a CPU a bias or dropout sends SDPA down its slow path, and short sequences are faster as plain batched products.
-
     Args:
-        hook: the position scheme's hook.
+        hook: the position scheme's hook. A bias that needs a gradient sends SDPA down its slow path.
         offered: the backends that the variant declares.
     """
-    on_cpu = not device.startswith("cuda")
-    prefers_reference = hook == "bias" or (on_cpu and (dropout > 0 or length <= SHORT))
-    wanted = "reference" if prefers_reference else "sdpa"
-    return wanted if wanted in offered else offered[0]
+    rest = "reference" if hook == "bias" else "sdpa"
+    wanted = [rest] if device.startswith("cuda") else ["blocked", rest]
+    return next((name for name in wanted if name in offered), offered[0])
 
 
 def attend(
@@ -88,7 +86,7 @@ def attend(
         (b, h, t, e).
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    call = {"reference": _reference, "sdpa": _sdpa, "xformers": _xformers}[backend]
+    call = {"reference": _reference, "blocked": _blocked, "sdpa": _sdpa, "xformers": _xformers}[backend]
     y = call(q, k, v, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
     if allowed is not None:  # without a mask every query sees at least one key
         y = y * _sees_any(q, k, causal, allowed).to(y.dtype)
@@ -123,6 +121,23 @@ def _reference(
         _recorded.append(weights.detach())
     weights = F.dropout(weights, dropout)
     return torch.einsum("bhts,bhse->bhte", weights.to(v.dtype), v)
+
+
+def _blocked(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+) -> Tensor:
+    if min(k.shape[1], v.shape[1]) < q.shape[1]:  # heads may share keys and values
+        k, v = (z.expand(-1, q.shape[1], -1, -1) for z in (k, v))
+    device = q.device.type
+    lowered = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if lowered:
+        q, k, v = (z.to(torch.get_autocast_dtype(device)) for z in (q, k, v))
+    additive = _additive(allowed, bias, q.dtype)
+    if additive is not None:
+        additive = additive[(None,) * (4 - additive.dim())]
+    # Autocast would have the softmax in float32, for twice the memory traffic, only to round it for the next product.
+    with torch.autocast(device, enabled=False) if lowered else nullcontext():
+        return blocked(q, k, v, additive, causal=causal, dropout=dropout, scale=scale)
 
 
 def _sdpa(

@@ -79,19 +79,10 @@ def check(
     Raises:
         UserError: a name that nothing has, or options that the constructor does not take.
     """
-    cls = VARIANTS.get(variant) if isinstance(variant, str) else variant
-    if not (isinstance(cls, type) and issubclass(cls, Variant)):
-        raise UserError(f"expected a subclass of attnlab.variants.Variant, got {getattr(cls, '__qualname__', cls)}")
-    given = _checked_options(cls, options or {})
-    scheme = POSITIONS.get(position or "none") if not isinstance(position, type) else position
-    name = position if isinstance(position, str) else scheme.__name__ if position else "none"
-    chosen = backend or cls.backends[0]
-    if chosen not in BACKENDS:
-        raise UserError(f"unknown backend {chosen!r}{nearest(chosen, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
+    subject = _subject(variant, options or {}, position=position, backend=backend, device=_device(device))
     for each in only or ():
         if each not in CHECKS:
             raise UserError(f"there is no check {each!r}{nearest(each, CHECKS)}")
-    device = _device(device)
     found: list[Outcome] = []
 
     def add(outcome: Outcome) -> None:
@@ -99,19 +90,39 @@ def check(
         if report is not None:
             report(outcome)
 
-    subject = Subject(cls, given, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
     asked = tuple(role for role in ROLES if role in roles)
-    missing = unavailable(chosen, device)
+    missing = unavailable(subject.backend, subject.device)
     subject = subject.fitted(asked)
-    claimed = [role for role in asked if role in cls.roles]
+    claimed = [role for role in asked if role in subject.variant.roles]
     for role, reason in subject.refusals.items():
         if role in claimed or not claimed:  # a role that is not declared is looked at by "roles refused"
             add(Outcome(f"role {role}", "refused", reason))
     if missing and subject.roles:
-        add(Outcome(f"backend {chosen}", "refused", missing))
+        add(Outcome(f"backend {subject.backend}", "refused", missing))
     if subject.roles and not missing:
         _run_all(subject, only, add)
     return found
+
+
+def _subject(
+    variant: str | type[Variant],
+    options: dict[str, Any],
+    *,
+    position: str | type[Position] | None,
+    backend: str | None,
+    device: str,
+) -> Subject:
+    """What is held against the contract, of arguments as ``check`` takes them; ``UserError`` where it cannot be had."""
+    cls = VARIANTS.get(variant) if isinstance(variant, str) else variant
+    if not (isinstance(cls, type) and issubclass(cls, Variant)):
+        raise UserError(f"expected a subclass of attnlab.variants.Variant, got {getattr(cls, '__qualname__', cls)}")
+    check_options(cls, {**cls.suited(16), **options}, what=cls.__name__)
+    scheme = POSITIONS.get(position or "none") if not isinstance(position, type) else position
+    name = position if isinstance(position, str) else scheme.__name__ if position else "none"
+    chosen = backend or cls.backends[0]
+    if chosen not in BACKENDS:
+        raise UserError(f"unknown backend {chosen!r}{nearest(chosen, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
+    return Subject(cls, options, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
 
 
 def _device(name: str) -> str:
@@ -124,12 +135,6 @@ def _device(name: str) -> str:
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device {name}: there is no CUDA device here")
     return name
-
-
-def _checked_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if the constructor takes them, and takes what it needs; ``UserError`` otherwise."""
-    check_options(cls, {**cls.suited(16), **options}, what=cls.__name__)
-    return options
 
 
 def _run_all(subject: Subject, only: Collection[str] | None, add: Callable[[Outcome], None]) -> None:

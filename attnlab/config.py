@@ -181,7 +181,7 @@ class RunConfig(Section):
     task: NamedField
     variant: VariantField
     position: NamedField | None = Field(default=None, description="null: the variant's own default")
-    backend: str = Field(default="auto", min_length=1, description="reference, sdpa, xformers or auto")
+    backend: str = Field(default="auto", min_length=1, description="reference, blocked, sdpa, xformers or auto")
     model: ModelConfig = ModelConfig()
     train: TrainConfig
     evaluate: EvaluateConfig = EvaluateConfig()

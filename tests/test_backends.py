@@ -5,9 +5,12 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
-from attnlab.backends import attend, resolve, unavailable
+from attnlab import blocked
+from attnlab.backends import BACKENDS, attend, resolve, unavailable
 
+HERE = ("reference", "blocked", "sdpa")  # what runs on a CPU
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
@@ -23,25 +26,36 @@ def masks(t: int, s: int, *, device: str = "cpu") -> dict[str, Tensor | None]:
     return {"none": None, "padding": padded}
 
 
+@pytest.fixture(params=[0, 1024], ids=["computed again", "kept"])
+def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks a sequence, and one sequence at a time, where they would be one; with and without kept weights."""
+    monkeypatch.setattr(blocked, "KEPT", request.param)
+    monkeypatch.setattr(blocked, "ROWS", 2)
+    monkeypatch.setattr(blocked, "AT_A_TIME", 40)
+
+
 CASES = list(itertools.product([(7, 7), (5, 11)], [False, True], ["none", "padding"], [False, True]))
 
 
+@pytest.mark.parametrize("other", ["blocked", "sdpa"])
 @pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)
-def test_sdpa_equals_reference_with_its_gradients(sizes: tuple[int, int], causal: bool, mask: str, biased: bool) -> None:
+def test_backends_equal_reference_with_their_gradients(
+    other: str, sizes: tuple[int, int], causal: bool, mask: str, biased: bool, small_blocks: None
+) -> None:
     t, s = sizes
     torch.manual_seed(1)
     bias = torch.randn(3, t, s, dtype=torch.float64, requires_grad=True) if biased else None
     outcome = []
-    for backend in ("reference", "sdpa"):
+    for backend in ("reference", other):
         q, k, v = tensors(t, s)
         y = attend(q, k, v, backend=backend, causal=causal, allowed=masks(t, s)[mask], bias=bias)
         leaves = [q, k, v] + ([bias] if bias is not None else [])
         outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), leaves)])
-    for one, other in zip(*outcome, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+    for one, another in zip(*outcome, strict=True):
+        torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+@pytest.mark.parametrize("backend", HERE)
 def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
     q, k, v = tensors(5, 5)
     allowed = torch.ones(2, 1, 1, 5, dtype=torch.bool)
@@ -52,7 +66,7 @@ def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
     assert all(z.grad is not None and z.grad.isfinite().all() for z in (q, k, v))
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+@pytest.mark.parametrize("backend", HERE)
 def test_queries_end_where_keys_end(backend: str) -> None:
     q, k, v = tensors(3, 8)
     q.data.zero_()  # all visible keys weigh the same
@@ -61,7 +75,7 @@ def test_queries_end_where_keys_end(backend: str) -> None:
     torch.testing.assert_close(y[:, :, 2], v.mean(2))
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+@pytest.mark.parametrize("backend", HERE)
 def test_dropout_keeps_the_expectation(backend: str) -> None:
     torch.manual_seed(0)
     q, k, v = (z.detach() for z in tensors(4, 6))
@@ -72,9 +86,27 @@ def test_dropout_keeps_the_expectation(backend: str) -> None:
     assert ((samples.mean(0) - without).abs() < 5 * error + 1e-9).all()
 
 
+def test_blocks_drop_the_same_weights_on_the_way_back(small_blocks: None) -> None:
+    def dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return attend(q, k, v, backend="blocked", causal=True, dropout=0.5)
+
+    assert torch.autograd.gradcheck(dropped, tensors(5, 7))
+
+
+def test_long_sequences_save_what_grows_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked, "KEPT", 63)
+    saved = []
+    for t in (64, 128):
+        with saved_tensors_hooks(lambda z: saved.append(z.numel()) or z, lambda z: z):
+            attend(*tensors(t, t), backend="blocked", causal=True)
+    one, two = sum(saved[:3]), sum(saved[3:])
+    assert len(saved) == 6 and two == 2 * one
+
+
 def test_bf16_is_close_to_float64() -> None:
     exact = attend(*tensors(9, 9), causal=True)
-    for backend in ("reference", "sdpa"):
+    for backend in HERE:
         rough = attend(*tensors(9, 9, dtype=torch.bfloat16), backend=backend, causal=True)
         torch.testing.assert_close(rough.double(), exact, rtol=0.05, atol=0.05)
 
@@ -85,20 +117,19 @@ def test_xformers_says_why_it_cannot_run_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "length", "hook", "dropout", "offered", "expected"),
+    ("device", "hook", "offered", "expected"),
     [
-        ("cpu", 256, "embed", 0.0, ("reference", "sdpa"), "reference"),
-        ("cpu", 1024, "embed", 0.0, ("reference", "sdpa"), "sdpa"),
-        ("cpu", 1024, "embed", 0.1, ("reference", "sdpa"), "reference"),
-        ("cpu", 1024, "bias", 0.0, ("reference", "sdpa"), "reference"),
-        ("cuda", 256, "rotate", 0.1, ("reference", "sdpa"), "sdpa"),
-        ("cuda", 256, "rotate", 0.0, ("reference",), "reference"),
+        ("cpu", "embed", BACKENDS, "blocked"),
+        ("cpu", "bias", BACKENDS, "blocked"),
+        ("cpu", "embed", ("reference", "sdpa"), "sdpa"),
+        ("cpu", "bias", ("sdpa", "reference"), "reference"),
+        ("cuda", "rotate", BACKENDS, "sdpa"),
+        ("cuda", "bias", BACKENDS, "reference"),
+        ("cuda", "rotate", ("reference",), "reference"),
     ],
 )
-def test_auto_is_resolved_by_rule(
-    device: str, length: int, hook: str, dropout: float, offered: tuple[str, ...], expected: str
-) -> None:
-    assert resolve(device, length=length, hook=hook, dropout=dropout, offered=offered) == expected
+def test_auto_is_resolved_by_rule(device: str, hook: str, offered: tuple[str, ...], expected: str) -> None:
+    assert resolve(device, hook=hook, offered=offered) == expected
 
 
 @pytest.mark.parametrize("device", [CUDA])

@@ -29,7 +29,7 @@ def test_a_plan_has_a_run_for_each_cell_and_seed(tmp_path: Path) -> None:
 def test_the_configuration_is_resolved(tmp_path: Path) -> None:
     config = plan(write(tmp_path, STUDY.replace("  position: learned\n", ""))).cells[0].config
     assert config.position is not None and config.position.name == "learned"  # the variant's default
-    assert config.backend == "reference" and config.machine.device == "cpu"
+    assert config.backend == "blocked" and config.machine.device == "cpu"
     assert config.data.startswith("pydocs sha256:") and config.sources == {} and config.packages == {}
 
 

@@ -243,9 +243,7 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
         raise UserError(message, cell.where("backend"))
     if name != "auto":
         return name
-    dropout = config.model.attention_dropout
-    device = config.machine.device
-    return resolve(device, length=task.length, hook=position.hook, dropout=dropout, offered=variant.backends)
+    return resolve(config.machine.device, hook=position.hook, offered=variant.backends)
 
 
 def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:

@@ -55,7 +55,7 @@ class Relative(Position):
             r = self.r(n + offset, heads)
         r = r.movedim(-2, -3).to(q.dtype)  # ([...,] h, s+ahead, d)
         u, v = self.u[heads].to(k.dtype), self.v[heads].to(q.dtype)
-        by_distance = torch.einsum("...htd,...hnd->...htn", (q + v[:, None]) * scale, r)  # (b) + (d)
+        by_distance = ((q + v[:, None]) * scale) @ r.mT  # (..., h, t, s+ahead), (b) + (d)
         by_content = torch.einsum("hd,...hsd->...hs", u * scale, k)  # (c)
         return shift(by_distance, s) + by_content.unsqueeze(-2)
 

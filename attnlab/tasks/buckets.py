@@ -30,11 +30,18 @@ def shuffled_by_length(lengths: np.ndarray, rng: np.random.Generator, *, batch_s
 
 
 def by_length(lengths: np.ndarray, *, tokens: int) -> list[np.ndarray]:
-    """Every row once, from the longest down, a batch of at most ``tokens`` with its padding (or one row)."""
+    """Every row once, from the longest down, a batch of at most ``tokens`` with its padding (or one row).
+
+    A batch ends where the length changes, unless less than half of the tokens would be used: without padding nothing has
+    to be masked.
+    """
     order = np.argsort(-lengths.astype(np.int64), kind="stable")
     batches, begin = [], 0
     while begin < len(order):
-        rows = max(1, tokens // max(1, int(lengths[order[begin]])))
+        longest = int(lengths[order[begin]])
+        room = max(1, tokens // max(1, longest))
+        alike = int((lengths[order[begin : begin + room]] == longest).sum())
+        rows = alike if 2 * alike >= room else room
         batches.append(order[begin : begin + rows])
         begin += rows
     return batches

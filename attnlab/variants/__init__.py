@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from attnlab.backends import attend
+from attnlab.backends import BACKENDS, attend
 from attnlab.layers import merge_heads, split_heads
 from attnlab.positions import Position
 
@@ -62,7 +62,7 @@ class Variant(nn.Module):
         pieces: whether it asks for the bias of pieces of its logits (``attnlab.positions.Position.bias``). Schemes that give it
             whole only are then refused.
         memory: whether keys and values may run over more positions than the queries.
-        backends: the names in ``attnlab.backends`` that it passes on to.
+        backends: the names in ``attnlab.backends`` that it passes on to; ``BACKENDS``, all, where it calls ``attend``.
         default_position: the scheme used when a YAML names none.
         has_heads: False where ``model.heads`` changes nothing; the plan then sets it to 1.
         drops: whether it has attention weights that ``model.attention_dropout`` can drop.
@@ -208,4 +208,4 @@ def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-__all__ = ["ROLES", "Projections", "Setting", "Variant", "merge_heads", "split_heads"]
+__all__ = ["BACKENDS", "ROLES", "Projections", "Setting", "Variant", "merge_heads", "split_heads"]

@@ -7,14 +7,14 @@ No projections, no heads, no scale: a token mixes in the tokens that it resemble
 
 from torch import Tensor
 
-from attnlab.variants import Variant
+from attnlab.variants import BACKENDS, Variant
 
 
 class Basic(Variant):
     """Attention of the input over itself. It has no heads, so ``model.heads`` is set to 1."""
 
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     has_heads = False
     paper = "Bloem 2019"
 

@@ -11,14 +11,14 @@ Code to paper: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
 
 from torch import Tensor, nn
 
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
 
 
 class Dense(Variant):
     """Every query attends to every key that its role allows."""
 
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     paper = "Vaswani et al. 2017"
 
     def __init__(self, setting: Setting) -> None:

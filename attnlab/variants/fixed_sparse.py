@@ -22,7 +22,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from attnlab.backends import attend
+from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
 from attnlab.variants import Projections, Setting, Variant, merge_heads
 from attnlab.variants.blocks import by_block, by_column, from_block
@@ -38,7 +38,7 @@ class FixedSparse(Variant):
 
     roles = frozenset({"causal"})
     pieces = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     equivariant = False
     growth = 1.5
     paper = "Child et al. 2019"

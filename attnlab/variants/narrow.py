@@ -11,14 +11,14 @@ The input is cut into h pieces of d = dim / h features, and each head sees its o
 from torch import Tensor, nn
 
 from attnlab.layers import split_heads
-from attnlab.variants import Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, Setting, Variant, merge_heads
 
 
 class Narrow(Variant):
     """Heads that each look at a slice of the input through the same small projections."""
 
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     paper = "Bloem 2019"
 
     def __init__(self, setting: Setting) -> None:

@@ -9,14 +9,14 @@ output and no other; with a single head, W_V W_O is one matrix, and W_O is redun
 
 from torch import Tensor
 
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
 
 
 class NoWo(Variant):
     """``dense`` with the concatenated heads as its output."""
 
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     paper = "Bloem 2019 asks the question"
 
     def __init__(self, setting: Setting) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.backends import attend
+from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
 from attnlab.variants import Projections, Setting, Variant, merge_heads
 from attnlab.variants.blocks import by_block, by_column, from_block, from_column
@@ -37,7 +37,7 @@ class StridedSparse(Variant):
 
     roles = frozenset({"causal"})
     pieces = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     equivariant = False
     growth = 1.5
     paper = "Child et al. 2019"

@@ -15,7 +15,7 @@ Cost: time O(t (t + memory) dim), memory x dim state a block.
 
 from torch import Tensor, nn
 
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
 
 
 class TransformerXL(Variant):
@@ -23,7 +23,7 @@ class TransformerXL(Variant):
 
     roles = frozenset({"causal", "bidirectional"})
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     default_position = "relative"
     paper = "Dai et al. 2019"
 

@@ -8,14 +8,14 @@
 
 from torch import Tensor, nn
 
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
 
 
 class Wide(Variant):
     """Heads that do not share the width among them."""
 
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     paper = "Bloem 2019"
 
     def __init__(self, setting: Setting) -> None:

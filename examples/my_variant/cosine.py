@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab import register_variant
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
 
 
 @register_variant("cosine")
@@ -25,7 +25,7 @@ class Cosine(Variant):
     """Dense attention whose logits are gain x cosine."""
 
     memory = True
-    backends = ("reference", "sdpa", "xformers")
+    backends = BACKENDS
     paper = "Henry et al. 2020"
 
     def __init__(self, setting: Setting, *, length: int = 128) -> None:

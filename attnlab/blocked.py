@@ -1,0 +1,136 @@
+"""Softmax attention by blocks of queries: the formula of ``backends``, a few megabytes of logits at a time.
+
+For each block of queries, with the keys that any of them may see,
+
+    P = softmax(scale Q K^T + bias),    Y = P V
+
+as batched products over the heads of a few sequences, so that the logits stay in the processor's cache. What a causal role
+hides from a whole block is never computed. From dY the backward pass computes
+
+    dV = P^T dY,    dP = dY V^T,    dL = P * (dP - rowsum(dP * P)),    dQ = scale dL K,    dK = scale dL^T Q
+
+and P once more where sequences are long: what is saved then grows with t, not with t s. The idea is that of FlashAttention
+(Dao et al. 2022, section 3.1), with whole rows instead of an online softmax: on a CPU whole rows fit.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+ROWS = 64  # queries of a block in a causal role: fewer skip more of what is hidden, more make larger products
+AT_A_TIME = 1 << 20  # logits: about what the processor's cache holds
+KEPT = 1024  # up to so many keys P is kept for the backward pass, a quarter faster; beyond it is computed again
+
+
+def blocked(
+    q: Tensor, k: Tensor, v: Tensor, additive: Tensor | None, *, causal: bool, dropout: float, scale: float
+) -> Tensor:
+    """Attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
+
+    Args:
+        additive: broadcastable to (b, h, t, s), added to the scaled logits, finite; the causal mask need not be in it.
+        dropout: probability of dropping a weight.
+
+    Returns:
+        (b, h, t, e).
+    """
+    seed = int(torch.randint(1 << 62, ())) if dropout else None  # what is dropped is drawn again on the way back
+    return _Blocked.apply(q, k, v, additive, _How(q.shape[1], causal, scale, dropout, seed))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class _How:
+    heads: int
+    causal: bool
+    scale: float
+    dropout: float
+    seed: int | None
+
+    def drawn(self, device: torch.device) -> Callable[[Tensor], Tensor | float]:
+        """Says of the weights of each block in turn what they are multiplied by: 0 where they are dropped."""
+        if self.seed is None:
+            return lambda weights: 1.0
+        stream = torch.Generator(device).manual_seed(self.seed)
+        keep = 1 - self.dropout
+        return lambda weights: torch.empty_like(weights).bernoulli_(keep, generator=stream).div_(keep)
+
+
+class _Blocked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, additive: Tensor | None, how: _How) -> Tensor:
+        (b, h, t, _), e = q.shape, v.shape[-1]
+        q, k, v = (z.flatten(0, 1).contiguous() for z in (q, k, v))  # (b h, t, d)
+        y, kept, keep = q.new_empty(b * h, t, e), [], how.drawn(q.device)
+        for part, rows, seen in _blocks(q, k, how):
+            weights = _weights(q[part, rows], k[part, :seen], _piece(additive, part, rows, seen, how), how)
+            if k.shape[1] <= KEPT and any(ctx.needs_input_grad):
+                kept.append(weights)
+            torch.bmm(weights * keep(weights) if how.dropout else weights, v[part, :seen], out=y[part, rows])
+        ctx.save_for_backward(q, k, v, additive, *kept)
+        ctx.how = how
+        return y.unflatten(0, (b, h))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        (q, k, v, additive, *saved), how = ctx.saved_tensors, ctx.how
+        dy = dy.flatten(0, 1).contiguous()
+        dq, dk, dv = (torch.empty_like(z) for z in (q, k, v))
+        d_additive = torch.zeros_like(additive) if ctx.needs_input_grad[3] else None
+        kept, keep = iter(saved), how.drawn(q.device)
+        for part, rows, seen in _blocks(q, k, how):
+            q1, k1, v1, dy1 = q[part, rows], k[part, :seen], v[part, :seen], dy[part, rows]
+            weights = next(kept) if saved else _weights(q1, k1, _piece(additive, part, rows, seen, how), how)
+            d_weights, dropped = torch.bmm(dy1, v1.mT), weights
+            if how.dropout:
+                drawn = keep(weights)
+                d_weights *= drawn
+                dropped = weights * drawn
+            d_logits = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+            torch.bmm(d_logits, k1, out=dq[part, rows])
+            if rows.stop == q.shape[1]:  # the last queries come first, and see all keys
+                torch.bmm(d_logits.mT, q1, out=dk[part])
+                torch.bmm(dropped.mT, dy1, out=dv[part])
+            else:
+                dk[part, :seen] += torch.bmm(d_logits.mT, q1)
+                dv[part, :seen] += torch.bmm(dropped.mT, dy1)
+            place = _piece(d_additive, part, rows, seen, how)
+            if place is not None:
+                place += d_logits.unflatten(0, (-1, how.heads)).sum_to_size(place.shape)
+        dq, dk, dv = (z.unflatten(0, (-1, how.heads)) for z in (dq.mul_(how.scale), dk.mul_(how.scale), dv))
+        return dq, dk, dv, d_additive, None
+
+
+def _blocks(q: Tensor, k: Tensor, how: _How) -> Iterator[tuple[slice, slice, int]]:
+    """Which sequences and heads, which queries, and how many of the keys any of them sees; of each the last queries first."""
+    (n, t, _), s = q.shape, k.shape[1]
+    rows = max(1, min(ROWS if how.causal else t, AT_A_TIME // s))
+    each = how.heads * max(1, AT_A_TIME // (how.heads * rows * s))  # whole sequences
+    for start in range(0, n, each):
+        for i in reversed(range(0, t, rows)):
+            end = min(i + rows, t)
+            yield slice(start, min(start + each, n)), slice(i, end), s - t + end if how.causal else s
+
+
+def _weights(q: Tensor, k: Tensor, additive: Tensor | None, how: _How) -> Tensor:
+    """(n, t, s): the softmax of a block, whose last query sees the last key."""
+    t, s = q.shape[1], k.shape[1]
+    logits = torch.bmm(q * how.scale, k.mT)
+    if additive is not None:
+        logits.view(-1, how.heads, t, s).add_(additive)
+    if how.causal:
+        logits[..., s - t :] += torch.full((t, t), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
+    return logits.softmax(-1)
+
+
+def _piece(additive: Tensor | None, part: slice, rows: slice, seen: int, how: _How) -> Tensor | None:
+    """What of a tensor that is broadcastable to (b, h, t, s) belongs to a block."""
+    if additive is None:
+        return None
+    b, _, t, s = additive.shape
+    sequences = slice(part.start // how.heads, part.stop // how.heads)
+    return additive[sequences if b > 1 else slice(None), :, rows if t > 1 else slice(None), : seen if s > 1 else None]
