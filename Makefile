@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help quickstart test lint types format overhead clean
+.PHONY: help quickstart test lint types format overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make types       pyright: types"
 	@echo "make format      let ruff repair what it can"
 	@echo "make overhead    measure what a study costs beside a bare loop (half an hour on a quiet machine)"
+	@echo "make benchmarks  set the peers up in environments of their own, time attnlab beside them (an hour on a quiet machine)"
 	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -40,5 +41,8 @@ format: $(STAMP)
 overhead: $(STAMP)
 	$(BIN)/python -m benchmarks.overhead
 
+benchmarks: $(STAMP)
+	$(BIN)/python -m benchmarks.speed
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) .venv-peers .venv-peers-xl .pytest_cache .ruff_cache *.egg-info

@@ -1,0 +1,65 @@
+"""The figures that tables and targets are made of, one a round, from a section's CSV."""
+
+import pandas as pd
+
+from benchmarks.speed.case import OURS
+from benchmarks.speed.ratios import against, groups, on
+
+
+def values(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
+    """Of a quantity that a round has once."""
+    return on(frame, quantity=quantity, device=device)["value"].tolist()
+
+
+def fastest_peer(frame: pd.DataFrame, precision: str, settings: str) -> tuple[list[float], str]:
+    """Ratios to the peer with the smallest median ratio, on a CPU, and its name. Of attnlab's own cases none is a peer."""
+    peers = against(on(frame, device="cpu", precision=precision, settings=settings))
+    peers = peers.drop(index=peers.index[peers["name"].str.startswith(OURS)])
+    if peers.empty:
+        return [], ""
+    name = str(peers.groupby("name")["ratio"].median().idxmin())
+    return on(peers, name=name)["ratio"].tolist(), name
+
+
+def original(frame: pd.DataFrame, part: str, precision: str, settings: str, device: str = "cpu") -> list[float]:
+    """How many times attnlab's time the original Transformer-XL takes."""
+    return against(on(frame, device=device, part=part, precision=precision, settings=settings))["ratio"].tolist()
+
+
+def floors(frame: pd.DataFrame, device: str, precision: str) -> pd.DataFrame:
+    """One line a round, in ms: attnlab's step, the floor at each product's own rate and at the best of the rates."""
+    lines = []
+    for _, one in groups(on(frame, device=device, precision=precision, settings="medium"), "round"):
+        of = {name: on(one, quantity=name) for name in ("gflop", "count", "ms")}
+        ours, every = on(of["ms"], name=OURS), on(of["ms"], name="products")
+        gflop, count = (of[name].set_index("item")["value"] for name in ("gflop", "count"))
+        product = every["item"].str.partition(": ")[0]
+        rate = product.map(gflop) / every["value"]  # GFLOP/ms
+        own = float((every["value"] * product.map(count)).sum())
+        forward = float(on(one, quantity="forward_gflop")["value"].iloc[0])
+        lines.append({"step": ours["value"].median(), "own": own, "best": 3 * forward / rate.max(), "gflop": 3 * forward})
+    return pd.DataFrame(lines)
+
+
+def rates(frame: pd.DataFrame, device: str) -> pd.DataFrame:
+    """One line a product, way and round: ``rate`` in GFLOP/s over the product and both of its backward pass."""
+    some = on(frame, device=device, name="products")
+    some = some.assign(item=some["item"].str.partition(": ")[0])
+    lines = []
+    for keys, one in groups(some, "item", "part", "precision", "round"):
+        gflop, ms = (on(one, quantity=name)["value"] for name in ("gflop", "ms"))
+        lines.append((*keys[:3], 1e3 * len(ms) * gflop.sum() / ms.sum()))
+    return pd.DataFrame(lines, columns=["item", "part", "precision", "rate"])
+
+
+def epoch_minutes(frame: pd.DataFrame, device: str = "cpu") -> list[float]:
+    """Of each round: the timed steps' seconds, scaled by tokens from them to the epoch."""
+    minutes = []
+    for _, one in groups(on(frame, device=device), "round"):
+        seconds, tokens, epoch = (values(one, name, device) for name in ("step_seconds", "step_tokens", "epoch_tokens"))
+        minutes.append(sum(seconds) / sum(tokens) * epoch[0] / 60)
+    return minutes
+
+
+def padding_percent(frame: pd.DataFrame, device: str = "cpu") -> list[float]:
+    return [100 * share for share in values(frame, "padding", device)]

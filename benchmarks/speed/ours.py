@@ -1,0 +1,51 @@
+"""attnlab's side: a configuration as a study would have it, and a run of it that is ready for its next step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlab
+from attnlab import machine
+from attnlab.config import RunConfig
+from attnlab.loop import Training
+from attnlab.parallel.group import Group
+from benchmarks.speed.case import SETTINGS, Case, Size
+
+
+def config(case: Case, size: Size, *, settings: dict[str, Any] = SETTINGS, **changes: Any) -> RunConfig:
+    """Resolved as every run's is; dotted paths as keywords with ``__`` for the dot."""
+    base = {
+        "task": {"name": "pydocs", "length": size.length},
+        "position": "learned",
+        "model": {"dim": size.dim, "depth": size.depth, "heads": size.heads},
+        "train": {"steps": 1_000, "batch_size": size.batch, "lr": size.lr, "precision": case.precision},
+        "machine": {"device": case.device, **settings},
+    }
+    grid = {"variant": [changes.pop("variant", "dense")]}
+    sets = {name.replace("__", "."): value for name, value in changes.items()}
+    cell = attnlab.plan({"study": "speed", "base": base, "grid": grid, "seeds": [0]}, sets=sets).cells[0]
+    if cell.refusal:
+        raise RuntimeError(f"{case}: {cell.refusal}")
+    return cell.config
+
+
+def training(given: RunConfig) -> Training:
+    """A run as ``attnlab.train`` begins it."""
+    device = machine.set_up(given.machine)
+    return Training(given, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
+
+
+def stepper(run: Training) -> Callable[[], Tensor]:
+    """Take the run's next step, data and clipping and all, and return its loss."""
+
+    def step() -> Tensor:
+        run._step()
+        return run.pending[-1]
+
+    return step
+
+
+def parameters(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())

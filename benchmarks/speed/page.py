@@ -1,0 +1,64 @@
+"""``reports/benchmarks/README.md``, from the CSV files beside it: no number on it is typed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.speed import tables
+from benchmarks.speed.figures import DRAWN
+from benchmarks.speed.ratios import on
+from benchmarks.speed.targets import verdicts
+
+ABOUT = "about.csv"
+HEAD = """\
+# attnlab beside its peers
+
+Written by `python -m benchmarks.speed`, each section by the command beneath its title. The cases of a section take turns, each
+in a fresh process, warmed up; every second round runs backwards. Figures are medians over the rounds, with (smallest to
+largest); a ratio is taken within a round, of the medians of its steps. Every timing is in the CSV file of its section. Where
+something is trained its loss was finite and fell: else the command ends.
+
+## Targets
+
+On a CPU, the median over the rounds against what issue 6 asks for.
+
+{targets}
+"""
+
+
+def keep_about(out: Path, section: str, about: Mapping[str, str]) -> None:
+    """Note what a section was measured on and by what, in place of what stood there of it."""
+    path = out / ABOUT
+    old = pd.read_csv(path, dtype=str) if path.is_file() else pd.DataFrame(columns=["section", "name", "value"])
+    new = pd.DataFrame([(section, *pair) for pair in about.items()], columns=["section", "name", "value"])
+    pd.concat([old.drop(index=on(old, section=section).index), new]).to_csv(path, index=False)
+
+
+def write(out: Path) -> None:
+    """The page and its plots, from whatever sections have a CSV file there."""
+    frames = {name: read(out / f"{name}.csv") for name in tables.SECTIONS if (out / f"{name}.csv").is_file()}
+    about = pd.read_csv(out / ABOUT, dtype=str, keep_default_na=False)
+    text = HEAD.format(targets=tables.markdown(["", "wanted", "found", ""], verdicts(frames)))
+    for name, frame in frames.items():
+        text += _section(out, name, frame, about=on(about, section=name))
+    (out / "README.md").write_text(text, encoding="utf8")
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A section's CSV; what is empty stays an empty text."""
+    frame = pd.read_csv(path, keep_default_na=False, dtype={"item": str, "part": str, "settings": str})
+    return frame.astype({"value": float})
+
+
+def _section(out: Path, name: str, frame: pd.DataFrame, *, about: pd.DataFrame) -> str:
+    notes = dict(zip(about["name"], about["value"], strict=True))
+    command = notes.pop("command", "")
+    told = ", ".join(value if key in ("machine", "GPU") else f"{key} {value}" for key, value in notes.items())
+    load = f"load average {frame['load'].min():.1f} to {frame['load'].max():.1f}"
+    parts = [f"\n## {tables.SECTIONS[name].title}\n", f"`{command}`: {told}; {load}. Timings: [{name}.csv]({name}.csv).\n"]
+    parts.append(tables.SECTIONS[name].text(frame))
+    for file, svg in DRAWN[name](frame) if name in DRAWN else ():
+        (out / file).write_text(svg, encoding="utf8")
+        parts.append(f"\n![{file.removesuffix('.svg')}]({file})\n")
+    return "\n".join(parts)

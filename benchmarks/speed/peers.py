@@ -1,0 +1,75 @@
+"""The peers, as alike as their options allow: pre-norm, GELU, learned positions, no dropout, an output layer of its own.
+
+Each is a function of (size, vocabulary) that returns a module from (b, t) bytes to (b, t, vocabulary) logits. Their packages
+are in the peers' environment only.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.speed.case import Size
+
+
+def x_transformers(size: Size, vocabulary: int, *, flash: bool = False) -> nn.Module:
+    """x-transformers; its heads are 64 wide unless told, which here would be twice attnlab's."""
+    from x_transformers import Decoder, TransformerWrapper  # pyright: ignore[reportMissingImports]
+
+    layers = Decoder(
+        dim=size.dim, depth=size.depth, heads=size.heads, attn_dim_head=size.dim // size.heads, attn_flash=flash
+    )
+    return TransformerWrapper(num_tokens=vocabulary, max_seq_len=size.length, attn_layers=layers)
+
+
+class Encoder(nn.Module):
+    """``torch.nn.TransformerEncoder`` under a causal mask, with embeddings and an output layer around it."""
+
+    mask: Tensor
+
+    def __init__(self, size: Size, vocabulary: int) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(
+            size.dim, size.heads, 4 * size.dim, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.embedding = nn.Embedding(vocabulary, size.dim)
+        self.position = nn.Embedding(size.length, size.dim)
+        self.encoder = nn.TransformerEncoder(layer, size.depth, norm=nn.LayerNorm(size.dim), enable_nested_tensor=False)
+        self.head = nn.Linear(size.dim, vocabulary)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(size.length))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (b, length) -> logits (b, length, vocabulary)."""
+        x = self.embedding(tokens) + self.position.weight
+        return self.head(self.encoder(x, mask=self.mask, is_causal=True))
+
+
+class GPT2(nn.Module):
+    """transformers' GPT-2 from a configuration: its default attention, and no cache, which training never reads."""
+
+    def __init__(self, size: Size, vocabulary: int) -> None:
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
+
+        sizes = {"n_positions": size.length, "n_embd": size.dim, "n_layer": size.depth, "n_head": size.heads}
+        still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        alike = {"activation_function": "gelu", "tie_word_embeddings": False, "use_cache": False}
+        ends = {"bos_token_id": None, "eos_token_id": None}  # bytes have none
+        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **sizes, **still, **alike, **ends))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (b, t) -> logits (b, t, vocabulary)."""
+        return self.model(input_ids=tokens).logits
+
+
+PEERS: dict[str, Callable[[Size, int], nn.Module]] = {
+    "x-transformers": x_transformers,
+    "x-transformers, attn_flash": lambda size, vocabulary: x_transformers(size, vocabulary, flash=True),
+    "torch.nn.TransformerEncoder": Encoder,
+    "transformers GPT-2": GPT2,
+}
+
+
+def optimiser(model: nn.Module, size: Size, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW by its defaults, but for attnlab's learning rate."""
+    return torch.optim.AdamW(model.parameters(), lr=size.lr, fused=fused or None)

@@ -1,0 +1,115 @@
+"""Section ``profile``: where the time of attnlab's training step goes, forward and backward together.
+
+Each operation belongs to the range that it was called in: a module's forward or the optimiser's step. An operation of the
+backward pass belongs to where the operation stands whose gradient it computes, which autograd numbers alike. Products of two
+matrices (projections, feed-forward, output layer) are counted for themselves; batched ones belong to attention.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from attnlab.loop import Training
+from attnlab.variants import Variant
+from benchmarks.speed import ours
+from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size
+
+PRODUCTS, ATTENTION, NORM, OPTIMISER, REST = "matrix products", "attention", "normalisation", "optimiser", "the rest"
+GROUPS = (PRODUCTS, ATTENTION, NORM, OPTIMISER, REST)
+MATRIX = {"aten::mm", "aten::addmm", "aten::addmm_", "aten::_addmm_activation"}
+RANGE = "range: "
+STEP = "whole step"
+
+
+def cases(device: str) -> Iterator[Case]:
+    yield from (Case("profile", OURS, "", precision, device=device) for precision in PRECISIONS)
+
+
+def measure(case: Case, size: Size | None = None) -> list[Row]:
+    """Milliseconds a step of each group, and of each kind of operation in it."""
+    size = size or Size()
+    run = ours.training(ours.config(case, size))
+    step = ours.stepper(run)
+    for _ in range(size.warm):
+        step()
+    _name_ranges(run)
+    on_gpu = case.device == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    with profile(activities=activities) as seen:
+        for _ in range(size.steps):
+            with record_function(STEP):
+                step()
+    clock = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    return shares(list(seen.events() or []), steps=size.steps, clock=clock)
+
+
+def _name_ranges(run: Training) -> None:
+    """Let the profiler know what is computed inside of attention, of norms and of the optimiser's step."""
+    for module in run.model.modules():
+        group = ATTENTION if isinstance(module, Variant) else NORM if isinstance(module, nn.LayerNorm) else None
+        if group:
+            _around(module, "forward", group)
+    _around(run.optimizer, "step", OPTIMISER)
+
+
+def _around(thing: Any, method: str, group: str) -> None:
+    inner = getattr(thing, method)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with record_function(RANGE + group):
+            return inner(*args, **kwargs)
+
+    setattr(thing, method, call)
+
+
+def shares(events: list[Any], *, steps: int, clock: str) -> list[Row]:
+    """What the profiler saw as rows "ms a step", by group and by (group: operation); the groups add up to the whole."""
+    inside = [event for event in events if _step_of(event)]
+    home = _homes(inside)
+    found: dict[tuple[str, str], float] = {}
+    for event in inside:
+        key = _group(event, home), event.name
+        found[key] = found.get(key, 0.0) + getattr(event, clock) / 1e3 / steps
+    groups = {group: sum(ms for (of, _), ms in found.items() if of == group) for group in GROUPS}
+    detail = [Row("operation_ms", f"{group}: {name}", ms) for (group, name), ms in found.items() if ms > 0]
+    return [*(Row("group_ms", group, ms) for group, ms in groups.items()), *detail]
+
+
+def _above(event: Any) -> Iterator[Any]:
+    """The event and what it was called from."""
+    while event is not None:
+        yield event
+        event = event.cpu_parent
+
+
+def _step_of(event: Any) -> bool:
+    return any(one.name == STEP for one in _above(event))
+
+
+def _range(event: Any) -> str | None:
+    """The innermost named range around an event of the forward pass or the optimiser."""
+    return next((one.name.removeprefix(RANGE) for one in _above(event) if one.name.startswith(RANGE)), None)
+
+
+def _backward(event: Any) -> Any | None:
+    """The node of the backward pass that an event belongs to."""
+    return next((one for one in _above(event) if one.name.startswith("autograd::engine::evaluate_function")), None)
+
+
+def _homes(events: list[Any]) -> dict[int, str | None]:
+    """Autograd's number -> the range in which that operation of the forward pass stands.
+
+    Operations that no gradient passes bear the number of the next one that has: the last counts.
+    """
+    forward = [event for event in events if event.sequence_nr >= 0 and _backward(event) is None]
+    return {event.sequence_nr: _range(event) for event in sorted(forward, key=lambda event: event.time_range.start)}
+
+
+def _group(event: Any, home: dict[int, str | None]) -> str:
+    node = _backward(event)
+    at = _range(event) if node is None else home.get(node.sequence_nr)
+    if at != OPTIMISER and any(one.name in MATRIX for one in _above(event)):
+        return PRODUCTS
+    return at or REST

@@ -1,0 +1,58 @@
+"""Section ``step``: a training step of a byte language model, attnlab's own against the peers' in a plain loop."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab import machine
+from attnlab.config import MachineConfig
+from attnlab.registry import TASKS
+from benchmarks.speed import ours
+from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SETTINGS, SHIPPED, Case, Row, Size, timed
+from benchmarks.speed.peers import PEERS, optimiser
+
+PLAIN = "attnlab, no settings"  # what a study gets that says nothing about ``machine``
+
+
+def cases(device: str) -> Iterator[Case]:
+    """attnlab stands once before the peers as shipped and once before them at equal settings."""
+    for precision in PRECISIONS:
+        for settings in (SHIPPED, EQUAL):
+            names = [OURS, *PEERS, *([PLAIN] if settings == SHIPPED else [])]
+            yield from (Case("step", name, "", precision, settings, device) for name in names)
+
+
+def measure(case: Case, size: Size | None = None) -> list[Row]:
+    """Forward, backward and AdamW on real bytes."""
+    size = size or Size()
+    if case.name in (OURS, PLAIN):
+        run = ours.training(ours.config(case, size, settings=SETTINGS if case.name == OURS else {}))
+        model, step = run.model, ours.stepper(run)
+    else:
+        model, step = plain_loop(case, size)
+    return [Row("parameters", "", ours.parameters(model)), *timed(step, case, size=size)]
+
+
+def plain_loop(case: Case, size: Size) -> tuple[torch.nn.Module, Callable[[], Tensor]]:
+    """A peer's model, and its step as a person would write it."""
+    equal = case.settings == EQUAL
+    device = machine.set_up(MachineConfig(device=case.device, **(SETTINGS if equal else {})))
+    task = TASKS.get("pydocs")(length=size.length)
+    task.prepare()
+    torch.manual_seed(0)
+    model = PEERS[case.name](size, task.vocabulary).to(device).train()
+    adamw = optimiser(model, size, fused=equal)
+    batches = (task.train_batch(i, seed=0, batch_size=size.batch).to(device) for i in range(size.warm + size.steps))
+
+    def step() -> Tensor:
+        batch = next(batches)
+        with machine.autocast(device, case.precision):
+            loss = F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
+        loss.backward()
+        adamw.step()
+        adamw.zero_grad()
+        return loss
+
+    return model, step

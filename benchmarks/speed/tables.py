@@ -1,0 +1,131 @@
+"""What each section says on the page: Markdown tables from its figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import pandas as pd
+
+from benchmarks.speed import found
+from benchmarks.speed.case import EQUAL, OURS, SHIPPED
+from benchmarks.speed.profile import GROUPS
+from benchmarks.speed.ratios import against, groups, medians, on, spread
+from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, PROFILE, STEP, XL
+from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
+
+TOP = 12  # operations that are listed
+
+
+@dataclass(frozen=True)
+class Section:
+    """Its title on the page, and its text."""
+
+    title: str
+    text: Callable[[pd.DataFrame], str]
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first column is text, the others stand at the right."""
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def step(frame: pd.DataFrame) -> str:
+    heads = ["", "parameters", "ms, as shipped", "attnlab is faster by", "ms, equal settings", "attnlab is faster by"]
+    text = STEP
+    for (device, precision), some in groups(frame, "device", "precision"):
+        ms, ratio = medians(some), against(some)
+        rows = []
+        for name in dict.fromkeys(ms["name"]):
+            row = [str(name), f"{on(some, name=name, quantity='parameters')['value'].iloc[0]:,.0f}"]
+            for settings in (SHIPPED, EQUAL):
+                one = {"name": name, "settings": settings}
+                row += [spread(on(ms, **one)["value"], 0), spread(on(ratio, **one)["ratio"])]
+            rows.append(row)
+        text += f"\n### {precision}, {device}\n\n{markdown(heads, rows)}"
+    return text
+
+
+def floor(frame: pd.DataFrame) -> str:
+    text = FLOOR
+    for (device,), _ in groups(frame, "device"):
+        rate = found.rates(frame, device)
+        ways = list(dict.fromkeys(zip(rate["precision"], rate["part"], strict=True)))
+        rows = [
+            [str(item), *(spread(on(rate, item=item, precision=p, part=way)["rate"], 0) for p, way in ways)]
+            for item in dict.fromkeys(rate["item"])
+        ]
+        text += f"\n### {device}\n\n{markdown(['', *(f'{p}, {way}' for p, way in ways)], rows)}"
+        rows = []
+        for precision in dict.fromkeys(on(frame, name=OURS)["precision"]):
+            one = found.floors(frame, str(device), str(precision))
+            figures = [spread(one[name], 0) for name in ("step", "own", "best")]
+            shares = [spread(100 * one[name] / one["step"], 0) for name in ("own", "best")]
+            rows.append([str(precision), f"{one['gflop'].iloc[0]:,.1f}", *figures, *shares])
+        heads = ["", "GFLOP a step", "attnlab's step, ms", "floor at each's own rate, ms", "floor at the best rate, ms"]
+        text += "\n" + markdown([*heads, "% of the first reached", "% of the second reached"], rows)
+    return text
+
+
+def xl(frame: pd.DataFrame) -> str:
+    contexts = frame["part"].str.startswith("context")
+    layers, evaluation = frame.drop(index=frame.index[contexts]), frame.drop(index=frame.index[~contexts])
+    text = XL.format(difference=f"{on(layers, quantity='difference')['value'].max():.1e}")
+    heads = ["", "attnlab, ms", "original as shipped", "attnlab is faster by", "at equal settings", "attnlab is faster by"]
+    ms, rows = medians(layers), []
+    for (device, part, precision), some in groups(ms, "device", "part", "precision"):
+        row = [f"{part}, {precision}, {device}", spread(on(some, name=OURS)["value"], 1)]
+        for settings in (SHIPPED, EQUAL):
+            ratio = found.original(layers, part, precision, settings, device)
+            row += [spread(on(some, name=ORIGINAL, settings=settings)["value"], 0), spread(ratio)]
+        rows.append(row)
+    return text + markdown(heads, rows) + _evaluation(evaluation)
+
+
+def _evaluation(frame: pd.DataFrame) -> str:
+    pairs = against(frame, base=SLIDING, quantity="bytes_per_s")
+    rows = []
+    for (device, part), some in groups(on(pairs, name=MEMORY), "device", "part"):
+        figures = [spread(some[name], digits) for name, digits in (("value_base", 1), ("value", 0), ("ratio", 0))]
+        rows.append([f"{part.removeprefix('context ')}, {device}", *figures])
+    heads = ["context, bytes", "`dense`, sliding by 1, bytes/s", "`transformer_xl`, bytes/s", "times as fast"]
+    return EVALUATION + markdown(heads, rows)
+
+
+def profile(frame: pd.DataFrame) -> str:
+    text = PROFILE
+    for (device, precision), some in groups(frame, "device", "precision"):
+        parts = on(some, quantity="group_ms")
+        ms = {group: on(parts, item=group)["value"].tolist() for group in GROUPS}
+        whole = [sum(of) for of in zip(*ms.values(), strict=True)]
+        rows = [
+            [group, spread(ms[group], 1), spread([100 * a / b for a, b in zip(ms[group], whole, strict=True)], 1)]
+            for group in GROUPS
+        ]
+        rows.append(["together", spread(whole, 1), "100.0"])
+        operations = [(item, one["value"].median()) for (item,), one in groups(on(some, quantity="operation_ms"), "item")]
+        top = sorted(operations, key=lambda pair: -pair[1])[:TOP]
+        listed = [[item, f"{ms:.1f}", f"{100 * ms / median(whole):.1f}"] for item, ms in top]
+        text += f"\n### {precision}, {device}\n\n{markdown(['', 'ms a step', '% of it'], rows)}"
+        text += f"\nThe {TOP} longest operations:\n\n{markdown(['', 'ms a step', '% of it'], listed)}"
+    return text
+
+
+def imdb(frame: pd.DataFrame) -> str:
+    rows = []
+    for device in dict.fromkeys(frame["device"]):
+        some, of = on(frame, device=device), str(device)
+        steps = len(some[some["quantity"] == "step_seconds"]) // some["round"].nunique()
+        epoch, test = found.epoch_minutes(frame, of), found.values(frame, "evaluation_seconds", of)
+        rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(found.padding_percent(frame, of))])
+    heads = ["", "steps timed", "an epoch, minutes (scaled)", "evaluation of test, s (measured)", "padding, % of tokens"]
+    return IMDB + markdown(heads, rows)
+
+
+SECTIONS = {
+    "step": Section("A training step", step),
+    "floor": Section("The arithmetic floor", floor),
+    "profile": Section("Where a step's time goes", profile),
+    "xl": Section("Transformer-XL", xl),
+    "imdb": Section("IMDb", imdb),
+}

@@ -1,0 +1,72 @@
+"""What issue 6 asks for, each target with the figures that decide it: one a round, their median counts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+import pandas as pd
+
+from benchmarks.speed import found
+from benchmarks.speed.case import EQUAL, SHIPPED
+from benchmarks.speed.ratios import spread
+
+
+class Figures(NamedTuple):
+    """One figure a round, and against what."""
+
+    values: list[float]
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on a figure of a section, on a CPU. ``most``: the figure may not be larger, else not smaller."""
+
+    section: str
+    what: str
+    bound: float
+    unit: str
+    of: Callable[[pd.DataFrame], Figures]
+    most: bool = False
+
+    def verdict(self, frame: pd.DataFrame | None) -> list[str]:
+        """Cells of a table: what, wanted, found, and ``met``, ``missed`` or ``not measured``."""
+        wanted = f"at {'most' if self.most else 'least'} {self.bound:g} {self.unit}"
+        values, against = Figures([]) if frame is None else self.of(frame)
+        if not values:
+            return [self.what, wanted, "", "not measured"]
+        middle = median(values)
+        met = middle <= self.bound if self.most else middle >= self.bound
+        shown = f"{spread(values)} {self.unit}{f' against {against}' if against else ''}"
+        return [self.what, wanted, shown, "**met**" if met else "**missed**"]
+
+
+def _fastest(precision: str, settings: str) -> Callable[[pd.DataFrame], Figures]:
+    return lambda frame: Figures(*found.fastest_peer(frame, precision, settings))
+
+
+def _layer(settings: str) -> Callable[[pd.DataFrame], Figures]:
+    return lambda frame: Figures(found.original(frame, "attention", "fp32", settings))
+
+
+def _evaluation(frame: pd.DataFrame) -> Figures:
+    return Figures(found.values(frame, "evaluation_seconds"))
+
+
+TARGETS = [
+    Target("step", "training step, fp32, peers as shipped", 1.8, "times as fast", _fastest("fp32", SHIPPED)),
+    Target("step", "training step, bf16, peers as shipped", 1.5, "times as fast", _fastest("bf16", SHIPPED)),
+    Target("step", "training step, fp32, equal settings", 1.3, "times as fast", _fastest("fp32", EQUAL)),
+    Target("step", "training step, bf16, equal settings", 1.3, "times as fast", _fastest("bf16", EQUAL)),
+    Target("xl", "Transformer-XL attention, fp32, the original as shipped", 5, "times as fast", _layer(SHIPPED)),
+    Target("xl", "Transformer-XL attention, fp32, equal settings", 3, "times as fast", _layer(EQUAL)),
+    Target("imdb", "an epoch of IMDb in bf16", 4.3, "minutes", lambda f: Figures(found.epoch_minutes(f)), most=True),
+    Target("imdb", "evaluation of 25,000 reviews in bf16", 40, "s", _evaluation, most=True),
+    Target("imdb", "padding computed", 5, "% of tokens", lambda f: Figures(found.padding_percent(f)), most=True),
+]
+
+
+def verdicts(frames: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+    """A line for each target, in order."""
+    return [target.verdict(frames.get(target.section)) for target in TARGETS]

@@ -1,0 +1,38 @@
+"""What the page says of each section's tables: what was timed, and how the figures came about."""
+
+STEP = """\
+A byte language model, 12 blocks of width 256, 8 heads, context 256, batch 8, on the text of Python's own documentation:
+forward, backward and AdamW. attnlab takes the step of its own training loop, drawing the batch and clipping the gradient
+included, with `machine: {matmul_precision: medium, reuse_memory: true}` as in its CPU studies. The peers run in a plain
+loop, without clipping: as shipped, or with the same process settings and PyTorch's fused AdamW (equal settings). All are
+pre-norm, with GELU, a feed-forward of 4 times the width, learned positions, an output layer of its own and no dropout.
+`attnlab, no settings` is what a study gets that says nothing about `machine`.
+"""
+FLOOR = """\
+Rates of the step's matrix products, in GFLOP/s over the product and the two of its backward pass. A step is three times
+the forward pass, whose arithmetic `torch.utils.flop_counter` counts. Its floor is what the products alone would take, in
+fp32 at the rates of matmul_precision medium.
+"""
+PROFILE = """\
+By `torch.profiler`. Matrix products: projections, feed-forward and output layer. Attention: its batched products, mask,
+softmax and copies. Operations of the backward pass count where the operation stands whose gradient they compute.
+"""
+XL = """\
+One layer, width 256, 8 heads, segment 256, memory 256, batch 8, forward and backward: attnlab's against the port of the
+authors' code in `transformers` 4.57. With the same weights their outputs differ by {difference} at most. `attention` has
+the norm and the residual connection around it, `layer` also the feed-forward. attnlab makes its position embeddings in
+the layer; the original is given them. Equal settings are attnlab's `machine: {{matmul_precision: medium, reuse_memory:
+true}}`, which attnlab has in both.
+
+"""
+EVALUATION = """
+Evaluation by attnlab's own code, 12 blocks of width 256, fp32. `transformer_xl` reads the whole valid split in segments
+of 256, four rows side by side (one at the longest context), whose memory is empty at their beginning. Of the windows that
+`dense` slides over the same bytes the first few are timed: each predicts one byte, and each costs the same.
+
+"""
+IMDB = """\
+Depth 6, width 128, 8 heads, length 512, batch 32, bf16. The steps are spread evenly over an epoch's real batches of like
+lengths and scaled by tokens to the whole; the evaluation of all 25,000 reviews is measured.
+
+"""

@@ -1,0 +1,156 @@
+"""What ``benchmarks.speed`` says of its timings; and a case of each section, at a tiny size, in this process."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from attnlab import measure as cost
+from attnlab.registry import TASKS
+from benchmarks.speed import floor, found, ours, page, profile, ratios, step, targets, xl
+from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling
+
+TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
+ENCODER = "torch.nn.TransformerEncoder"
+
+
+@pytest.fixture(autouse=True)
+def usual_precision() -> Iterator[None]:
+    """Cases set their process up; this one goes on with other tests."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def lines(section: str, values: Mapping[tuple[str, str, str, str], Sequence[float]], *, quantity: str = "ms") -> pd.DataFrame:
+    """(name, part, precision, settings) -> one value a round, as a section's CSV has them."""
+    rows = [
+        {**asdict(Case(section, name, part, precision, settings)), "round": i, "quantity": quantity, "item": "", "value": value}
+        for (name, part, precision, settings), of in values.items()
+        for i, value in enumerate(of)
+    ]
+    return pd.DataFrame(rows).assign(load=0.5).drop(columns="section")
+
+
+STEPS = lines(
+    "step",
+    {
+        (OURS, "", "fp32", SHIPPED): [100, 200, 100],
+        ("quick", "", "fp32", SHIPPED): [150, 400, 170],
+        ("slow", "", "fp32", SHIPPED): [300, 600, 290],
+        ("attnlab, no settings", "", "fp32", SHIPPED): [110, 210, 120],
+    },
+)
+COUNTS = lines("step", {(str(name), "", "fp32", SHIPPED): [1234] for name in set(STEPS["name"])}, quantity="parameters")
+
+
+def test_ratios_are_taken_within_a_round_of_the_medians_of_its_steps() -> None:
+    again = STEPS.assign(value=STEPS["value"] + 1_000_000).query("name == 'quick' and round == 1")  # one step that stumbled
+    frame = pd.concat([STEPS, again, STEPS])
+    ratio = ratios.on(ratios.against(frame), name="quick")["ratio"].tolist()
+    assert ratio == [1.5, 2.0, 1.7]
+    assert ratios.spread(ratio) == "1.70 (1.50 to 2.00)" and ratios.spread([3.14]) == "3.14" and ratios.spread([]) == ""
+
+
+def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
+    assert found.fastest_peer(STEPS, "fp32", SHIPPED) == ([1.5, 2.0, 1.7], "quick")
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "said"), [(1.7, False, "met"), (1.8, False, "missed"), (1.7, True, "met"), (1.6, True, "missed")]
+)
+def test_a_target_is_met_by_the_median(bound: float, most: bool, said: str) -> None:
+    target = targets.Target("step", "it", bound, "times", lambda f: targets.Figures([1.5, 2.0, 1.7], "quick"), most)
+    wanted = f"at {'most' if most else 'least'} {bound} times"
+    assert target.verdict(STEPS) == ["it", wanted, "1.70 (1.50 to 2.00) times against quick", f"**{said}**"]
+    assert target.verdict(None) == ["it", wanted, "", "not measured"]
+
+
+def test_an_epoch_is_scaled_by_tokens() -> None:
+    parts = {"step_seconds": [3.0], "step_tokens": [100.0], "epoch_tokens": [4000.0]}
+    frame = pd.concat([lines("imdb", {(OURS, "", "bf16", SHIPPED): of}, quantity=name) for name, of in parts.items()])
+    assert found.epoch_minutes(frame) == [2.0]
+
+
+def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces_its_own(tmp_path: Path) -> None:
+    layers = {(name, "attention", "fp32", of): [ms] for of in (SHIPPED, EQUAL) for name, ms in ((OURS, 10), ("original", 62))}
+    evaluation = {(xl.MEMORY, "context 64", "fp32", EQUAL): [9000], (xl.SLIDING, "context 64", "fp32", EQUAL): [30]}
+    difference = lines("xl", {("original", "attention", "fp32", SHIPPED): [2e-6]}, quantity="difference")
+    first = pd.concat([STEPS.assign(value=1.0), COUNTS])
+    sections = [
+        ("step", first),
+        ("xl", pd.concat([lines("xl", layers), difference, lines("xl", evaluation, quantity="bytes_per_s")])),
+        ("step", pd.concat([STEPS, COUNTS])),
+    ]
+    for number, (section, frame) in enumerate(sections):
+        frame.to_csv(tmp_path / f"{section}.csv", index=False)
+        page.keep_about(tmp_path, section, {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"})
+        page.write(tmp_path)
+    said = (tmp_path / "README.md").read_text()
+    assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in said
+    assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) times as fast against quick | **missed** |" in said
+    assert "| attention, fp32, cpu | 10.0 (10.0 to 10.0) | 62 | 6.20 | 62 | 6.20 |" in said
+    assert "differ by 2.0e-06 at most" in said and "| 64, cpu | 30.0 | 9,000 | 300 |" in said
+    assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in said
+    assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in said and "COMMAND 0" not in said
+    assert "![step-cpu-fp32](step-cpu-fp32.svg)" in said and (tmp_path / "xl-cpu.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("losses", [[3.0, 2.0, 3.1, 3.2], [3.0, float("nan"), 2.0, 1.0]])
+def test_a_case_that_does_not_learn_is_no_timing(losses: list[float]) -> None:
+    with pytest.raises(SystemExit, match="step, quick, cpu, fp32, as shipped: expected finite losses that fall"):
+        check_falling(losses, Case("step", "quick"))
+
+
+@pytest.mark.parametrize("name", [OURS, ENCODER])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_training_step_is_timed(name: str, precision: str) -> None:
+    rows = step.measure(Case("step", name, "", precision), TINY)
+    assert [row.item for row in rows if row.quantity == "ms"] == [str(i) for i in range(TINY.steps)]
+    assert next(row.value for row in rows if row.quantity == "parameters") > 0
+
+
+def test_the_products_of_the_floor_are_all_that_a_forward_pass_multiplies() -> None:
+    config = ours.config(Case("floor", OURS), TINY)
+    figures = cost.plan_figures(config, TASKS.get("pydocs")(**config.task.options))
+    forward = 1e-9 * figures["flops_per_token"] * TINY.batch * TINY.length
+    assert sum(p.count * p.gflop for p in floor.products(TINY)) == pytest.approx(forward)
+
+
+def test_the_floor_is_what_the_products_take() -> None:
+    rows = [("gflop", "a", 2.0), ("count", "a", 3.0), *(("ms", f"a: {item}", 4.0) for item in ("forward", "left", "right"))]
+    frame = pd.concat(
+        [lines("floor", {("products", "medium", "fp32", "medium"): [v]}, quantity=q).assign(item=i) for q, i, v in rows]
+        + [lines("floor", {(OURS, "medium", "fp32", "medium"): [v]}, quantity=q) for q, v in (("ms", 72), ("forward_gflop", 6))]
+    )
+    one = found.floors(frame, "cpu", "fp32").iloc[0]
+    assert (one["step"], one["own"], one["best"]) == (72, 36, 36)
+    assert found.rates(frame, "cpu")["rate"].tolist() == [500]
+
+
+def test_the_groups_of_a_profile_add_up_to_the_step() -> None:
+    rows = profile.measure(Case("profile", OURS), TINY)
+    groups = {row.item: row.value for row in rows if row.quantity == "group_ms"}
+    assert set(groups) == set(profile.GROUPS) and all(ms > 0 for ms in groups.values())
+    detail = {row.item: row.value for row in rows if row.quantity == "operation_ms"}
+    assert sum(groups.values()) == pytest.approx(sum(detail.values()), rel=1e-3)
+    at = {name.partition(": ")[2]: name.partition(": ")[0] for name in detail}
+    assert at["aten::mm"] == profile.PRODUCTS and at["aten::native_layer_norm_backward"] == profile.NORM
+    assert at["aten::_softmax_backward_data"] == profile.ATTENTION and at["aten::_fused_adamw_"] == profile.OPTIMISER
+    assert at["aten::gelu_backward"] == profile.REST
+
+
+@pytest.mark.parametrize("part", [xl.ATTENTION, xl.LAYER])
+def test_a_layer_of_transformer_xl_is_timed(part: str) -> None:
+    rows = xl.measure(Case("xl", OURS, part), TINY)
+    assert sum(row.quantity == "ms" for row in rows) == TINY.steps
+
+
+def test_both_ways_to_evaluate_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xl, "WINDOWS", {67: 5})
+    rows = {name: xl.measure(Case("xl", name, "context 67"), TINY) for name in (xl.MEMORY, xl.SLIDING)}
+    counted = {name: next(row.value for row in of if row.quantity == "bytes") for name, of in rows.items()}
+    task = TASKS.get("pydocs")()
+    assert counted == {xl.MEMORY: len(task.split("valid")) - 1, xl.SLIDING: 5}
