@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> None:
             print(reason)
             continue
         rows, about = measured(section, rounds=given.rounds)
-        rows.to_csv(given.out / f"{section}.csv", index=False, float_format="%.6g")
+        rows.to_csv(given.out / f"{section}.csv", index=False, float_format="%.9g")
         command = f"python -m benchmarks.speed {section} --rounds {given.rounds}"
         page.keep_about(given.out, section, {"command": command, **about})
         page.write(given.out)  # after each: a later section that fails takes nothing away

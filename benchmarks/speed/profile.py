@@ -5,6 +5,7 @@ backward pass belongs to where the operation stands whose gradient it computes, 
 matrices (projections, feed-forward, output layer) are counted for themselves; batched ones belong to attention.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,10 +68,10 @@ def _around(thing: Any, method: str, group: str) -> None:
 def shares(events: list[Any], *, steps: int, clock: str) -> list[Row]:
     """What the profiler saw as rows "ms a step", by group and by (group: operation); the groups add up to the whole."""
     inside = [event for event in events if _step_of(event)]
-    home = _homes(inside)
+    homes = _homes(inside)
     found: dict[tuple[str, str], float] = {}
     for event in inside:
-        key = _group(event, home), event.name
+        key = _group(event, homes), event.name
         found[key] = found.get(key, 0.0) + getattr(event, clock) / 1e3 / steps
     groups = {group: sum(ms for (of, _), ms in found.items() if of == group) for group in GROUPS}
     detail = [Row("operation_ms", f"{group}: {name}", ms) for (group, name), ms in found.items() if ms > 0]
@@ -98,18 +99,25 @@ def _backward(event: Any) -> Any | None:
     return next((one for one in _above(event) if one.name.startswith("autograd::engine::evaluate_function")), None)
 
 
-def _homes(events: list[Any]) -> dict[int, str | None]:
-    """Autograd's number -> the range in which that operation of the forward pass stands.
+def _homes(events: list[Any]) -> list[tuple[int, str | None]]:
+    """Autograd's numbers, rising, and the range in which the operation of the forward pass stands that took each.
 
     Operations that no gradient passes bear the number of the next one that has: the last counts.
     """
     forward = [event for event in events if event.sequence_nr >= 0 and _backward(event) is None]
-    return {event.sequence_nr: _range(event) for event in sorted(forward, key=lambda event: event.time_range.start)}
+    forward.sort(key=lambda event: event.time_range.start)
+    return sorted({event.sequence_nr: _range(event) for event in forward}.items())
 
 
-def _group(event: Any, home: dict[int, str | None]) -> str:
+def _home(number: int, homes: list[tuple[int, str | None]]) -> str | None:
+    """Where the operation stands that took a number: one that changes a view in place takes several and names the first."""
+    before = bisect_right(homes, number, key=lambda pair: pair[0])
+    return homes[before - 1][1] if number >= 0 and before else None
+
+
+def _group(event: Any, homes: list[tuple[int, str | None]]) -> str:
     node = _backward(event)
-    at = _range(event) if node is None else home.get(node.sequence_nr)
+    at = _range(event) if node is None else _home(node.sequence_nr, homes)
     if at != OPTIMISER and any(one.name in MATRIX for one in _above(event)):
         return PRODUCTS
     return at or REST
