@@ -25,7 +25,7 @@ class Case:
 
     Attributes:
         name: whose code it is: ``attnlab``, or a peer.
-        part: which of the section's comparisons it belongs to.
+        part: which of the section's comparisons it belongs to; cases of one part are compared.
         settings: of a peer, ``as shipped`` or with attnlab's process settings and the fused optimiser.
     """
 
@@ -60,8 +60,8 @@ class Size:
     memory: int = 256
     batch: int = 8
     lr: float = 3e-4
-    warm: int = 3
-    steps: int = 8
+    warm: int = 2
+    steps: int = 6
 
 
 def timed(step: Callable[[], Tensor], case: Case, *, size: Size, after: Callable[[], object] = lambda: None) -> list[Row]:

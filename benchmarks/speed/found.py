@@ -3,7 +3,7 @@
 import pandas as pd
 
 from benchmarks.speed.case import OURS
-from benchmarks.speed.ratios import against, groups, on
+from benchmarks.speed.ratios import against, groups, medians, on
 
 
 def values(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
@@ -11,14 +11,20 @@ def values(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[floa
     return on(frame, quantity=quantity, device=device)["value"].tolist()
 
 
-def fastest_peer(frame: pd.DataFrame, precision: str, settings: str) -> tuple[list[float], str]:
-    """Ratios to the peer with the smallest median ratio, on a CPU, and its name. Of attnlab's own cases none is a peer."""
-    peers = against(on(frame, device="cpu", precision=precision, settings=settings))
+def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str = "cpu") -> tuple[list[float], str]:
+    """Ratios to the peer with the smallest median ratio, and its name. Of attnlab's own cases none is a peer."""
+    peers = against(on(frame, device=device, precision=precision, settings=settings))
     peers = peers.drop(index=peers.index[peers["name"].str.startswith(OURS)])
     if peers.empty:
         return [], ""
     name = str(peers.groupby("name")["ratio"].median().idxmin())
     return on(peers, name=name)["ratio"].tolist(), name
+
+
+def fastest_ms(frame: pd.DataFrame, precision: str, settings: str, device: str) -> tuple[str, list[float]]:
+    """The name of that peer, and its milliseconds."""
+    _, name = fastest_peer(frame, precision, settings, device)
+    return name, medians(on(frame, name=name, precision=precision, settings=settings, device=device))["value"].tolist()
 
 
 def original(frame: pd.DataFrame, part: str, precision: str, settings: str, device: str = "cpu") -> list[float]:

@@ -14,10 +14,11 @@ ABOUT = "about.csv"
 HEAD = """\
 # attnlab beside its peers
 
-Written by `python -m benchmarks.speed`, each section by the command beneath its title. The cases of a section take turns, each
-in a fresh process, warmed up; every second round runs backwards. Figures are medians over the rounds, with (smallest to
-largest); a ratio is taken within a round, of the medians of its steps. Every timing is in the CSV file of its section. Where
-something is trained its loss was finite and fell: else the command ends.
+Written by `python -m benchmarks.speed`, each section by the command beneath its title. attnlab and each peer take turns
+(A B A B), each case in a fresh process, warmed up; every second round runs backwards. A ratio is that of two cases
+measured one right after the other, of the medians of their steps. Figures are medians over the rounds, with (smallest to
+largest); every timing is in the CSV file of its section. Where something is trained its loss was finite and fell: else
+the command ends.
 
 ## Targets
 
@@ -40,8 +41,8 @@ def write(out: Path) -> None:
     frames = {name: read(out / f"{name}.csv") for name in tables.SECTIONS if (out / f"{name}.csv").is_file()}
     about = pd.read_csv(out / ABOUT, dtype=str, keep_default_na=False)
     text = HEAD.format(targets=tables.markdown(["", "wanted", "found", ""], verdicts(frames)))
-    for name, frame in frames.items():
-        text += _section(out, name, frame, about=on(about, section=name))
+    for name in frames:
+        text += _section(out, name, frames, about=on(about, section=name))
     (out / "README.md").write_text(text, encoding="utf8")
 
 
@@ -51,13 +52,14 @@ def read(path: Path) -> pd.DataFrame:
     return frame.astype({"value": float})
 
 
-def _section(out: Path, name: str, frame: pd.DataFrame, *, about: pd.DataFrame) -> str:
+def _section(out: Path, name: str, frames: Mapping[str, pd.DataFrame], *, about: pd.DataFrame) -> str:
+    frame = frames[name]
     notes = dict(zip(about["name"], about["value"], strict=True))
     command = notes.pop("command", "")
     told = ", ".join(value if key in ("machine", "GPU") else f"{key} {value}" for key, value in notes.items())
     load = f"load average {frame['load'].min():.1f} to {frame['load'].max():.1f}"
     parts = [f"\n## {tables.SECTIONS[name].title}\n", f"`{command}`: {told}; {load}. Timings: [{name}.csv]({name}.csv).\n"]
-    parts.append(tables.SECTIONS[name].text(frame))
+    parts.append(tables.SECTIONS[name].text(frames))
     for file, svg in DRAWN[name](frame) if name in DRAWN else ():
         (out / file).write_text(svg, encoding="utf8")
         parts.append(f"\n![{file.removesuffix('.svg')}]({file})\n")

@@ -1,4 +1,4 @@
-"""From timings to ratios, pair by pair: each round's case against attnlab's in the same round."""
+"""From timings to ratios, pair by pair: a case against attnlab's that was measured beside it, in each round."""
 
 from collections.abc import Iterable, Iterator
 from statistics import median

@@ -17,11 +17,11 @@ PLAIN = "attnlab, no settings"  # what a study gets that says nothing about ``ma
 
 
 def cases(device: str) -> Iterator[Case]:
-    """attnlab stands once before the peers as shipped and once before them at equal settings."""
+    """attnlab, a peer, attnlab, the next peer: each pair side by side in time, for a machine's speed drifts."""
     for precision in PRECISIONS:
         for settings in (SHIPPED, EQUAL):
-            names = [OURS, *PEERS, *([PLAIN] if settings == SHIPPED else [])]
-            yield from (Case("step", name, "", precision, settings, device) for name in names)
+            for peer in [*PEERS, *([PLAIN] if settings == SHIPPED else [])]:
+                yield from (Case("step", name, peer, precision, settings, device) for name in (OURS, peer))
 
 
 def measure(case: Case, size: Size | None = None) -> list[Row]:

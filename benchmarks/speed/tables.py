@@ -1,6 +1,6 @@
 """What each section says on the page: Markdown tables from its figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,15 +13,19 @@ from benchmarks.speed.ratios import against, groups, medians, on, spread
 from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, PROFILE, STEP, XL
 from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
 
+TIMES = "attnlab, times as fast"
 TOP = 12  # operations that are listed
+
+
+Frames = Mapping[str, pd.DataFrame]  # section -> the lines of its CSV
 
 
 @dataclass(frozen=True)
 class Section:
-    """Its title on the page, and its text."""
+    """Its title on the page, and its text from what the sections measured."""
 
     title: str
-    text: Callable[[pd.DataFrame], str]
+    text: Callable[[Frames], str]
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -30,10 +34,10 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def step(frame: pd.DataFrame) -> str:
-    heads = ["", "parameters", "ms, as shipped", "attnlab is faster by", "ms, equal settings", "attnlab is faster by"]
+def step(frames: Frames) -> str:
+    heads = ["", "parameters", "ms, as shipped", TIMES, "ms, equal settings", TIMES]
     text = STEP
-    for (device, precision), some in groups(frame, "device", "precision"):
+    for (device, precision), some in groups(frames["step"], "device", "precision"):
         ms, ratio = medians(some), against(some)
         rows = []
         for name in dict.fromkeys(ms["name"]):
@@ -46,8 +50,8 @@ def step(frame: pd.DataFrame) -> str:
     return text
 
 
-def floor(frame: pd.DataFrame) -> str:
-    text = FLOOR
+def floor(frames: Frames) -> str:
+    frame, text = frames["floor"], FLOOR
     for (device,), _ in groups(frame, "device"):
         rate = found.rates(frame, device)
         ways = list(dict.fromkeys(zip(rate["precision"], rate["part"], strict=True)))
@@ -56,22 +60,31 @@ def floor(frame: pd.DataFrame) -> str:
             for item in dict.fromkeys(rate["item"])
         ]
         text += f"\n### {device}\n\n{markdown(['', *(f'{p}, {way}' for p, way in ways)], rows)}"
-        rows = []
-        for precision in dict.fromkeys(on(frame, name=OURS)["precision"]):
-            one = found.floors(frame, str(device), str(precision))
+        rows, peers = [], []
+        for (precision,), _ in groups(on(frame, name=OURS), "precision"):
+            one = found.floors(frame, device, precision)
+            for settings in (SHIPPED, EQUAL):
+                name, ms = found.fastest_ms(frames["step"], precision, settings, device) if "step" in frames else ("", [])
+                if ms:
+                    most = median(ms) / one["own"].median()
+                    peers.append([f"{precision}, {settings}", name, spread(ms, 0), f"{most:.2f}"])
             figures = [spread(one[name], 0) for name in ("step", "own", "best")]
             shares = [spread(100 * one[name] / one["step"], 0) for name in ("own", "best")]
-            rows.append([str(precision), f"{one['gflop'].iloc[0]:,.1f}", *figures, *shares])
+            rows.append([precision, f"{one['gflop'].iloc[0]:,.1f}", *figures, *shares])
         heads = ["", "GFLOP a step", "attnlab's step, ms", "floor at each's own rate, ms", "floor at the best rate, ms"]
         text += "\n" + markdown([*heads, "% of the first reached", "% of the second reached"], rows)
+        if peers:
+            heads = ["", "fastest peer", "its step, ms", "times as fast, were a step nothing but its products"]
+            text += "\n" + markdown(heads, peers)
     return text
 
 
-def xl(frame: pd.DataFrame) -> str:
+def xl(frames: Frames) -> str:
+    frame = frames["xl"]
     contexts = frame["part"].str.startswith("context")
     layers, evaluation = frame.drop(index=frame.index[contexts]), frame.drop(index=frame.index[~contexts])
     text = XL.format(difference=f"{on(layers, quantity='difference')['value'].max():.1e}")
-    heads = ["", "attnlab, ms", "original as shipped", "attnlab is faster by", "at equal settings", "attnlab is faster by"]
+    heads = ["", "attnlab, ms", "original as shipped, ms", TIMES, "at equal settings, ms", TIMES]
     ms, rows = medians(layers), []
     for (device, part, precision), some in groups(ms, "device", "part", "precision"):
         row = [f"{part}, {precision}, {device}", spread(on(some, name=OURS)["value"], 1)]
@@ -92,9 +105,9 @@ def _evaluation(frame: pd.DataFrame) -> str:
     return EVALUATION + markdown(heads, rows)
 
 
-def profile(frame: pd.DataFrame) -> str:
+def profile(frames: Frames) -> str:
     text = PROFILE
-    for (device, precision), some in groups(frame, "device", "precision"):
+    for (device, precision), some in groups(frames["profile"], "device", "precision"):
         parts = on(some, quantity="group_ms")
         ms = {group: on(parts, item=group)["value"].tolist() for group in GROUPS}
         whole = [sum(of) for of in zip(*ms.values(), strict=True)]
@@ -111,10 +124,9 @@ def profile(frame: pd.DataFrame) -> str:
     return text
 
 
-def imdb(frame: pd.DataFrame) -> str:
-    rows = []
-    for device in dict.fromkeys(frame["device"]):
-        some, of = on(frame, device=device), str(device)
+def imdb(frames: Frames) -> str:
+    frame, rows = frames["imdb"], []
+    for (of,), some in groups(frame, "device"):
         steps = len(some[some["quantity"] == "step_seconds"]) // some["round"].nunique()
         epoch, test = found.epoch_minutes(frame, of), found.values(frame, "evaluation_seconds", of)
         rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(found.padding_percent(frame, of))])

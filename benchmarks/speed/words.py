@@ -11,7 +11,8 @@ pre-norm, with GELU, a feed-forward of 4 times the width, learned positions, an 
 FLOOR = """\
 Rates of the step's matrix products, in GFLOP/s over the product and the two of its backward pass. A step is three times
 the forward pass, whose arithmetic `torch.utils.flop_counter` counts. Its floor is what the products alone would take, in
-fp32 at the rates of matmul_precision medium.
+fp32 at the rates of matmul_precision medium. That bounds what any code can gain on this machine: the last table says by how
+much a step that did nothing else would beat the fastest peer.
 """
 PROFILE = """\
 By `torch.profiler`. Matrix products: projections, feed-forward and output layer. Attention: its batched products, mask,
