@@ -102,7 +102,7 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
 
 @pytest.mark.parametrize("losses", [[3.0, 2.0, 3.1, 3.2], [3.0, float("nan"), 2.0, 1.0]])
 def test_a_case_that_does_not_learn_is_no_timing(losses: list[float]) -> None:
-    with pytest.raises(SystemExit, match="step, quick, cpu, fp32, as shipped: expected finite losses that fall"):
+    with pytest.raises(SystemExit, match="step: quick, cpu, fp32, as shipped: expected finite losses that fall"):
         check_falling(losses, Case("step", "quick"))
 
 

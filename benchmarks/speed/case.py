@@ -37,8 +37,8 @@ class Case:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        words = (self.section, self.name, self.part, self.device, self.precision, self.settings)
-        return ", ".join(word for word in words if word)
+        beside = f" ({self.part})" if self.part not in ("", self.name) else ""
+        return f"{self.section}: {self.name}{beside}, {self.device}, {self.precision}, {self.settings}"
 
 
 class Row(NamedTuple):
