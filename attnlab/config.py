@@ -80,6 +80,7 @@ class TrainConfig(Section):
         default=False, description="recompute activations in the backward pass"
     )
     precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = Field(default=False, description="torch.compile the blocks, for variants that declare it")
     eval_every: Count | None = Field(default=None, description="steps; null: each epoch, or only at the end")
     checkpoint_every: Count | None = Field(default=None, description="steps; null: at each evaluation")
     log_every: Count = Field(default=10, description="steps between two points of a curve")
@@ -151,7 +152,8 @@ class MachineConfig(Section):
         default=None, description="null: what the machine has, shared among the workers"
     )
     matmul_precision: Literal["highest", "high", "medium"] = Field(
-        default="highest", description="torch.set_float32_matmul_precision"
+        default="highest",
+        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, in cuDNN neither; high, medium: TF32",
     )
     reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
     processes: Count = Field(
@@ -169,6 +171,7 @@ class MachineConfig(Section):
 # Fields that came after runs had been made: they count where they are set, so that what is finished stays finished.
 _LATER = (
     ("train", "patience", None),
+    ("train", "compile", False),
     ("evaluate", "test", True),
     ("evaluate", "lengths", []),
     ("machine", "processes", 1),

@@ -47,4 +47,4 @@ def evaluate(
             logits, memory = forward(model, batch, memory)
             scores.append(task.score(logits.float(), batch))
     model.train()
-    return {name: float(mean.value) for name, mean in merge(scores).items()}
+    return {name: mean.value for name, mean in merge(scores).items()}

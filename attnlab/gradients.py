@@ -6,16 +6,17 @@ from torch import Tensor
 from attnlab import machine
 from attnlab.config import RunConfig
 from attnlab.evaluate import forward
+from attnlab.feed import Portion
 from attnlab.model import Classifier, LanguageModel
 from attnlab.parallel.group import Group
-from attnlab.tasks import Batch, Task
+from attnlab.tasks import Task
 
 Memory = list[Tensor] | None  # of each block the hidden states before this segment
 
 
 def backward(
     model: LanguageModel | Classifier,
-    batch: Batch,
+    portion: Portion,
     memory: Memory,
     *,
     task: Task,
@@ -23,25 +24,22 @@ def backward(
     device: torch.device,
     group: Group,
 ) -> tuple[Tensor, Memory]:
-    """Leave in ``model`` the gradient of the mean loss over all that ``batch`` wants predicted.
+    """Leave in ``model`` the gradient of the mean loss over all that a batch wants predicted.
 
     Args:
-        batch: the whole batch, on the CPU; each rank computes its own rows.
-        memory: what this rank's rows remember.
+        portion: this rank's of the batch.
+        memory: what its rows remember.
 
     Returns:
         The loss of the whole batch, still on the device, and the memory for the next one.
     """
-    counted = (batch.targets >= 0).sum().item()
-    mine, counts = group.rows(batch)
-    parts = mine.to(device).split(config.train.accumulate)
-    memories = _split(memory, len(parts))
+    memories = _split(memory, len(portion.parts))
     loss = torch.zeros((), device=device)
-    for i, part in enumerate(parts):
-        share = (part.targets >= 0).sum() * counts / counted
+    for i, (part, share) in enumerate(zip(portion.parts, portion.shares, strict=True)):
         with machine.autocast(device, config.train.precision):
             logits, memories[i] = forward(model, part, memories[i])
             part_loss = task.loss(logits, part) * share
+        del logits  # or they would lie there during the backward pass, which keeps what it needs of them
         part_loss.backward()
         loss += part_loss.detach()
     group.add_up([loss, *(p.grad for p in model.parameters() if p.grad is not None)])

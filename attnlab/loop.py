@@ -6,15 +6,16 @@ optimiser, its random streams, what it has seen on ``valid`` and the number of i
 
 import math
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnlab import checkpoint, measure
+from attnlab import checkpoint, machine, measure
+from attnlab.clock import Clock
 from attnlab.config import RunConfig
 from attnlab.evaluate import evaluate
+from attnlab.feed import Feed
 from attnlab.gradients import Memory, backward
 from attnlab.lengths import evaluate_lengths
 from attnlab.model import build
@@ -51,19 +52,26 @@ class Training:
         self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report
     ) -> None:
         self.config, self.group, self.folder, self.device, self.report = config, group, folder, device, report
+        self.clock = Clock(device)
+        with self.clock.besides("startup"):
+            self._set_up()
+
+    def _set_up(self) -> None:
+        config, group, device = self.config, self.group, self.device
         self.task: Task = TASKS.get(config.task.name)(**config.task.options)
         self.task.prepare()
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
         self.optimizer = adamw(self.model, config.train)
         self.fixed_costs = group.by_first(lambda: measure.fixed_costs(self.model, config, self.task))
+        if config.train.compile:
+            machine.compile_each(self.model.backbone.blocks)
+        self.feed = Feed(self.task, config, group=group, device=device)
         self.memory: Memory = None
         self.step = 0
         self.pending: list[Tensor] = []  # losses since the last point of the curve, still on the device
         self.history: History = []
         self.selection = Selection(self.task, config.train)
-        self.evaluation_seconds: dict[str, float] = {}
-        self.clock = measure.Clock(device)
         own = [group.rank] if group.size > 1 else []
         torch.manual_seed(stream(config.seed, "dropout", *own))
 
@@ -83,7 +91,7 @@ class Training:
             test = self._evaluate("test") if self.config.evaluate.test else {}
             costs = self._costs()  # before other lengths are met: they take what they take
             others, tags = self._at_lengths(test)
-            return Result("completed", {**scores, **test, **others, **self.evaluation_seconds, **costs}, self.step, tags=tags)
+            return Result("completed", {**scores, **test, **others, **costs, **self.clock.summary()}, self.step, tags=tags)
         except _Ended as end:
             return Result(end.state, self._costs(), end.step, end.reason)
 
@@ -92,10 +100,10 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, self.total, how)
         self.clock.start()
-        batch = self.task.train_batch(self.step, seed=self.config.seed, batch_size=how.batch_size)
+        portion = self.feed.take(self.step)
         loss, self.memory = backward(
             self.model,
-            batch,
+            portion,
             self.memory,
             task=self.task,
             config=self.config,
@@ -108,40 +116,36 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
-        self.clock.count(batch.tokens)
+        self.clock.count(portion.tokens)
+        if self.step < self.total:
+            self.feed.draw(self.step)  # while the device computes this one
 
     def _log(self) -> None:
-        """Read the losses since the last point in one go, and report their mean."""
+        """Read the losses since the last point in one go, and report their mean: only here do steps wait for the device."""
         if not self.pending:
             return
-        self.clock.stop()
-        losses = torch.stack(self.pending).tolist()
-        first = self.step - len(losses) + 1
-        self.pending = []
-        for step, loss in enumerate(losses, start=first):
-            if not math.isfinite(loss):
-                raise _Ended("diverged", step, f"the training loss became {loss} at step {step}")
-        rate = learning_rate(self.step - 1, self.total, self.config.train)
-        self._report(
-            {
-                "train/loss": sum(losses) / len(losses),
-                "train/lr": rate,
-                "train/tokens_per_s": self.clock.tokens_per_s(),
-            }
-        )
+        with self.clock.besides("logging"):
+            losses = torch.stack(self.pending).tolist()
+            first = self.step - len(losses) + 1
+            self.pending = []
+            for step, loss in enumerate(losses, start=first):
+                if not math.isfinite(loss):
+                    raise _Ended("diverged", step, f"the training loss became {loss} at step {step}")
+            rate = learning_rate(self.step - 1, self.total, self.config.train)
+            mean, speed = sum(losses) / len(losses), self.clock.tokens_per_s()
+            self._report({"train/loss": mean, "train/lr": rate, "train/tokens_per_s": speed})
 
     def _validate(self) -> None:
-        self.clock.stop()
         scores = self._evaluate("valid")
         self.selection.see(scores, self.model)
-        self._report({f"valid/{name}": score for name, score in scores.items()})
+        with self.clock.besides("logging"):
+            self._report({f"valid/{name}": score for name, score in scores.items()})
 
     def _evaluate(self, split: str) -> dict[str, float]:
-        begin = perf_counter()
-        scores = self.group.by_first(
-            lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device)
-        )
-        self.evaluation_seconds[f"{split}_seconds"] = perf_counter() - begin
+        with self.clock.besides("evaluation", split=split):
+            scores = self.group.by_first(
+                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device)
+            )
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):
                 raise _Ended("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")
@@ -151,12 +155,10 @@ class Training:
         """What ``evaluate_lengths`` returns; ``test`` are the scores at the trained length."""
         if not self.config.evaluate.lengths:
             return {}, {}
-        begin = perf_counter()
-        found = self.group.by_first(
-            lambda: evaluate_lengths(self.model, self.task, test, config=self.config, device=self.device)
-        )
-        self.evaluation_seconds["lengths_seconds"] = perf_counter() - begin
-        return found
+        with self.clock.besides("evaluation", split="lengths"):
+            return self.group.by_first(
+                lambda: evaluate_lengths(self.model, self.task, test, config=self.config, device=self.device)
+            )
 
     def _report(self, metrics: dict[str, float]) -> None:
         self.history.append((self.step, metrics))
@@ -177,7 +179,10 @@ class Training:
         return self._evaluation_due() if every is None else self.step % every == 0
 
     def _save(self) -> None:
-        self.clock.stop()
+        with self.clock.besides("checkpoint"):
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
         assert self.folder is not None
         memory = None if self.memory is None else [m.cpu() for m in self.memory]
         own = {"random": checkpoint.random_state(self.device), "memory": memory}
@@ -189,8 +194,8 @@ class Training:
             "pending": self.pending,
             "history": self.history,
             "selection": self.selection.state(),
-            "evaluation_seconds": self.evaluation_seconds,
             "clock": self.clock.state(),
+            "data_seconds": self.feed.seconds,
         }
         if self.group.first:
             checkpoint.keep(state, self.folder, config=self.config)
@@ -199,7 +204,7 @@ class Training:
         """Take up the state that ``_save`` wrote."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.evaluation_seconds = state["step"], state["evaluation_seconds"]
+        self.step, self.feed.seconds = state["step"], state["data_seconds"]
         self.pending = [loss.to(self.device) for loss in state["pending"]]
         self.history = state["history"]
         self.selection.restore(state["selection"])
@@ -219,8 +224,7 @@ class Training:
         return {
             **self.fixed_costs,
             **{name: max(each[name] for each in peaks) for name in peaks[0]},
-            "tokens_per_s": self.clock.tokens_per_s(),
-            "train_seconds": self.clock.seconds,
-            "tokens": self.clock.tokens,
+            **self.clock.summary(),
+            "data_seconds": self.feed.seconds,
             "steps": self.step,
         }

@@ -2,12 +2,17 @@
 
 import contextlib
 import ctypes
+import importlib.util
+import os
 import resource
+import shutil
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from attnlab.config import MachineConfig
 from attnlab.errors import UserError
@@ -33,6 +38,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
     if machine.threads is not None:
         torch.set_num_threads(max(1, machine.threads // machine.processes))
     torch.set_float32_matmul_precision(machine.matmul_precision)
+    torch.backends.cudnn.allow_tf32 = machine.matmul_precision != "highest"  # convolutions and recurrences; torch's default: on
     if machine.reuse_memory:
         reuse_freed_memory()
     reset_host_peak()
@@ -42,6 +48,24 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     return device
+
+
+def cannot_compile(device: str) -> str | None:
+    """Why ``torch.compile`` makes no kernels for ``device`` (``"cpu"``, ``"cuda"``) here; None when it does."""
+    if device.startswith("cuda"):
+        return None if importlib.util.find_spec("triton") else "torch.compile needs triton for CUDA, which is not installed"
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    return None if shutil.which(compiler) else f"torch.compile needs a C++ compiler, and {compiler} is not found (see CXX)"
+
+
+def compile_each(blocks: Iterable[nn.Module]) -> None:
+    """Let ``torch.compile`` fuse what stands between the matrix products of equal modules, from their first call on.
+
+    In place, so that weights keep their names; what is compiled for one serves all. A second shape (in evaluation, or reviews
+    of other lengths) compiles once more, for any shape. Kernels are chosen without timing them, so that a run repeats.
+    """
+    for block in blocks:
+        block.compile(options={"deterministic": True})
 
 
 def reuse_freed_memory() -> None:

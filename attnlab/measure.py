@@ -1,11 +1,10 @@
 """What a configuration costs: parameters, arithmetic, memory.
 
-Every figure is defined so that two variants can be compared by it; tokens/s is taken by the training loop itself.
+Every figure is defined so that two variants can be compared by it; what it takes of time is in ``clock``.
 """
 
 from collections.abc import Callable
 from math import prod
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.config import RunConfig
-from attnlab.machine import autocast, host_peak, synchronise
+from attnlab.machine import autocast, host_peak
 from attnlab.model import Classifier, LanguageModel, TaskShape, build
 from attnlab.variants import Variant
 
@@ -37,17 +36,17 @@ def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
     ``flops_per_token`` is 2 x multiply-accumulate of one forward pass over a full-length sequence, divided by its length;
     it counts what the configured backend computes, hidden keys included. A training step costs about three times as much.
     """
-    figures = _of_all_blocks(lambda config: _figures(config, task), config)
+    figures = of_all_blocks(lambda config: _figures(config, task), config)
     flops = figures.pop("flops")
     return figures | {"flops_per_token": flops // task.length}
 
 
 def plan_parameters(config: RunConfig, task: TaskShape) -> int:
     """``parameters`` alone, which needs no forward pass."""
-    return _of_all_blocks(lambda config: parameters(_meta(config, task)), config)["parameters"]
+    return of_all_blocks(lambda config: parameters(_meta(config, task)), config)["parameters"]
 
 
-def _of_all_blocks(figures: Callable[[RunConfig], dict[str, int]], config: RunConfig) -> dict[str, int]:
+def of_all_blocks(figures: Callable[[RunConfig], dict[str, int]], config: RunConfig) -> dict[str, int]:
     """All blocks are alike, so that one and two of them tell what any number costs."""
 
     def at(depth: int) -> dict[str, int]:
@@ -119,13 +118,18 @@ def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskSh
             sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    rows = max(1, config.train.batch_size // (config.train.accumulate * config.machine.processes))
+    rows = micro_batch(config)
     devices = [device] if device.type == "cuda" else []
     hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
     with torch.random.fork_rng(devices=devices), hooks, autocast(device, config.train.precision):
         logits = _forward(model.train(), config, task, rows=rows)
     del logits
     return sum(sizes.values()) / MIB
+
+
+def micro_batch(config: RunConfig) -> int:
+    """Rows that one process computes at a time."""
+    return max(1, config.train.batch_size // (config.train.accumulate * config.machine.processes))
 
 
 def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape, *, rows: int) -> Tensor:
@@ -146,49 +150,3 @@ def peaks(device: torch.device) -> dict[str, float]:
         found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
         found["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB
     return found
-
-
-class Clock:
-    """Seconds and tokens of training steps alone: evaluation, logging and checkpoints are not counted.
-
-    The first interval between two stops is warm-up: it counts as time and tokens, but not for tokens/s.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.seconds, self.tokens = 0.0, 0
-        self.warm_seconds, self.warm_tokens = 0.0, 0
-        self._began: float | None = None
-        self._interval = 0
-
-    def start(self) -> None:
-        if self._began is None:
-            self._began = perf_counter()
-
-    def count(self, tokens: int) -> None:
-        self._interval += tokens
-
-    def stop(self) -> None:
-        if self._began is None:
-            return
-        synchronise(self.device)
-        elapsed = perf_counter() - self._began
-        if self.tokens == 0:
-            self.warm_seconds, self.warm_tokens = elapsed, self._interval
-        self.seconds += elapsed
-        self.tokens += self._interval
-        self._began, self._interval = None, 0
-
-    def tokens_per_s(self) -> float:
-        after = self.tokens - self.warm_tokens
-        if after == 0:  # a run of one interval has nothing but its warm-up
-            return self.tokens / self.seconds if self.seconds else float("nan")
-        return after / (self.seconds - self.warm_seconds)
-
-    def state(self) -> dict[str, float]:
-        names = ("seconds", "tokens", "warm_seconds", "warm_tokens")
-        return {name: getattr(self, name) for name in names}
-
-    def restore(self, state: dict[str, float]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)

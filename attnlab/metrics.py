@@ -1,7 +1,14 @@
 """Metrics as (sum, count) pairs, so that a mean over batches of unequal size is exact; and what they are called."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; tensors of one number stay where they were computed
 
 
 class Mean(NamedTuple):
@@ -10,20 +17,20 @@ class Mean(NamedTuple):
     Unpacks as ``total, count = mean``.
     """
 
-    sum: float = 0.0
-    count: int = 0
+    sum: float | Tensor = 0.0
+    count: int | Tensor = 0
 
-    def __add__(self, other: tuple[float, int]) -> "Mean":  # type: ignore[override]  # adds, where a tuple would join
+    def __add__(self, other: Score) -> Mean:  # type: ignore[override]  # adds, where a tuple would join
         total, count = other
         return Mean(self.sum + total, self.count + count)
 
     @property
     def value(self) -> float:
         """The mean; NaN over nothing, so that an empty split cannot pass for a perfect one."""
-        return self.sum / self.count if self.count else float("nan")
+        return float(self.sum / self.count) if self.count else float("nan")
 
 
-def merge(scores: Iterable[Mapping[str, tuple[float, int]]]) -> dict[str, Mean]:
+def merge(scores: Iterable[Mapping[str, Score]]) -> dict[str, Mean]:
     """Add up the scores of many batches, name by name."""
     total: dict[str, Mean] = {}
     for score in scores:

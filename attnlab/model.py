@@ -120,8 +120,9 @@ class Backbone(nn.Module):
 
     def _keep(self, x: Tensor, before: Tensor | None) -> Tensor:
         """The last ``memory_length`` inputs of a block, their gradient stopped."""
-        seen = x if before is None else torch.cat([before, x], dim=1)
-        return seen[:, -self.memory_length :].detach()
+        if before is not None and x.shape[1] < self.memory_length:
+            x = torch.cat([before, x], dim=1)
+        return x[:, -self.memory_length :].detach()
 
 
 class LanguageModel(nn.Module):

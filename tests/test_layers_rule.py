@@ -16,7 +16,8 @@ LAYERS = [
     {"layers", "blocked", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
     {"variants", "tasks", "baselines"},
     {"model", "checkpoint", "result", "selection"},
-    {"train", "loop", "gradients", "parallel", "measure", "evaluate", "lengths", "optimise", "check", "checks"},
+    {"train", "loop", "feed", "gradients", "clock", "optimise", "parallel", "evaluate", "lengths"}
+    | {"measure", "footprint", "check", "checks"},
     {"trials.suggest"},  # of its package it alone is asked when the plan is made
     {"planning"},
     {"trials", "running", "tracking", "track", "study"},

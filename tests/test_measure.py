@@ -5,7 +5,7 @@ import torch
 from small_runs import tiny
 from test_model import Bytes, Reviews
 
-from attnlab import measure
+from attnlab import clock, measure
 from attnlab.machine import resolve_device, reuse_freed_memory
 from attnlab.model import build
 
@@ -93,14 +93,14 @@ def test_measuring_disturbs_no_random_stream() -> None:
 
 def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 10.0, 20.0, 21.0, 30.0, 32.0])
-    monkeypatch.setattr(measure, "perf_counter", lambda: next(now))
-    clock = measure.Clock(torch.device("cpu"))
+    monkeypatch.setattr(clock, "perf_counter", lambda: next(now))
+    running = clock.Clock(torch.device("cpu"))
     for tokens in (50, 100, 200):
-        clock.start()
-        clock.count(tokens)
-        clock.stop()
-    assert clock.seconds == 13.0 and clock.tokens == 350
-    assert clock.tokens_per_s() == pytest.approx(300 / 3)
+        running.start()
+        running.count(tokens)
+        running.stop()
+    assert running.seconds == 13.0 and running.tokens == 350
+    assert running.tokens_per_s() == pytest.approx(300 / 3)
 
 
 def test_host_peak_is_this_process() -> None:

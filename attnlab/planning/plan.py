@@ -222,7 +222,9 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
     """The cell with its figures, taken from a model that is built but not allocated."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
     place = cell.where(*last.split("."))
-    found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched)
+    found = Cell(
+        cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend
+    )
     if it.refusal is not None:
         return found
     from attnlab.measure import plan_figures

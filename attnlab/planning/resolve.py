@@ -31,6 +31,7 @@ class Resolved:
         task: what it is trained on.
         refusal: why it cannot be run, or None.
         matched: how it was made to cost as much as its baseline, where that was asked.
+        cuda_backend: the backend that it would have on CUDA.
     """
 
     config: RunConfig
@@ -38,6 +39,7 @@ class Resolved:
     task: Any
     refusal: str | None
     matched: str = ""
+    cuda_backend: str = ""
 
 
 def import_files(study: StudyConfig) -> list[Path]:
@@ -102,13 +104,15 @@ class Resolver:
             "packages": _packages(classes),
         }
         config = given.model_copy(update=changes)
-        backend = _backend(cell, config, task, variant_class, position_class)
+        of = (cell, config, task, variant_class, position_class)
+        backend, cuda_backend = _backend(*of, device=config.machine.device), _backend(*of, device="cuda")
         config = config.model_copy(update={"backend": backend})
         full = {
             kind: _in_full(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)
         }
         key = config.model_copy(update=full).fingerprint()
-        return Resolved(config, key, task, refusal(config, task, variant_class, position_class))
+        reason = refusal(config, task, variant_class, position_class)
+        return Resolved(config, key, task, reason, cuda_backend=cuda_backend)
 
     def _named(self, cell: CellConfig, kind: str, named: Named) -> tuple[Named, Any]:
         """The reference with files by their absolute path, and the class."""
@@ -233,7 +237,7 @@ def _device(config: RunConfig) -> str:
     return resolve_device(config.machine.device)
 
 
-def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, position: Any) -> str:
+def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, position: Any, *, device: str) -> str:
     from attnlab.backends import BACKENDS, resolve
 
     name = config.backend
@@ -243,12 +247,13 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
         raise UserError(message, cell.where("backend"))
     if name != "auto":
         return name
-    return resolve(config.machine.device, hook=position.hook, offered=variant.backends)
+    return resolve(device, hook=position.hook, offered=variant.backends)
 
 
 def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
     """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
     from attnlab.backends import unavailable
+    from attnlab.machine import cannot_compile
     from attnlab.model import position_setting
 
     model, device = config.model, config.machine.device
@@ -264,6 +269,8 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
     )
     if not reason and model.attention_dropout and not variant.drops:
         reason = "it has no attention weights to drop (model.attention_dropout)"
+    if not reason and config.train.compile and not variant.compiles:
+        reason = "torch.compile does not take it whole (train.compile)"
     if reason:
         return f"{config.variant.label}: {reason}"
     assert config.position is not None  # resolved
@@ -273,6 +280,8 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
     reason = unavailable(config.backend, device) or task.check(config) or parallel.refusal(config)
     if reason:
         return reason
+    if config.train.compile and (reason := cannot_compile(device)):
+        return f"train.compile: {reason}"
     if model.memory and config.evaluate.protocol == "sliding":
         return "sliding windows overlap: they cannot carry a memory from one to the next"
     if model.tied and task.kind != "language_model":

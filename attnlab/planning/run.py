@@ -21,6 +21,7 @@ class Cell:
         train_flops: of one run: 3 x forward x tokens, every row counted at full length.
         where: the place in the study file of its last axis, for messages.
         matched: how it was made to cost as much as its baseline, where that was asked.
+        cuda_backend: the backend that it would have on CUDA.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Cell:
     train_flops: int | None = None
     where: str = ""
     matched: str = ""
+    cuda_backend: str = ""
 
 
 @dataclass(frozen=True)

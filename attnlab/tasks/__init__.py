@@ -24,6 +24,7 @@ from attnlab.errors import UserError, nearest
 if TYPE_CHECKING:
     from attnlab.baselines import Baseline
     from attnlab.config import RunConfig
+    from attnlab.metrics import Score
 
 IGNORED = -100
 SPLITS = ("train", "valid", "test")
@@ -51,9 +52,9 @@ class Batch:
         return self.inputs.numel() if self.mask is None else int(self.mask.sum())
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on ``device``."""
-        mask = None if self.mask is None else self.mask.to(device)
-        moved = replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device), mask=mask)
+        """The same batch on ``device``; a copy to CUDA is begun from pinned memory, and nobody waits for it."""
+        mask = None if self.mask is None else _to(self.mask, device)
+        moved = replace(self, inputs=_to(self.inputs, device), targets=_to(self.targets, device), mask=mask)
         vars(moved)["tokens"] = self.tokens  # counted here: there it would wait for the device
         return moved
 
@@ -67,6 +68,12 @@ class Batch:
         masks = [None] * n if self.mask is None else self.mask.tensor_split(n)
         parts = zip(self.inputs.tensor_split(n), self.targets.tensor_split(n), masks, strict=True)
         return [Batch(inputs, targets, mask, self.fresh) for inputs, targets, mask in parts]
+
+
+def _to(tensor: Tensor, device: torch.device | str) -> Tensor:
+    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 class Task:
@@ -140,17 +147,20 @@ class Task:
         """
         return F.cross_entropy(logits.float().flatten(0, -2), batch.targets.flatten(), ignore_index=IGNORED)
 
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, tuple[float, int]]:
-        """Every metric of one batch as (sum, count); sums in float64, so that a long split loses nothing."""
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        """Every metric of one batch as (sum, count); sums in float64, so that a long split loses nothing.
+
+        They may be tensors, and ours are: a number would have to be waited for, batch by batch.
+        """
         targets = batch.targets.flatten()
         nats = F.cross_entropy(
             logits.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none"
         )
-        total = nats.double().sum().item()
+        total = nats.double().sum()
         if self.kind == "language_model":
-            return {"bits_per_byte": (total / math.log(2), int((targets != IGNORED).sum()))}
-        right = int((logits.argmax(-1) == targets).sum())
-        return {"accuracy": (float(right), len(targets)), "loss": (total, len(targets))}
+            return {"bits_per_byte": (total / math.log(2), (targets != IGNORED).sum())}
+        right = (logits.argmax(-1) == targets).sum().double()
+        return {"accuracy": (right, len(targets)), "loss": (total, len(targets))}
 
 
 def known_split(split: str) -> str:
