@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnlab.commands.printing import duration, show
+from attnlab.out_of_memory import size
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -21,7 +22,10 @@ def print_plan(found: Plan, *, tflops: float | None = None) -> None:
     Args:
         tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
     """
+    from attnlab.planning.fit import about_fit, cuda_peaks
+
     rate, how = (tflops, "as given") if tflops else measured_rate(found)
+    peaks = cuda_peaks(found.cells)
     lines = [
         [
             cell.name,
@@ -29,16 +33,24 @@ def print_plan(found: Plan, *, tflops: float | None = None) -> None:
             f"{cell.attention_parameters:,}" if cell.attention_parameters is not None else "",
             f"{cell.train_flops / 1e15:.4g}" if cell.train_flops is not None else "",
             duration(cell.train_flops / rate / 1e12) if cell.train_flops is not None else "",
+            _size(peaks.get(cell.name)),
             cell.config.backend if cell.refusal is None else "refused",
         ]
         for cell in found.cells
     ]
-    show(["cell", "parameters", "of attention", "PFLOP a run", "time a run", "backend"], lines)
+    show(["cell", "parameters", "of attention", "PFLOP a run", "time a run", "CUDA peak, est.", "backend"], lines)
     total = f"{found.train_flops / 1e15:.4g} PFLOP, {duration(found.train_flops / rate / 1e12)}"
     print(f"\n{found.total} runs ({_a_cell(found)}): {total} in all.")
     print(f"Time: training alone, at {rate:.3g} TFLOP/s, {how}. A small model reaches a part of such a rate.")
+    print("CUDA peak: the tensors of one training step, traced without a device; the context takes about 1 GiB more.")
     _print_search(found)
     print_left_out(found)
+    for note in about_fit(found.cells, peaks):
+        print(f"note: {note}")
+
+
+def _size(mib: float | str | None) -> str:
+    return size(mib * 2**20) if isinstance(mib, float) else ""
 
 
 def _a_cell(found: Plan) -> str:

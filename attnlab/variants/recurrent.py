@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from attnlab.errors import UserError
@@ -45,10 +46,10 @@ def _over_real(layer: nn.GRU | nn.LSTM, x: Tensor, mask: Tensor | None) -> Tenso
 
 
 def _states(layer: nn.GRU | nn.LSTM, x: Tensor) -> Tensor:
-    if not x.is_meta:
+    if not (x.is_meta or isinstance(x, FakeTensor)):
         return layer(x)[0]
-    # Only the cost is asked for: the same products at once, where position by position takes a plan seconds.
+    # Only the cost is asked for: the same products at once, where position by position takes a plan seconds. The gates
+    # that it saves for the backward pass are about what cuDNN reserves.
     h = x.new_empty(*x.shape[:2], layer.hidden_size)
-    for z, weight in ((x, "weight_ih_l0"), (h, "weight_hh_l0")):
-        F.linear(z, layer.get_parameter(weight))
-    return h
+    w_x, w_h = (layer.get_parameter(name) for name in ("weight_ih_l0", "weight_hh_l0"))
+    return (F.linear(x, w_x) + F.linear(h, w_h)).sigmoid()[..., : layer.hidden_size]
