@@ -27,7 +27,7 @@ class Clock:
         self.device = device
         self.seconds, self.tokens = 0.0, 0
         self.warm_seconds, self.warm_tokens = 0.0, 0
-        self.parts = dict.fromkeys(BESIDES, 0.0)
+        self.parts: dict[str, float] = dict.fromkeys(BESIDES, 0.0)
         self.last: dict[str, float] = {}
         self._began: float | None = None
         self._interval = 0

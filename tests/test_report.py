@@ -188,3 +188,12 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
     assert color_of("cosine") == color_of("cosine") != color_of("dense")
     shades = {color_of("strided_sparse"), color_of("strided_sparse stride=16")}
     assert len(shades) == 2 and all(re.fullmatch(r"#[0-9A-F]{6}", shade) for shade in shades)
+
+
+def test_the_protocol_says_where_the_runs_time_went() -> None:
+    spent = {"train_seconds": 90.0, "evaluation_seconds": 6.0, "logging_seconds": 1.0, "checkpoint_seconds": 1.0}
+    record = {"seed": 0, "seconds": 120.0, **spent, "startup_seconds": 2.0, "data_seconds": 0.5}
+    told = dict(protocol.protocol([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
+    assert told.startswith("3.0 minutes over all runs, evaluation included: steps 90.0%, evaluation 6.0%, ")
+    assert told.endswith("start 2.0% (drawing batches 0.5%, within the steps)")
+    assert dict(protocol.protocol([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("evaluation included")

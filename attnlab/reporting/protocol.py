@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SECTIONS = ("model", "train", "evaluate", "machine")
 SINGLE = ("task", "data", "variant", "position", "backend")
 ORIGIN = ("device", "versions", "commit")
+SPENT = {"train": "steps", "evaluation": "evaluation", "logging": "logging", "checkpoint": "checkpoints", "startup": "start"}
 MOST_COMMANDS = 6  # a study may have been gone on with many times
 
 
@@ -142,11 +143,24 @@ def protocol(records: Sequence[Mapping[str, Any]], *, axes: Sequence[str]) -> li
     started = [record["started"] for record in records if record.get("started") is not None]
     if started:
         found.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
-    hours = sum(
-        float(r["seconds"]) for r in records if r.get("seconds") == r.get("seconds") and r.get("seconds")
-    )
-    found.append(("time", f"{hours / 60:.1f} minutes over all runs, evaluation included"))
+    minutes = _seconds(records, "seconds") / 60
+    found.append(("time", f"{minutes:.1f} minutes over all runs, evaluation included{_shares(records)}"))
     return [(name, text) for name, text in found if text]
+
+
+def _seconds(records: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The sum of a figure over the runs that have it."""
+    return sum(float(r[name]) for r in records if r.get(name) and r[name] == r[name])
+
+
+def _shares(records: Sequence[Mapping[str, Any]]) -> str:
+    """Where the runs' own time went; "" where they do not tell."""
+    spent = {part: _seconds(records, f"{part}_seconds") for part in SPENT}
+    if not spent["startup"]:
+        return ""
+    parts = [f"{SPENT[part]} {seconds / sum(spent.values()):.1%}" for part, seconds in spent.items()]
+    data = _seconds(records, "data_seconds") / sum(spent.values())
+    return f": {', '.join(parts)} (drawing batches {data:.1%}, within the steps)"
 
 
 def _values(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
