@@ -79,7 +79,7 @@ def check(
     Raises:
         UserError: a name that nothing has, or options that the constructor does not take.
     """
-    subject = _subject(variant, options or {}, position=position, backend=backend, device=_device(device))
+    subject = _subject(variant, options or {}, position=position, backend=backend, device=checked_device(device))
     for each in only or ():
         if each not in CHECKS:
             raise UserError(f"there is no check {each!r}{nearest(each, CHECKS)}")
@@ -116,7 +116,7 @@ def _subject(
     cls = VARIANTS.get(variant) if isinstance(variant, str) else variant
     if not (isinstance(cls, type) and issubclass(cls, Variant)):
         raise UserError(f"expected a subclass of attnlab.variants.Variant, got {getattr(cls, '__qualname__', cls)}")
-    check_options(cls, {**cls.suited(16), **options}, what=cls.__name__)
+    checked_options(cls, options)
     scheme = POSITIONS.get(position or "none") if not isinstance(position, type) else position
     name = position if isinstance(position, str) else scheme.__name__ if position else "none"
     chosen = backend or cls.backends[0]
@@ -125,7 +125,7 @@ def _subject(
     return Subject(cls, options, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
 
 
-def _device(name: str) -> str:
+def checked_device(name: str) -> str:
     """The device to check on; ``UserError`` where it is not there."""
     name = resolve_device(name)
     try:
@@ -135,6 +135,12 @@ def _device(name: str) -> str:
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device {name}: there is no CUDA device here")
     return name
+
+
+def checked_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, Any]:
+    """The options, if the constructor takes them, and takes what it needs; ``UserError`` otherwise."""
+    check_options(cls, {**cls.suited(16), **options}, what=cls.__name__)
+    return options
 
 
 def _run_all(subject: Subject, only: Collection[str] | None, add: Callable[[Outcome], None]) -> None:

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _spare_the_collector()
     try:
-        given = parser().parse_args(words)
+        given = parser().parse_args(words, argparse.Namespace(words=words))
         from attnlab.commands import verbs
 
         return verbs.COMMANDS[given.verb](given)
@@ -233,9 +233,48 @@ def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:
     check.add_argument(
         "--options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="of the variant: stride=4"
     )
+    _add_bench(verbs)
     data = verbs.add_parser("data", help="the data sets in the cache: list, fetch, verify")
     data.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list")
     data.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+
+
+def _add_bench(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    bench = verbs.add_parser(
+        "bench",
+        help="time, memory and growth of an attention layer beside dense: attnlab bench my_lab/cosine.py:Cosine",
+        description="One layer, forward and backward, with each backend at each length, in turns with dense.",
+    )
+    bench.add_argument("variants", nargs="+", metavar="NAME|PATH", help="names, file.py:Class or package.module:Class")
+    bench.add_argument(
+        "--lengths", type=_counts, default=[256, 512, 1024, 2048], metavar="N,N", help="default 256,512,1024,2048"
+    )
+    bench.add_argument("--batch", type=_count, default=2, metavar="N", help="sequences (default 2)")
+    bench.add_argument("--dim", type=_count, default=256, metavar="N", help="model width (default 256)")
+    bench.add_argument("--heads", type=_count, default=8, metavar="N", help="default 8")
+    bench.add_argument("--backend", type=_names, default=[], metavar="NAME,NAME", help="default: all they offer")
+    bench.add_argument("--position", default="none", metavar="NAME", help="position scheme of every layer (default none)")
+    bench.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="default fp32")
+    bench.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    bench.add_argument(
+        "--options",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the variants (default: as suits the length)",
+    )
+    bench.add_argument("--rounds", type=_count, default=7, metavar="N", help="turns of each case (default 7)")
+    bench.add_argument("--shipped", action="store_true", help="also dense with SDPA under PyTorch's own process settings")
+    bench.add_argument("--out", metavar="PATH", help="writes PATH.md, PATH.csv and plots (default reports/bench/NAMES)")
+
+
+def _counts(text: str) -> list[int]:
+    return [_count(word) for word in text.split(",")]
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _count(text: str) -> int:

@@ -116,10 +116,19 @@ def host_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def free_memory() -> int | None:
+    """Bytes that new processes could still have on this machine; None where the system does not tell."""
+    return _figure(Path("/proc/meminfo"), "MemAvailable")
+
+
 def _status(name: str) -> int | None:
     """A figure of Linux's account of this process, in bytes; None on other systems."""
+    return _figure(Path("/proc/self/status"), name)
+
+
+def _figure(account: Path, name: str) -> int | None:
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = account.read_text().splitlines()
     except OSError:
         return None
     found = [line.split()[1] for line in lines if line.startswith(f"{name}:")]

@@ -5,7 +5,7 @@ Every figure is defined so that two variants can be compared by it; what it take
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from attnlab.model import Classifier, LanguageModel, TaskShape, build
 from attnlab.variants import Variant
 
 MIB = 2**20
+T = TypeVar("T")
 MOST_REAL = 2**28  # parameters of a model that is allocated for nothing but its FLOPs
 
 
@@ -109,22 +110,31 @@ def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskSh
     Counted storage by storage as autograd saves them, hence exact and the same on every device.
     """
     device = next(model.parameters()).device
-    storages = {p.untyped_storage()._cdata for p in model.parameters()}
+    rows = micro_batch(config)
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), autocast(device, config.train.precision):
+        _, size = saved_bytes(lambda: _forward(model.train(), config, task, rows=rows), model)
+    return size / MIB
+
+
+def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
+    """What ``forward`` returns, and the bytes that autograd keeps meanwhile for its backward pass, storage by storage.
+
+    Args:
+        module: whose parameters are not counted.
+    """
+    parameters = {p.untyped_storage()._cdata for p in module.parameters()}
     sizes: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in storages:
+        if storage._cdata not in parameters:
             sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    rows = micro_batch(config)
-    devices = [device] if device.type == "cuda" else []
-    hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
-    with torch.random.fork_rng(devices=devices), hooks, autocast(device, config.train.precision):
-        logits = _forward(model.train(), config, task, rows=rows)
-    del logits
-    return sum(sizes.values()) / MIB
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = forward()
+    return result, sum(sizes.values())
 
 
 def micro_batch(config: RunConfig) -> int:

@@ -20,7 +20,7 @@ LAYERS = [
     | {"measure", "footprint", "check", "checks"},
     {"trials.suggest"},  # of its package it alone is asked when the plan is made
     {"planning"},
-    {"trials", "running", "tracking", "track", "study"},
+    {"trials", "running", "tracking", "track", "study", "bench", "benching"},
     {"stats", "sequential", "reporting", "report", "settle"},
     {"commands", "cli"},
 ]

@@ -6,11 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from attnlab.checks.subject import Check, Failure, Subject
-from attnlab.measure import count_flops
+from attnlab.measure import count_flops, saved_bytes
 
 LENGTHS = (256, 576, 1024)  # squares, so that a stride of sqrt(t) is a whole number
 SLACK = 0.1
@@ -47,21 +45,7 @@ def _held(subject: Subject, what: str, measure: Measure, unit: str, size: int) -
 def _saved_bytes(subject: Subject, role: str, t: int, options: dict[str, Any]) -> int:
     cell = subject.build(role, length=t, options=options, dtype=torch.float32)
     x, source = (None if z is None else z.float().requires_grad_() for z in subject.inputs(role, 1, t, s=t))
-    own = {p.untyped_storage().data_ptr() for p in cell.parameters()}
-    sizes: dict[int, int] = {}
-    kept = []  # so that no storage's address is used twice
-
-    def pack(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = cell(x, source)
-    del y
-    return sum(sizes.values())
+    return saved_bytes(lambda: cell(x, source), cell)[1]
 
 
 def _operations(subject: Subject, role: str, t: int, options: dict[str, Any]) -> int:

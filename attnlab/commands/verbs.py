@@ -5,6 +5,7 @@ Heavy imports stand inside the functions, so that each verb waits only for what 
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from argparse import Namespace
@@ -216,6 +217,28 @@ def check(given: Namespace) -> int:
     )
 
 
+def bench(given: Namespace) -> int:
+    """Measure what a layer costs, beside dense."""
+    from attnlab.bench import FAST, Bench
+    from attnlab.commands.bench import print_bench
+
+    asked = Bench(
+        given.variants,
+        lengths=given.lengths,
+        backends=given.backend,
+        batch=given.batch,
+        dim=given.dim,
+        heads=given.heads,
+        position=given.position,
+        precision=given.precision,
+        options=_assignments(given.options),
+        rounds=given.rounds,
+        machine=FAST.model_copy(update={"device": given.device}),
+        shipped=given.shipped,
+    )
+    return print_bench(asked, out=given.out, command=shlex.join(["attnlab", *given.words]))
+
+
 def submit(given: Namespace) -> int:
     """Hand a study to several machines."""
     from attnlab.commands.submit import submit as submit_jobs
@@ -235,5 +258,6 @@ COMMANDS = {
     "generate": generate,
     "list": listing,
     "check": check,
+    "bench": bench,
     "data": data,
 }

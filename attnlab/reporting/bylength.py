@@ -47,7 +47,8 @@ def by_length(lines: Sequence[Reach], *, title: str, note: str = "", span: svg.P
     ends = math.log(lengths[0]), math.log(lengths[-1])
     place, y = svg.scale(ends, (LEFT + MARGIN, RIGHT - MARGIN)), svg.scale(span, (FLOOR, TOP))
     parts = [*svg.head(title, note), *svg.upward(y, span, left=LEFT, right=RIGHT)]
-    parts += _axis(lengths, {reach.trained for reach in lines}, place)
+    parts += length_axis(lengths, place)
+    parts += _trained(lengths, {reach.trained for reach in lines}, place)
     for reach in lines:
         at = {length: (place(math.log(length)), values) for length, values in reach.values.items()}
         if len(at) > 1:
@@ -69,8 +70,8 @@ def by_length(lines: Sequence[Reach], *, title: str, note: str = "", span: svg.P
     return svg.svg(FLOOR + 50 + 19 * len(lines), title, parts)
 
 
-def _axis(lengths: Sequence[int], trained: set[int | None], place: Callable[[float], float]) -> list[str]:
-    """The lengths below the plot, as many of them as have room, and a line where all cells were trained."""
+def length_axis(lengths: Sequence[int], place: Callable[[float], float]) -> list[str]:
+    """The lengths below a plot whose floor is at `FLOOR`, as many of them as have room; `place` maps their logarithms."""
     parts, last = [], -math.inf
     for length in lengths:
         x = place(math.log(length))
@@ -79,9 +80,16 @@ def _axis(lengths: Sequence[int], trained: set[int | None], place: Callable[[flo
             parts.append(svg.text(x, FLOOR + 16, f"{length:,}", size=12, anchor="middle", fill=svg.FAINT))
             last = x
     parts.append(svg.text((LEFT + RIGHT) / 2, FLOOR + 32, "length", size=12, anchor="middle", fill=svg.FAINT))
-    if len(trained) == 1 and (length := next(iter(trained))) is not None and length in lengths:
-        x = place(math.log(length))
-        parts.append(svg.line((x, TOP), (x, FLOOR), svg.FAINT, width=1, dash="3 3"))
-        anchor = "end" if x > svg.WIDTH * 0.8 else "start"
-        parts.append(svg.text(x + (-5 if anchor == "end" else 5), TOP + 11, "trained", size=11, anchor=anchor, fill=svg.FAINT))
     return parts
+
+
+def _trained(lengths: Sequence[int], trained: set[int | None], place: Callable[[float], float]) -> list[str]:
+    """A line where all cells were trained."""
+    if len(trained) != 1 or (length := next(iter(trained))) is None or length not in lengths:
+        return []
+    x = place(math.log(length))
+    anchor = "end" if x > svg.WIDTH * 0.8 else "start"
+    return [
+        svg.line((x, TOP), (x, FLOOR), svg.FAINT, width=1, dash="3 3"),
+        svg.text(x + (-5 if anchor == "end" else 5), TOP + 11, "trained", size=11, anchor=anchor, fill=svg.FAINT),
+    ]

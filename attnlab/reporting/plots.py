@@ -93,7 +93,7 @@ def curves(
         parts.append(svg.area([*above, *reversed(below)], c.color))
     parts += [svg.path([(x(s), y(v)) for s, v in c.points], c.color, dash=c.dash, width=c.width) for c in lines]
     parts.append("</g>")
-    return svg.svg(floor + 44 + _legend(labels, floor + 50, parts), title, parts)
+    return svg.svg(floor + 44 + legend(labels, floor + 50, parts), title, parts)
 
 
 def late_span(lines: Sequence[Curve]) -> tuple[float, float]:
@@ -104,7 +104,7 @@ def late_span(lines: Sequence[Curve]) -> tuple[float, float]:
     return svg.padded(late or [v for c in lines for _, v in c.points])
 
 
-def _legend(labels: Sequence[tuple[str, str, str]], top: float, parts: list[str]) -> float:
+def legend(labels: Sequence[tuple[str, str, str]], top: float, parts: list[str]) -> float:
     """Add the legend to `parts`, in two columns where the labels are short, and return its height."""
     columns = 2 if max((len(label) for label, _, _ in labels), default=0) <= 24 else 1
     for i, (label, color, dash) in enumerate(labels):

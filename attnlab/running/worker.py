@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,9 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("forkserver")
-        warm_up()
         self.pipe, theirs = context.Pipe()
         lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._process = context.Process(target=_child, args=(job, theirs, lifeline), name="attnlab-run")
-        with _no_main(), _no_interrupts():
-            self._process.start()
+        self._process = fork(_child, (job, theirs, lifeline), name="attnlab-run")
         theirs.close()
         lifeline.close()
         self.closed = self._broken = False
@@ -110,7 +108,7 @@ class Worker:
         self._process.join(timeout=5)
         code = self._process.exitcode
         self.kill()
-        return ("the process closed its pipe and did not end" if code is None else _how(code)), code
+        return ("the process closed its pipe and did not end" if code is None else how_it_ended(code)), code
 
     def kill(self) -> None:
         """End the child and whatever it started, at once: checkpoints are written atomically."""
@@ -140,6 +138,15 @@ def warm_up() -> None:
         forkserver.ensure_running()
 
 
+def fork(target: Callable[..., None], args: tuple[Any, ...], *, name: str, daemon: bool = False) -> ForkServerProcess:
+    """A process of the server's, which has imported torch already, that calls ``target``."""
+    warm_up()
+    process = multiprocessing.get_context("forkserver").Process(target=target, args=args, name=name, daemon=daemon)
+    with _no_main(), _no_interrupts():
+        process.start()
+    return process
+
+
 def start(job: Job) -> Worker:
     """A worker for ``job``; once more with a new server where the one that children are forked from was killed."""
     try:
@@ -148,7 +155,8 @@ def start(job: Job) -> Worker:
         return Worker(job)
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
+    """A process's exit code in words."""
     if code >= 0:
         return f"the process ended with exit code {code}"
     hint = " (on Linux often: no memory left on the machine)" if code == -signal.SIGKILL else ""
@@ -203,7 +211,7 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
             pipe.send(("disk", trouble))
             _end(1)
         traceback.print_exc()
-        reason = one_line(f"{type(error).__name__}: {error}" + _line())
+        reason = one_line(f"{type(error).__name__}: {error}" + raised_at())
         pipe.send(("raised", redact(reason), redact(traceback.format_exc())))
     _end(0)
 
@@ -291,7 +299,7 @@ class _Redacted(io.TextIOWrapper):
         return super().write(redact(text))
 
 
-def _line() -> str:
+def raised_at() -> str:
     """`` (file.py:12)`` of the exception being handled."""
     frames = traceback.extract_tb(sys.exc_info()[2])
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
