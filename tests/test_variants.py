@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnlab.positions import Position, PositionSetting
 from attnlab.positions.relative import shift
 from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.variants import Setting, Variant
+from attnlab.variants import Setting, Variant, recomputed
 from attnlab.variants.dense import Dense
 from attnlab.variants.einsum import Einsum
 
@@ -154,15 +154,22 @@ def test_other_multi_head_variants_honour_schemes(name: str, position: str, memo
     assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
 
 
+PIECES = pytest.mark.parametrize("most", [40, 2**20])  # logits in a piece: many pieces, or one
+
+
+@PIECES
 @pytest.mark.parametrize("stride", [1, 3, 4, T, T + 2])
-def test_strided_sparse_follows_child(stride: int) -> None:
+def test_strided_sparse_follows_child(stride: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recomputed, "MOST", most)
     variant = make("strided_sparse", stride=stride)
     half = HEADS // 2
     assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in child.strided(i, stride)[h >= half]))
 
 
+@PIECES
 @pytest.mark.parametrize(("stride", "summary"), [(1, 1), (3, 1), (4, 2), (5, 5), (T + 2, 3)])
-def test_fixed_sparse_follows_child(stride: int, summary: int) -> None:
+def test_fixed_sparse_follows_child(stride: int, summary: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recomputed, "MOST", most)
     variant = make("fixed_sparse", stride=stride, summary=summary)
     half = HEADS // 2
     if stride - summary > T:

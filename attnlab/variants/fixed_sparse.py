@@ -15,7 +15,9 @@ Any length, as in ``strided_sparse``. Cost: time and saved memory O(t (l + c t /
 Code to paper: ``stride`` l; ``summary`` c; ``block`` attends over A1, ``summaries`` over A2.
 """
 
-from math import isqrt, sqrt
+from collections.abc import Iterator
+from functools import partial
+from math import isqrt, prod, sqrt
 from typing import Any
 
 import torch
@@ -24,8 +26,10 @@ from torch import Tensor, nn
 
 from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
-from attnlab.variants import Projections, Setting, Variant, merge_heads
-from attnlab.variants.blocks import by_block, by_column, from_block
+from attnlab.layers import causal_mask
+from attnlab.variants import Projections, Setting, Variant, recomputed
+from attnlab.variants.blocks import by_block, by_column, from_block, from_grid, grid
+from attnlab.variants.recomputed import Piece, attend_pieces, cut
 
 
 class FixedSparse(Variant):
@@ -66,33 +70,71 @@ class FixedSparse(Variant):
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, source)
         q, k = self.rotated(q, k)
-        block, summaries = self.block_heads, self.summary_heads
-        y_block = self.block(q[:, block], k[:, block], v[:, block], mask)
-        y_summaries = self.summaries(q[:, summaries], k[:, summaries], v[:, summaries], mask)
-        return self.out(merge_heads(torch.cat([y_block, y_summaries], dim=1)))
+        sizes = [self.heads // 2, self.heads - self.heads // 2]
+        block, summaries = zip(*(z.split(sizes, dim=1) for z in (q, k, v)), strict=True)
+        if recomputed.applies(self, mask):
+            y = [self.block_pieces(*block), self.summary_pieces(*summaries)]
+        else:
+            y = [self.block(*block, mask), self.summaries(*summaries, mask)]
+        return self.out(from_grid(torch.cat(y, dim=3), x.shape[1]))
+
+    def block_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """(b, n, l, h, d): attention over A1, block by block."""
+        l = self.stride  # noqa: E741 the paper's letter
+        blocks = [by_block(z, l) for z in (q, k, v)]  # (b, n, h, l, d)
+        within = causal_mask(l, l, device=q.device)
+
+        def pieces() -> Iterator[Piece]:
+            for run in cut(range(prod(blocks[0].shape[:3])), l * l):
+                yield Piece(slice(run.start, run.stop), slice(run.start, run.stop), within)
+
+        y = attend_pieces(*(z.flatten(0, 2).contiguous() for z in blocks), pieces)
+        return from_block(y.view(blocks[0].shape))
+
+    def summary_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """(b, n, l, h, d): attention over A2, some neighbouring queries after others."""
+        q = grid(q, self.stride).flatten(1, 2).transpose(1, 2)  # (b, h, t, d), filled up
+        k, v = (self._summaries(z) for z in (k, v))
+        y = attend_pieces(*(z.flatten(0, 1).contiguous() for z in (q, k, v)), partial(self._runs, q.shape, q.device))
+        return grid(y.view(q.shape), self.stride)
+
+    def _summaries(self, z: Tensor) -> Tensor:
+        """(b, h, t, d) -> (b, h, c n, d): those of an incomplete last block are filled up."""
+        return grid(z, self.stride)[:, :, -self.summary :].flatten(1, 2).transpose(1, 2)
+
+    def _runs(self, shape: torch.Size, device: torch.device) -> Iterator[Piece]:
+        """Queries from the first summary on; each run with the summaries that its last query sees."""
+        b, h, t, _ = shape
+        l, c = self.stride, self.summary  # noqa: E741
+        ends = torch.arange(l - c, l, device=device)
+        j = (torch.arange(0, t, l, device=device)[:, None] + ends).flatten()  # where they stand
+        for run in cut(range(l - c, t), b * h * len(j)):
+            seen = c * (run[-1] // l) + max(0, run[-1] % l - (l - c) + 1)  # by the last of them
+            allowed = j[:seen] <= torch.arange(run.start, run.stop, device=device)[:, None]
+            yield Piece((slice(None), slice(run.start, run.stop)), (slice(None), slice(seen)), allowed)
 
     def block(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, h, t, d): attention over A1."""
-        b, t = q.shape[0], q.shape[2]
+        """(b, n, l, h, d): attention over A1, as ``attend`` has it, with bias, padding and dropout."""
+        b = q.shape[0]
         q, k, v = (by_block(z, self.stride).flatten(0, 1) for z in (q, k, v))  # (b n, h, l, d)
         seen = None
         if mask is not None:
             seen = by_block(mask[:, None, :, None], self.stride).flatten(0, 1).transpose(-2, -1)  # (b n, 1, 1, l)
         bias = self.logit_bias(q, k, scale=1 / sqrt(q.shape[-1]), heads=self.block_heads)
-        return from_block(self._attend(q, k, v, seen, bias, causal=True).unflatten(0, (b, -1)), t)
+        return from_block(self._attend(q, k, v, seen, bias, causal=True).unflatten(0, (b, -1)))
 
     def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, h, t, d): attention over A2."""
+        """(b, n, l, h, d): attention over A2, as ``attend`` has it."""
         t, l, c = q.shape[2], self.stride, self.summary  # noqa: E741 the paper's letters
         n = t // l * c + max(0, t % l - (l - c))  # how many there are, those of an incomplete last block included
         if n == 0:
-            return torch.zeros_like(q)
+            return grid(torch.zeros_like(q), l)
         ends = torch.arange(l - c, l, device=q.device)
         j = (torch.arange(0, t, l, device=q.device)[:, None] + ends).flatten()[:n]  # where they stand
         allowed = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
         if mask is not None:
             allowed = allowed & mask[:, None, None, j]
-        return self._attend(q, k[:, :, j], v[:, :, j], allowed, self._summary_bias(q, k, n), causal=False)
+        return grid(self._attend(q, k[:, :, j], v[:, :, j], allowed, self._summary_bias(q, k, n), causal=False), l)
 
     def _summary_bias(self, q: Tensor, k: Tensor, n: int) -> Tensor | None:
         """([b,] h, t, n), from a piece for every place p of a query and e of a summary, in which blocks stand l apart."""

@@ -16,7 +16,9 @@ text (enwik8 bits per byte: dense 1.00, fixed 0.99, strided 1.13).
 Code to paper: ``stride`` l; ``local`` attends over A1, ``column`` over A2.
 """
 
-from math import isqrt, sqrt
+from collections.abc import Iterator
+from functools import partial
+from math import isqrt, prod, sqrt
 from typing import Any
 
 import torch
@@ -24,8 +26,10 @@ from torch import Tensor, nn
 
 from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
-from attnlab.variants import Projections, Setting, Variant, merge_heads
-from attnlab.variants.blocks import by_block, by_column, from_block, from_column
+from attnlab.layers import causal_mask
+from attnlab.variants import Projections, Setting, Variant, recomputed
+from attnlab.variants.blocks import by_block, by_column, from_block, from_column, from_grid
+from attnlab.variants.recomputed import Piece, attend_pieces, cut
 
 
 class StridedSparse(Variant):
@@ -65,35 +69,72 @@ class StridedSparse(Variant):
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, source)
         q, k = self.rotated(q, k)
-        local, column = self.local_heads, self.column_heads
-        y_local = self.local(q[:, local], k[:, local], v[:, local], mask)
-        y_column = self.column(q[:, column], k[:, column], v[:, column], mask)
-        return self.out(merge_heads(torch.cat([y_local, y_column], dim=1)))
+        sizes = [self.heads // 2, self.heads - self.heads // 2]
+        local, column = zip(*(z.split(sizes, dim=1) for z in (q, k, v)), strict=True)
+        if recomputed.applies(self, mask):
+            y = [self.local_pieces(*local), self.column_pieces(*column)]
+        else:
+            y = [self.local(*local, mask), self.column(*column, mask)]
+        return self.out(from_grid(torch.cat(y, dim=3), x.shape[1]))
+
+    def local_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """(b, n, l, h, d): attention over A1, block by block, each with the block before it."""
+        l = self.stride  # noqa: E741 the paper's letter
+        blocks = [by_block(z, l).transpose(1, 2) for z in (q, k, v)]  # (b, h, n, l, d)
+        y = attend_pieces(*(z.flatten(0, 2).contiguous() for z in blocks), partial(self._pairs, blocks[0].shape, q.device))
+        return y.view(blocks[0].shape).permute(0, 2, 3, 1, 4)
+
+    def _pairs(self, shape: torch.Size, device: torch.device) -> Iterator[Piece]:
+        """The first of all blocks, then every second one, then the others: so the windows of a piece do not overlap."""
+        b, h, n, l, _ = shape  # noqa: E741
+        yield Piece(slice(1), slice(1), causal_mask(l, l, device=device))
+        for first in (1, 2):
+            for run in cut(range(first, b * h * n, 2), 2 * l * l):
+                starts = [i for i, block in enumerate(run) if block % n == 0]  # of a sequence: nothing comes before
+                queries, keys = slice(run.start, run[-1] + 1, 2), slice(run.start - 1, run[-1] + 1)
+                yield Piece(queries, keys, self._within(device), starts)
+
+    def _within(self, device: torch.device) -> Tensor:
+        """(l, 2l): column c of two blocks lies l + p - c behind query p of the second: within reach while p <= c <= p + l."""
+        l = self.stride  # noqa: E741
+        p, c = torch.arange(l, device=device)[:, None], torch.arange(2 * l, device=device)
+        return (p <= c) & (c <= p + l)
+
+    def column_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """(b, n, l, h, d): attention over A2, residue class by residue class."""
+        columns = [by_column(z, self.stride) for z in (q, k, v)]  # (b, l, h, n, d)
+        shape, n = columns[0].shape, columns[0].shape[3]
+        within = causal_mask(n, n, device=q.device)
+
+        def pieces() -> Iterator[Piece]:
+            for run in cut(range(prod(shape[:3])), n * n):
+                yield Piece(slice(run.start, run.stop), slice(run.start, run.stop), within)
+
+        y = attend_pieces(*(z.flatten(0, 2).contiguous() for z in columns), pieces)
+        return from_column(y.view(shape))
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, h, t, d): attention over A1, block by block."""
-        t, l = q.shape[2], self.stride  # noqa: E741 the paper's letter
+        """(b, n, l, h, d): attention over A1, as ``attend`` has it, with bias, padding and dropout."""
+        l = self.stride  # noqa: E741
         q, k, v = (by_block(z, l) for z in (q, k, v))  # (b, n, h, l, d)
         seen = None if mask is None else by_block(mask[:, None, :, None], l)[..., 0]  # (b, n, 1, l)
         seen_first = None if seen is None else seen[:, :1]
         first = self._attend(q[:, :1], k[:, :1], v[:, :1], seen_first, causal=True, heads=self.local_heads)
         if q.shape[1] == 1:
-            return from_block(first, t)
+            return from_block(first)
         k, v = (torch.cat([z[:, :-1], z[:, 1:]], dim=3) for z in (k, v))  # (b, n-1, h, 2l, d): a block and the one before
-        # Column c of a pair lies l + p - c behind query p of the block: within reach while p <= c <= p + l.
-        p, c = torch.arange(l, device=q.device)[:, None], torch.arange(2 * l, device=q.device)
-        within = (p <= c) & (c <= p + l)  # (l, 2l)
+        within = self._within(q.device)
         if seen is not None:
             within = within & torch.cat([seen[:, :-1], seen[:, 1:]], dim=3).unsqueeze(-2)
         rest = self._attend(q[:, 1:], k, v, within, causal=False, heads=self.local_heads)
-        return from_block(torch.cat([first, rest], dim=1), t)
+        return from_block(torch.cat([first, rest], dim=1))
 
     def column(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, h, t, d): attention over A2, residue class by residue class."""
-        t, l = q.shape[2], self.stride  # noqa: E741
+        """(b, n, l, h, d): attention over A2, as ``attend`` has it."""
+        l = self.stride  # noqa: E741
         seen = None if mask is None else by_column(mask[:, None, :, None], l)[..., 0]  # (b, l, 1, n)
         q, k, v = (by_column(z, l) for z in (q, k, v))  # (b, l, h, n, d)
-        return from_column(self._attend(q, k, v, seen, causal=True, heads=self.column_heads, step=l), t)
+        return from_column(self._attend(q, k, v, seen, causal=True, heads=self.column_heads, step=l))
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool, heads: slice, step: int = 1
