@@ -17,7 +17,7 @@ Code to paper: ``stride`` l; ``summary`` c; ``block`` attends over A1, ``summari
 
 from collections.abc import Iterator
 from functools import partial
-from math import isqrt, prod, sqrt
+from math import isqrt, sqrt
 from typing import Any
 
 import torch
@@ -26,10 +26,9 @@ from torch import Tensor, nn
 
 from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
-from attnlab.layers import causal_mask
 from attnlab.variants import Projections, Setting, Variant, recomputed
 from attnlab.variants.blocks import by_block, by_column, from_block, from_grid, grid
-from attnlab.variants.recomputed import Piece, attend_pieces, cut
+from attnlab.variants.recomputed import Piece, attend_pieces, cut, each_alone
 
 
 class FixedSparse(Variant):
@@ -71,32 +70,23 @@ class FixedSparse(Variant):
         q, k, v = self.project(x, source)
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
-        block, summaries = zip(*(z.split(sizes, dim=1) for z in (q, k, v)), strict=True)
+        (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
         if recomputed.applies(self, mask):
-            y = [self.block_pieces(*block), self.summary_pieces(*summaries)]
+            y = [self.block_pieces(q1, k1, v1), self.summary_pieces(q2, k2, v2)]
         else:
-            y = [self.block(*block, mask), self.summaries(*summaries, mask)]
+            y = [self.block(q1, k1, v1, mask), self.summaries(q2, k2, v2, mask)]
         return self.out(from_grid(torch.cat(y, dim=3), x.shape[1]))
 
     def block_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """(b, n, l, h, d): attention over A1, block by block."""
-        l = self.stride  # noqa: E741 the paper's letter
-        blocks = [by_block(z, l) for z in (q, k, v)]  # (b, n, h, l, d)
-        within = causal_mask(l, l, device=q.device)
-
-        def pieces() -> Iterator[Piece]:
-            for run in cut(range(prod(blocks[0].shape[:3])), l * l):
-                yield Piece(slice(run.start, run.stop), slice(run.start, run.stop), within)
-
-        y = attend_pieces(*(z.flatten(0, 2).contiguous() for z in blocks), pieces)
-        return from_block(y.view(blocks[0].shape))
+        q, k, v = (by_block(z, self.stride) for z in (q, k, v))  # (b, n, h, l, d)
+        return from_block(attend_pieces(q, k, v, partial(each_alone, q.shape, q.device)))
 
     def summary_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """(b, n, l, h, d): attention over A2, some neighbouring queries after others."""
         q = grid(q, self.stride).flatten(1, 2).transpose(1, 2)  # (b, h, t, d), filled up
         k, v = (self._summaries(z) for z in (k, v))
-        y = attend_pieces(*(z.flatten(0, 1).contiguous() for z in (q, k, v)), partial(self._runs, q.shape, q.device))
-        return grid(y.view(q.shape), self.stride)
+        return grid(attend_pieces(q, k, v, partial(self._runs, q.shape, q.device)), self.stride)
 
     def _summaries(self, z: Tensor) -> Tensor:
         """(b, h, t, d) -> (b, h, c n, d): those of an incomplete last block are filled up."""

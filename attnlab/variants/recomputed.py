@@ -5,8 +5,9 @@ softmax, small enough to stay in the processor's cache, and its weights are comp
 FlashAttention, Dao et al. 2022, section 3.1). Neither what is saved nor what is held at a time grows faster than the sequence.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.backends import recording
+from attnlab.layers import causal_mask
 from attnlab.variants import Variant
 
 MOST = 2**20  # logits of a piece: 4 MiB in fp32
@@ -48,14 +50,23 @@ def attend_pieces(q: Tensor, k: Tensor, v: Tensor, pieces: Callable[[], Iterable
     """Softmax attention of each query over the keys that its piece gives it.
 
     Args:
-        q, k, v: contiguous, all of the same width d.
+        q, k, v: (..., t, d) and (..., s, d). Pieces see their leading dimensions as one, g.
         pieces: called for the forward and again for the backward pass. A query is in one piece at most; windows of one piece
             do not overlap, those of several may.
 
     Returns:
         As q; zeros for queries that are in no piece.
     """
-    return _Pieces.apply(q, k, v, pieces)  # type: ignore[return-value]
+    flat = (z.flatten(0, -3).contiguous() for z in (q, k, v))
+    y: Tensor = _Pieces.apply(*flat, pieces)  # type: ignore[assignment]
+    return y.view(q.shape)
+
+
+def each_alone(shape: torch.Size, device: torch.device) -> Iterator[Piece]:
+    """Pieces in which every group attends causally within itself. shape: (..., t, d) of queries and keys."""
+    *groups, t, _ = shape
+    for run in cut(range(prod(groups)), t * t):
+        yield Piece(slice(run.start, run.stop), slice(run.start, run.stop), causal_mask(t, t, device=device))
 
 
 class _Pieces(torch.autograd.Function):
@@ -81,7 +92,7 @@ class _Pieces(torch.autograd.Function):
             weights = _weights(queries, keys, piece)
             _windows(dv, piece, queries).baddbmm_(weights.transpose(1, 2), dy)
             dweights = torch.bmm(dy, values.transpose(1, 2))
-            dlogits = torch._softmax_backward_data(dweights, weights, -1, weights.dtype).mul_(_scale(queries))
+            dlogits = torch.ops.aten._softmax_backward_data(dweights, weights, -1, weights.dtype).mul_(_scale(queries))
             dq[piece.queries] = torch.bmm(dlogits, keys)
             _windows(dk, piece, queries).baddbmm_(dlogits.transpose(1, 2), queries)
         return dq, dk, dv, None

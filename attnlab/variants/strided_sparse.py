@@ -18,7 +18,7 @@ Code to paper: ``stride`` l; ``local`` attends over A1, ``column`` over A2.
 
 from collections.abc import Iterator
 from functools import partial
-from math import isqrt, prod, sqrt
+from math import isqrt, sqrt
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from attnlab.errors import UserError
 from attnlab.layers import causal_mask
 from attnlab.variants import Projections, Setting, Variant, recomputed
 from attnlab.variants.blocks import by_block, by_column, from_block, from_column, from_grid
-from attnlab.variants.recomputed import Piece, attend_pieces, cut
+from attnlab.variants.recomputed import Piece, attend_pieces, cut, each_alone
 
 
 class StridedSparse(Variant):
@@ -70,19 +70,19 @@ class StridedSparse(Variant):
         q, k, v = self.project(x, source)
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
-        local, column = zip(*(z.split(sizes, dim=1) for z in (q, k, v)), strict=True)
+        (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
         if recomputed.applies(self, mask):
-            y = [self.local_pieces(*local), self.column_pieces(*column)]
+            y = [self.local_pieces(q1, k1, v1), self.column_pieces(q2, k2, v2)]
         else:
-            y = [self.local(*local, mask), self.column(*column, mask)]
+            y = [self.local(q1, k1, v1, mask), self.column(q2, k2, v2, mask)]
         return self.out(from_grid(torch.cat(y, dim=3), x.shape[1]))
 
     def local_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """(b, n, l, h, d): attention over A1, block by block, each with the block before it."""
         l = self.stride  # noqa: E741 the paper's letter
-        blocks = [by_block(z, l).transpose(1, 2) for z in (q, k, v)]  # (b, h, n, l, d)
-        y = attend_pieces(*(z.flatten(0, 2).contiguous() for z in blocks), partial(self._pairs, blocks[0].shape, q.device))
-        return y.view(blocks[0].shape).permute(0, 2, 3, 1, 4)
+        q, k, v = (by_block(z, l).transpose(1, 2) for z in (q, k, v))  # (b, h, n, l, d)
+        y = attend_pieces(q, k, v, partial(self._pairs, q.shape, q.device))
+        return from_block(y.transpose(1, 2))
 
     def _pairs(self, shape: torch.Size, device: torch.device) -> Iterator[Piece]:
         """The first of all blocks, then every second one, then the others: so the windows of a piece do not overlap."""
@@ -102,16 +102,8 @@ class StridedSparse(Variant):
 
     def column_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """(b, n, l, h, d): attention over A2, residue class by residue class."""
-        columns = [by_column(z, self.stride) for z in (q, k, v)]  # (b, l, h, n, d)
-        shape, n = columns[0].shape, columns[0].shape[3]
-        within = causal_mask(n, n, device=q.device)
-
-        def pieces() -> Iterator[Piece]:
-            for run in cut(range(prod(shape[:3])), n * n):
-                yield Piece(slice(run.start, run.stop), slice(run.start, run.stop), within)
-
-        y = attend_pieces(*(z.flatten(0, 2).contiguous() for z in columns), pieces)
-        return from_column(y.view(shape))
+        q, k, v = (by_column(z, self.stride) for z in (q, k, v))  # (b, l, h, n, d)
+        return from_column(attend_pieces(q, k, v, partial(each_alone, q.shape, q.device)))
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, n, l, h, d): attention over A1, as ``attend`` has it, with bias, padding and dropout."""
