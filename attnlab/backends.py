@@ -35,11 +35,6 @@ def recorded_weights() -> Iterator[list[Tensor]]:
         _recorded = before
 
 
-def recording() -> bool:
-    """Whether softmax weights are being collected: then every attention has to go through ``attend``."""
-    return _recorded is not None
-
-
 def unavailable(backend: str, device: str) -> str | None:
     """Why ``backend`` cannot run on ``device`` (``"cpu"``, ``"cuda"``, ``"cuda:1"``), or None when it can."""
     if backend != "xformers":

@@ -45,7 +45,7 @@ def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **how: Any) -> d
     seen: dict[int, list[Batch]] = {}
     score = PyDocs.score
 
-    def watched(self: PyDocs, logits: torch.Tensor, batch: Batch) -> dict[str, tuple[float, int]]:
+    def watched(self: PyDocs, logits: torch.Tensor, batch: Batch) -> Any:
         seen.setdefault(self.length, []).append(batch)
         return score(self, logits, batch)
 

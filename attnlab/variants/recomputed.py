@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.backends import recording
 from attnlab.layers import causal_mask
 from attnlab.variants import Variant
 
@@ -42,7 +41,7 @@ def applies(variant: Variant, mask: Tensor | None) -> bool:
     """Whether a variant's attention can be computed like this: by plain products, with no bias, padding or dropout in it."""
     biased = variant.position is not None and variant.position.hook == "bias"
     dropping = variant.training and variant.dropout > 0
-    plain = variant.backend == "reference" and not (biased or dropping or recording())
+    plain = variant.backend == "blocked" and not (biased or dropping)
     return plain and mask is None and not torch.compiler.is_compiling()
 
 
