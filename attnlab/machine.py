@@ -45,6 +45,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
     device = torch.device(resolve_device(machine.device))
     if device.type == "cuda":
         device = torch.device("cuda", rank) if machine.processes > 1 else device
+        torch.cuda.init()
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     return device

@@ -130,6 +130,13 @@ def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypat
     ]
 
 
+def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY)
+    here, there = (fit.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda"))
+    assert here == there and here["dense"]
+
+
 def test_what_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY)
