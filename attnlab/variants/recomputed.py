@@ -56,7 +56,7 @@ def attend_pieces(q: Tensor, k: Tensor, v: Tensor, pieces: Callable[[], Iterable
     Returns:
         As q; zeros for queries that are in no piece.
     """
-    flat = (z.flatten(0, -3).contiguous() for z in (q, k, v))
+    flat = (z.flatten(0, -3).to(v.dtype).contiguous() for z in (q, k, v))  # under autocast a position scheme may leave fp32
     y: Tensor = _Pieces.apply(*flat, pieces)  # type: ignore[assignment]
     return y.view(q.shape)
 
@@ -74,10 +74,10 @@ class _Pieces(torch.autograd.Function):
         ctx.save_for_backward(q, k, v)
         ctx.pieces = pieces
         y = torch.zeros_like(q)
-        with torch.autocast(q.device.type, enabled=False):  # all is in one precision already
-            for piece in pieces():
-                queries = q[piece.queries]
-                y[piece.queries] = torch.bmm(_weights(queries, _windows(k, piece, queries), piece), _windows(v, piece, queries))
+        for piece in pieces():
+            queries = q[piece.queries]
+            weights = _weights(queries, _windows(k, piece, queries), piece)
+            y[piece.queries] = torch.bmm(weights.to(v.dtype), _windows(v, piece, queries)).to(y.dtype)
         return y
 
     @staticmethod
