@@ -154,23 +154,28 @@ def test_other_multi_head_variants_honour_schemes(name: str, position: str, memo
     assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
 
 
-PIECES = pytest.mark.parametrize("most", [40, 2**20])  # logits in a piece: many pieces, or one
+# Logits in a piece: many pieces, or one.
+PIECES = pytest.mark.parametrize(("backend", "most"), [("reference", 0), ("blocked", 40), ("blocked", 2**20)])
 
 
 @PIECES
 @pytest.mark.parametrize("stride", [1, 3, 4, T, T + 2])
-def test_strided_sparse_follows_child(stride: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strided_sparse_follows_child(stride: int, backend: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recomputed, "MOST", most)
     variant = make("strided_sparse", stride=stride)
+    variant.backend = backend
     half = HEADS // 2
     assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in child.strided(i, stride)[h >= half]))
 
 
 @PIECES
 @pytest.mark.parametrize(("stride", "summary"), [(1, 1), (3, 1), (4, 2), (5, 5), (T + 2, 3)])
-def test_fixed_sparse_follows_child(stride: int, summary: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_sparse_follows_child(
+    stride: int, summary: int, backend: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recomputed, "MOST", most)
     variant = make("fixed_sparse", stride=stride, summary=summary)
+    variant.backend = backend
     half = HEADS // 2
     if stride - summary > T:
         pytest.skip("no summary within the sequence: those heads are zero and have no gradient")
