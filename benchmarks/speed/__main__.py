@@ -18,7 +18,14 @@ from benchmarks.speed import imdb, page
 from benchmarks.speed.case import Case
 from benchmarks.speed.environment import PEERS, PEERS_XL, ROOT, Environment
 
-SECTIONS: dict[str, Environment] = {"step": PEERS, "floor": PEERS, "profile": PEERS, "xl": PEERS_XL, "imdb": PEERS}
+SECTIONS: dict[str, Environment] = {
+    "step": PEERS,
+    "floor": PEERS,
+    "profile": PEERS,
+    "xl": PEERS_XL,
+    "imdb": PEERS,
+    "sparse": PEERS,
+}
 
 
 def measured(section: str, *, rounds: int) -> tuple[pd.DataFrame, dict[str, str]]:

@@ -1,9 +1,11 @@
 """The figures that tables and targets are made of, one a round, from a section's CSV."""
 
+import numpy as np
 import pandas as pd
 
-from benchmarks.speed.case import OURS
+from benchmarks.speed.case import OURS, SHIPPED
 from benchmarks.speed.ratios import against, groups, medians, on
+from benchmarks.speed.sparse import DENSE
 
 
 def values(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
@@ -56,6 +58,19 @@ def rates(frame: pd.DataFrame, device: str) -> pd.DataFrame:
         gflop, ms = (on(one, quantity=name)["value"] for name in ("gflop", "ms"))
         lines.append((*keys[:3], 1e3 * len(ms) * gflop.sum() / ms.sum()))
     return pd.DataFrame(lines, columns=["item", "part", "precision", "rate"])
+
+
+def beside_dense(frame: pd.DataFrame, name: str, length: int, settings: str, device: str = "cpu") -> list[float]:
+    """How many times a sparse variant's time dense SDPA takes."""
+    some = on(frame, device=device, part=str(length), settings=settings)
+    return on(against(some, base=name), name=DENSE)["ratio"].tolist()
+
+
+def growth(frame: pd.DataFrame, name: str, quantity: str, device: str = "cpu") -> list[float]:
+    """Of each round: the power of the length with which a quantity grows, by least squares on logarithms."""
+    every = medians(on(frame, device=device, name=name, settings=SHIPPED), quantity)
+    lines = [(np.log(one["part"].astype(float)), np.log(one["value"])) for _, one in groups(every, "round")]
+    return [float(np.polyfit(x, y, 1)[0]) for x, y in lines]
 
 
 def epoch_minutes(frame: pd.DataFrame, device: str = "cpu") -> list[float]:

@@ -10,7 +10,9 @@ from benchmarks.speed import found
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import against, groups, medians, on, spread
+from benchmarks.speed.sparse import DENSE, SPARSE
 from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, PROFILE, STEP, XL
+from benchmarks.speed.words import SPARSE as SPARSE_TEXT
 from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
 
 TIMES = "attnlab, times as fast"
@@ -134,10 +136,31 @@ def imdb(frames: Frames) -> str:
     return IMDB + markdown(heads, rows)
 
 
+def sparse(frames: Frames) -> str:
+    frame, text = frames["sparse"], SPARSE_TEXT
+    for (device,), some in groups(frame, "device"):
+        rows = []
+        for length in dict.fromkeys(some["part"]):
+            one = on(some, part=str(length))
+            ms, saved = medians(one), medians(one, "saved_mib")
+            row = [f"{int(length):,}", *(spread(on(ms, name=DENSE, settings=s)["value"], 0) for s in (SHIPPED, EQUAL))]
+            for name in SPARSE:
+                ratios = [spread(found.beside_dense(one, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
+                row += [spread(on(ms, name=name, settings=EQUAL)["value"], 1), *ratios]
+                row.append(spread(on(saved, name=name, settings=EQUAL)["value"], 1))
+            rows.append(row)
+        heads = ["length", "dense SDPA as shipped, ms", "with the settings, ms"]
+        for name in SPARSE:
+            heads += [f"{name}, ms", "times as fast as shipped", "as with the settings", "saved MiB"]
+        text += f"\n### {device}\n\n{markdown(heads, rows)}"
+    return text
+
+
 SECTIONS = {
     "step": Section("A training step", step),
     "floor": Section("The arithmetic floor", floor),
     "profile": Section("Where a step's time goes", profile),
     "xl": Section("Transformer-XL", xl),
     "imdb": Section("IMDb", imdb),
+    "sparse": Section("Sparse attention", sparse),
 }

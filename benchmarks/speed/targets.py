@@ -10,6 +10,7 @@ import pandas as pd
 from benchmarks.speed import found
 from benchmarks.speed.case import EQUAL, SHIPPED
 from benchmarks.speed.ratios import spread
+from benchmarks.speed.sparse import SPARSE
 
 
 class Figures(NamedTuple):
@@ -54,6 +55,25 @@ def _evaluation(frame: pd.DataFrame) -> Figures:
     return Figures(found.values(frame, "evaluation_seconds"))
 
 
+def _growth(name: str, quantity: str) -> Callable[[pd.DataFrame], Figures]:
+    return lambda frame: Figures(found.growth(frame, name, quantity))
+
+
+def _sparse(name: str, length: int) -> Callable[[pd.DataFrame], Figures]:
+    return lambda frame: Figures(found.beside_dense(frame, name, length, SHIPPED))
+
+
+def _sparse_targets(name: str) -> list[Target]:
+    return [
+        Target("sparse", f"{name}, time", 1.4, "as power of the length", _growth(name, "ms"), most=True),
+        Target("sparse", f"{name}, saved bytes", 1.1, "as power of the length", _growth(name, "saved_mib"), most=True),
+        *(
+            Target("sparse", f"{name} at {length:,}, dense SDPA as shipped", bound, "times as fast", _sparse(name, length))
+            for length, bound in ((1_024, 4), (4_096, 9), (16_384, 20))
+        ),
+    ]
+
+
 TARGETS = [
     Target("step", "training step, fp32, peers as shipped", 1.8, "times as fast", _fastest("fp32", SHIPPED)),
     Target("step", "training step, bf16, peers as shipped", 1.5, "times as fast", _fastest("bf16", SHIPPED)),
@@ -64,6 +84,7 @@ TARGETS = [
     Target("imdb", "an epoch of IMDb in bf16", 4.3, "minutes", lambda f: Figures(found.epoch_minutes(f)), most=True),
     Target("imdb", "evaluation of 25,000 reviews in bf16", 40, "s", _evaluation, most=True),
     Target("imdb", "padding computed", 5, "% of tokens", lambda f: Figures(found.padding_percent(f)), most=True),
+    *(target for name in SPARSE for target in _sparse_targets(name)),
 ]
 
 

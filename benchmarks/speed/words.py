@@ -37,3 +37,9 @@ Depth 6, width 128, 8 heads, length 512, batch 32, bf16. The steps are spread ev
 lengths and scaled by tokens to the whole; the evaluation of all 25,000 reviews is measured.
 
 """
+SPARSE = """\
+Attention alone, forward and backward, fp32, batch 2, 8 heads of width 32, causal, without projections; stride near the root
+of the length. Dense attention is PyTorch's `scaled_dot_product_attention`, as shipped and with attnlab's
+`machine: {matmul_precision: medium, reuse_memory: true}`, which the sparse variants have in both. Saved: what autograd keeps
+for the backward pass.
+"""
