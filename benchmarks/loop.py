@@ -99,6 +99,10 @@ def main() -> None:
     frame = pd.DataFrame(rows)
     frame.to_csv(given.out / "loop.csv", index=False, float_format="%.6g")
     print(table(frame))
+    if (given.out / "about.csv").is_file():
+        from benchmarks.speed import page
+
+        page.write(given.out)
 
 
 if __name__ == "__main__":

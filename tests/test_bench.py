@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from attnlab import cli
+from attnlab.backends import BACKENDS
 from attnlab.bench import Bench, Measured, bench, fastest_dense, growth, ratios
 from attnlab.benching.layer import Case, Layer, Pass, refusal
 from attnlab.config import MachineConfig
@@ -86,7 +87,7 @@ def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> No
     own = [f"{tmp_path}/own.py:{name}" for name in ("Broken", "Greedy", "Gone")]
     asked = Bench(["strided_sparse", *own], lengths=(16, 25), backends=["reference"], batch=B, dim=DIM, heads=HEADS, rounds=2)
     found = {(each.case.label, each.case.backend, each.case.length): each for each in bench(asked)}
-    assert len(found) == 2 * (3 + 4)  # dense with all of its backends
+    assert len(found) == 2 * (len(BACKENDS) + 4)  # dense with all of its backends
     for n in (16, 25):
         for label, backend in (("dense", "reference"), ("dense", "sdpa"), ("strided_sparse", "reference")):
             each = found[label, backend, n]

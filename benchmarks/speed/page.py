@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks import loop
 from benchmarks.speed import tables
 from benchmarks.speed.figures import DRAWN
 from benchmarks.speed.ratios import on
@@ -26,6 +27,16 @@ On a CPU, the median over the rounds against what issue 6 asks for.
 
 {targets}
 """
+LOOP = """
+## The loop
+
+`python -m benchmarks.loop`: a run of the default model (dense) on each byte task, twice, the second time with the data that the
+first prepared. Seconds of its wall time, without Python's own start. Timings: [loop.csv](loop.csv).
+
+{table}
+Evaluation reads all of `valid` and `test`, however long a run is. The last column says from how many steps on evaluation,
+logging and checkpoints are at most 5 % of a run.
+"""
 
 
 def keep_about(out: Path, section: str, about: Mapping[str, str]) -> None:
@@ -43,6 +54,8 @@ def write(out: Path) -> None:
     text = HEAD.format(targets=tables.markdown(["", "wanted", "found", ""], verdicts(frames)))
     for name in frames:
         text += _section(out, name, frames, about=on(about, section=name))
+    if (out / "loop.csv").is_file():
+        text += LOOP.format(table=loop.table(pd.read_csv(out / "loop.csv")))
     (out / "README.md").write_text(text, encoding="utf8")
 
 
