@@ -48,6 +48,11 @@ def test_one_comparison_is_one_plain_sentence(cells: dict[str, list[float]], exp
     assert found.settled == f"In bits per byte (lower is better), {expected}"
 
 
+def test_one_open_comparison_is_named_once() -> None:
+    found = answer(study({"dense": STEADY, "no_wo": shifted(0.01, 0.04)}), ONE)
+    assert found.text.count("no_wo") == 1 and re.fullmatch(r"About \d+ more seeds would settle it\.", found.open)
+
+
 def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() -> None:
     cells = {f"v{i}": shifted(0.1 * i) for i in range(1, 6)}
     found = answer(study({"dense": STEADY, **cells, "einsum": STEADY, "open": shifted(0.01, 0.04)}), ONE)

@@ -22,11 +22,11 @@ LAYERS = [
     {"planning"},
     {"trials", "running", "tracking", "track", "study", "bench", "benching"},
     {"stats", "sequential", "reporting", "report", "settle"},
-    {"commands", "cli"},
+    {"commands", "parser", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
-WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "sequential", "reporting", "settle", "cli"}
+WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "sequential", "reporting", "settle", "parser", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "sklearn", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 

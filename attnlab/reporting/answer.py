@@ -37,7 +37,7 @@ def answer(table: Sequence[Row], question: Question) -> Answer:
     if not compared:
         return Answer(*_nothing(table, question, about))
     if len(compared) == 1:
-        return Answer(f"{about}, {_single(compared[0], question)}.", _left(groups[OPEN], rest))
+        return Answer(f"{about}, {_single(compared[0], question)}.", _left(groups[OPEN], rest, named=True))
     names = {row.baseline for row in compared}
     whom = names.pop() if len(names) == 1 else f"{_values(question)}, all else being the same"
     if len(groups[OPEN]) == len(compared):
@@ -111,8 +111,12 @@ def _single(row: Row, question: Question) -> str:
     return f"it is not settled how {row.name} compares with {base} {difference}"
 
 
-def _left(still: Sequence[Row], rest: Sequence[Row]) -> str:
-    """The second sentence: what is open, by what would settle it, and what could not be compared."""
+def _left(still: Sequence[Row], rest: Sequence[Row], *, named: bool = False) -> str:
+    """The second sentence: what is open, by what would settle it, and what could not be compared.
+
+    Args:
+        named: the first sentence has named the one cell that is open.
+    """
     by_need: dict[str, list[Row]] = {}
     for row in still:
         by_need.setdefault(row.verdict.removeprefix(f"{OPEN}: "), []).append(row)
@@ -120,7 +124,7 @@ def _left(still: Sequence[Row], rest: Sequence[Row]) -> str:
         f"{_listed(rows, [f'{row.name} ({_difference(row)})' for row in rows])}: {need}"
         for need, rows in sorted(by_need.items(), key=lambda each: -len(each[1]))
     ]
-    found = [f"not settled: {'; '.join(parts)}"] if parts else []
+    found = [*by_need] if named else [f"not settled: {'; '.join(parts)}"] if parts else []
     if rest:
         names = [f"{row.name} ({row.verdict or row.outcome})" for row in rest]
         found.append(f"not compared: {_listed(rest, names)}")
