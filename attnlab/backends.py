@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.blocked import blocked
-from attnlab.layers import causal_mask
+from attnlab.layers import causal_mask, shift
 
 BACKENDS = ("reference", "blocked", "sdpa", "xformers")
 
@@ -69,6 +69,7 @@ def attend(
     causal: bool = False,
     allowed: Tensor | None = None,
     bias: Tensor | None = None,
+    relative: tuple[Tensor, Tensor] | None = None,
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
@@ -79,6 +80,8 @@ def attend(
         causal: query i sees keys up to i + s - t only.
         allowed: boolean, broadcastable to (b, h, t, s), True = may be attended; together with ``causal``, both must hold.
         bias: broadcastable to (b, h, t, s), added to the scaled logits.
+        relative: ``distance`` and ``r`` of ``attnlab.positions.Products``: scale * shift(distance r^T) is added, too. Only
+            ``blocked`` has a better way than to make a bias of it.
         dropout: probability of dropping an attention weight (0 outside training).
         scale: default 1 / sqrt(d).
 
@@ -86,8 +89,14 @@ def attend(
         (b, h, t, e).
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    call = {"reference": _reference, "blocked": _blocked, "sdpa": _sdpa, "xformers": _xformers}[backend]
-    y = call(q, k, v, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
+    if backend == "blocked":
+        y = _blocked(q, k, v, relative, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
+    else:
+        if relative is not None:
+            more = shift(relative[0] * scale @ relative[1].mT, k.shape[-2])
+            bias = more if bias is None else bias + more
+        call = {"reference": _reference, "sdpa": _sdpa, "xformers": _xformers}[backend]
+        y = call(q, k, v, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
     if allowed is not None:  # without a mask every query sees at least one key
         y = y * _sees_any(q, k, causal, allowed).to(y.dtype)
     return y
@@ -124,7 +133,16 @@ def _reference(
 
 
 def _blocked(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    relative: tuple[Tensor, Tensor] | None,
+    *,
+    causal: bool,
+    allowed: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+    scale: float,
 ) -> Tensor:
     if min(k.shape[1], v.shape[1]) < q.shape[1]:  # heads may share keys and values
         k, v = (z.expand(-1, q.shape[1], -1, -1) for z in (k, v))
@@ -132,12 +150,13 @@ def _blocked(
     lowered = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     if lowered:
         q, k, v = (z.to(torch.get_autocast_dtype(device)) for z in (q, k, v))
+    distance, r = (None, None) if relative is None else (z.to(q.dtype) for z in relative)
     additive = _additive(allowed, bias, q.dtype)
     if additive is not None:
         additive = additive[(None,) * (4 - additive.dim())]
     # Autocast would have the softmax in float32, for twice the memory traffic, only to round it for the next product.
     with torch.autocast(device, enabled=False) if lowered else nullcontext():
-        return blocked(q, k, v, additive, causal=causal, dropout=dropout, scale=scale)
+        return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale)
 
 
 def _sdpa(

@@ -15,11 +15,13 @@ and P once more where sequences are long: what is saved then grows with t, not w
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from attnlab.layers import shift
 
 ROWS = 64  # queries of a block in a causal role: fewer skip more of what is hidden, more make larger products
 AT_A_TIME = 1 << 20  # logits: about what the processor's cache holds
@@ -27,19 +29,30 @@ KEPT = 1024  # up to so many keys P is kept for the backward pass, a quarter fas
 
 
 def blocked(
-    q: Tensor, k: Tensor, v: Tensor, additive: Tensor | None, *, causal: bool, dropout: float, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    additive: Tensor | None = None,
+    distance: Tensor | None = None,
+    r: Tensor | None = None,
+    *,
+    causal: bool,
+    dropout: float,
+    scale: float,
 ) -> Tensor:
     """Attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
 
     Args:
         additive: broadcastable to (b, h, t, s), added to the scaled logits, finite; the causal mask need not be in it.
+        distance, r: (b, h, t, d) and (h, n, d), as in ``attnlab.positions.Products``: scale * shift(distance r^T) is added.
         dropout: probability of dropping a weight.
 
     Returns:
         (b, h, t, e).
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else None  # what is dropped is drawn again on the way back
-    return _Blocked.apply(q, k, v, additive, _How(q.shape[1], causal, scale, dropout, seed))  # type: ignore[no-any-return]
+    how = _How(q.shape[1], causal, scale, dropout, seed)
+    return _Blocked.apply(q, k, v, additive, distance, r, how)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -59,32 +72,53 @@ class _How:
         return lambda weights: torch.empty_like(weights).bernoulli_(keep, generator=stream).div_(keep)
 
 
+class Block(NamedTuple):
+    """Which sequences and heads, which queries, and how many of the keys any of them sees."""
+
+    part: slice
+    rows: slice
+    seen: int
+
+
 class _Blocked(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, additive: Tensor | None, how: _How) -> Tensor:
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        additive: Tensor | None,
+        distance: Tensor | None,
+        r: Tensor | None,
+        how: _How,
+    ) -> Tensor:
         (b, h, t, _), e = q.shape, v.shape[-1]
         q, k, v = (z.flatten(0, 1).contiguous() for z in (q, k, v))  # (b h, t, d)
+        distance = None if distance is None else distance.flatten(0, 1).contiguous()
         y, kept, keep = q.new_empty(b * h, t, e), [], how.drawn(q.device)
-        for part, rows, seen in _blocks(q, k, how):
-            weights = _weights(q[part, rows], k[part, :seen], _piece(additive, part, rows, seen, how), how)
+        for block in _blocks(q, k, how):
+            part, rows, seen = block
+            weights = _weights(block, q, k, additive, distance, r, how)
             if k.shape[1] <= KEPT and any(ctx.needs_input_grad):
                 kept.append(weights)
             torch.bmm(weights * keep(weights) if how.dropout else weights, v[part, :seen], out=y[part, rows])
-        ctx.save_for_backward(q, k, v, additive, *kept)
+        ctx.save_for_backward(q, k, v, additive, distance, r, *kept)
         ctx.how = how
         return y.unflatten(0, (b, h))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        (q, k, v, additive, *saved), how = ctx.saved_tensors, ctx.how
+        (q, k, v, additive, distance, r, *saved), how = ctx.saved_tensors, ctx.how
         dy = dy.flatten(0, 1).contiguous()
         dq, dk, dv = (torch.empty_like(z) for z in (q, k, v))
         d_additive = torch.zeros_like(additive) if ctx.needs_input_grad[3] else None
+        d_distance, d_r = (None if z is None else torch.zeros_like(z) for z in (distance, r))
         kept, keep = iter(saved), how.drawn(q.device)
-        for part, rows, seen in _blocks(q, k, how):
+        for block in _blocks(q, k, how):
+            part, rows, seen = block
             q1, k1, v1, dy1 = q[part, rows], k[part, :seen], v[part, :seen], dy[part, rows]
-            weights = next(kept) if saved else _weights(q1, k1, _piece(additive, part, rows, seen, how), how)
+            weights = next(kept) if saved else _weights(block, q, k, additive, distance, r, how)
             d_weights, dropped = torch.bmm(dy1, v1.mT), weights
             if how.dropout:
                 drawn = keep(weights)
@@ -98,39 +132,68 @@ class _Blocked(torch.autograd.Function):
             else:
                 dk[part, :seen] += torch.bmm(d_logits.mT, q1)
                 dv[part, :seen] += torch.bmm(dropped.mT, dy1)
-            place = _piece(d_additive, part, rows, seen, how)
+            place = _piece(d_additive, block, how)
             if place is not None:
                 place += d_logits.unflatten(0, (-1, how.heads)).sum_to_size(place.shape)
-        dq, dk, dv = (z.unflatten(0, (-1, how.heads)) for z in (dq.mul_(how.scale), dk.mul_(how.scale), dv))
-        return dq, dk, dv, d_additive, None
+            if distance is not None and r is not None and d_distance is not None and d_r is not None:
+                columns = _columns(block, q.shape[1], how)
+                by_distance = d_logits.new_zeros(*d_logits.shape[:2], columns.stop - columns.start)
+                shift(by_distance, seen).copy_(d_logits)
+                torch.bmm(by_distance, _each(r[:, columns], part, how), out=d_distance[part, rows])
+                d_r[:, columns] += torch.bmm(by_distance.mT, distance[part, rows]).unflatten(0, (-1, how.heads)).sum(0)
+        for z in (dq, dk, d_distance, d_r):
+            if z is not None:
+                z *= how.scale
+        dq, dk, dv, d_distance = (None if z is None else z.unflatten(0, (-1, how.heads)) for z in (dq, dk, dv, d_distance))
+        return dq, dk, dv, d_additive, d_distance, d_r, None
 
 
-def _blocks(q: Tensor, k: Tensor, how: _How) -> Iterator[tuple[slice, slice, int]]:
-    """Which sequences and heads, which queries, and how many of the keys any of them sees; of each the last queries first."""
+def _blocks(q: Tensor, k: Tensor, how: _How) -> Iterator[Block]:
+    """Of each part of the batch the last queries first."""
     (n, t, _), s = q.shape, k.shape[1]
     rows = max(1, min(ROWS if how.causal else t, AT_A_TIME // s))
     each = how.heads * max(1, AT_A_TIME // (how.heads * rows * s))  # whole sequences
     for start in range(0, n, each):
         for i in reversed(range(0, t, rows)):
             end = min(i + rows, t)
-            yield slice(start, min(start + each, n)), slice(i, end), s - t + end if how.causal else s
+            yield Block(slice(start, min(start + each, n)), slice(i, end), s - t + end if how.causal else s)
 
 
-def _weights(q: Tensor, k: Tensor, additive: Tensor | None, how: _How) -> Tensor:
-    """(n, t, s): the softmax of a block, whose last query sees the last key."""
-    t, s = q.shape[1], k.shape[1]
-    logits = torch.bmm(q * how.scale, k.mT)
-    if additive is not None:
-        logits.view(-1, how.heads, t, s).add_(additive)
+def _weights(
+    block: Block, q: Tensor, k: Tensor, additive: Tensor | None, distance: Tensor | None, r: Tensor | None, how: _How
+) -> Tensor:
+    """(n, t, s): the softmax of a block, whose last query sees the last of its keys."""
+    part, rows, s = block
+    t = rows.stop - rows.start
+    logits = torch.bmm(q[part, rows] * how.scale, k[part, :s].mT)
+    piece = _piece(additive, block, how)
+    if piece is not None:
+        logits.view(-1, how.heads, t, s).add_(piece)
+    if distance is not None and r is not None:
+        r = _each(r[:, _columns(block, q.shape[1], how)], part, how)
+        logits += shift(torch.bmm(distance[part, rows] * how.scale, r.mT), s)
     if how.causal:
         logits[..., s - t :] += torch.full((t, t), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
     return logits.softmax(-1)
 
 
-def _piece(additive: Tensor | None, part: slice, rows: slice, seen: int, how: _How) -> Tensor | None:
+def _piece(additive: Tensor | None, block: Block, how: _How) -> Tensor | None:
     """What of a tensor that is broadcastable to (b, h, t, s) belongs to a block."""
     if additive is None:
         return None
     b, _, t, s = additive.shape
-    sequences = slice(part.start // how.heads, part.stop // how.heads)
-    return additive[sequences if b > 1 else slice(None), :, rows if t > 1 else slice(None), : seen if s > 1 else None]
+    sequences = slice(block.part.start // how.heads, block.part.stop // how.heads)
+    rows = block.rows if t > 1 else slice(None)
+    return additive[sequences if b > 1 else slice(None), :, rows, : block.seen if s > 1 else None]
+
+
+def _columns(block: Block, t: int, how: _How) -> slice:
+    """Which distances of all lie between a block's queries and its keys, and one more, which ``shift`` needs."""
+    first = t - block.rows.stop
+    more = 1 if how.causal else block.rows.stop - block.rows.start
+    return slice(first, first + block.seen + more)
+
+
+def _each(r: Tensor, part: slice, how: _How) -> Tensor:
+    """(h, n, d), once for each sequence of a part: (b h, n, d)."""
+    return r.expand((part.stop - part.start) // how.heads, -1, -1, -1).flatten(0, 1)

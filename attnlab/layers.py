@@ -36,6 +36,22 @@ def relative_distance(t: int, s: int, *, device: torch.device | None = None) -> 
     return i[:, None] - torch.arange(s, device=device)
 
 
+def shift(x: Tensor, s: int) -> Tensor:
+    """From columns by distance to columns by key.
+
+    Column ``c`` of ``x`` (..., t, n) holds the distance ``s - 1 - c``. Key ``j`` of query ``i`` lies at the distance
+    ``i + s - t - j``, hence in column ``j + t - 1 - i``: one place further left on every row, which is the same memory read
+    with rows of ``n - 1``.
+
+    Returns:
+        (..., t, s), a view where the rows of ``x`` follow each other in memory. Needs ``n > s``. Entries whose distance ``x``
+        does not hold come from a neighbouring row: keys that a causal mask hides.
+    """
+    t, n = x.shape[-2:]
+    rows = x.flatten(-2)[..., t - 1 : t * n - 1]
+    return rows.unflatten(-1, (t, n - 1))[..., :s]
+
+
 def sinusoids(positions: Tensor, dim: int) -> Tensor:
     """Sines and cosines of geometrically spaced frequencies (Vaswani et al. 2017, section 3.5).
 

@@ -86,6 +86,19 @@ def test_dropout_keeps_the_expectation(backend: str) -> None:
     assert ((samples.mean(0) - without).abs() < 5 * error + 1e-9).all()
 
 
+@pytest.mark.parametrize(("sizes", "causal"), list(itertools.product([(7, 7), (5, 11)], [False, True])))
+def test_blocks_shift_logits_by_distance_into_place(sizes: tuple[int, int], causal: bool, small_blocks: None) -> None:
+    t, s = sizes
+    outcome = []
+    for backend in ("reference", "blocked"):
+        q, k, v = tensors(t, s)
+        distance, r = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 3, t, 8), (3, s + t, 8)))
+        y = attend(q, k, v, backend=backend, causal=causal, relative=(distance, r[:, : s + 1] if causal else r))
+        outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), [q, k, v, distance, r])])
+    for one, another in zip(*outcome, strict=True):
+        torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
+
+
 def test_blocks_drop_the_same_weights_on_the_way_back(small_blocks: None) -> None:
     def dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         torch.manual_seed(0)

@@ -4,12 +4,12 @@ import pytest
 import torch
 from oracles import positions as papers
 
-from attnlab.layers import relative_distance, sinusoids
+from attnlab.layers import relative_distance, shift, sinusoids
 from attnlab.positions import PositionSetting
 from attnlab.positions.alibi import Alibi, slopes
 from attnlab.positions.learned import Learned
 from attnlab.positions.none import NoPosition
-from attnlab.positions.relative import Relative, shift
+from attnlab.positions.relative import Relative
 from attnlab.positions.rotary import Rotary
 from attnlab.positions.sinusoidal import Sinusoidal
 

@@ -9,8 +9,8 @@ from oracles import positions as papers
 from oracles.attention import attention, behind, concatenated, heads_of, scaled_product
 from torch import Tensor, nn
 
+from attnlab.layers import shift
 from attnlab.positions import Position, PositionSetting
-from attnlab.positions.relative import shift
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.variants import Setting, Variant, recomputed
 from attnlab.variants.dense import Dense

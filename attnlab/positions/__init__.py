@@ -18,7 +18,7 @@ Some variants have logits only in pieces, and ask for the bias of one piece at a
 
 import inspect
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -40,6 +40,19 @@ class PositionSetting:
     length: int
     role: str
     pieces: bool = False
+
+
+class Products(NamedTuple):
+    """Logits as two products, ``scale * (content k^T + shift(distance r^T))``, with ``shift`` of ``attnlab.layers``.
+
+    Attributes:
+        content, distance: (b, h, t, d), what meets the keys, and what meets the distances.
+        r: (h, n, d), of the distances s-1, s-2, ... down to -1 in a causal role, to -t in others.
+    """
+
+    content: Tensor
+    distance: Tensor
+    r: Tensor
 
 
 class Position(nn.Module):
@@ -105,3 +118,11 @@ class Position(nn.Module):
             Broadcastable to (..., h, t, s). In a causal role the values for keys ahead of their query mean nothing.
         """
         raise NotImplementedError
+
+    def products(self, q: Tensor, s: int) -> Products | None:
+        """``scale * q k^T + bias(q, k)`` as two products, where it is that: what goes by blocks then never holds a whole bias.
+
+        Args:
+            q: (b, h, t, d) of all heads and neighbouring positions. s: how many keys there are.
+        """
+        return None

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.layers import sinusoids
-from attnlab.positions import Position, PositionSetting
+from attnlab.layers import shift, sinusoids
+from attnlab.positions import Position, PositionSetting, Products
 
 
 class Relative(Position):
@@ -59,24 +59,16 @@ class Relative(Position):
         by_content = torch.einsum("hd,...hsd->...hs", u * scale, k)  # (c)
         return shift(by_distance, s) + by_content.unsqueeze(-2)
 
+    def products(self, q: Tensor, s: int) -> Products | None:
+        if type(self).bias is not Relative.bias:  # a scheme that is made of this one, with another bias
+            return None
+        ahead = 1 if self.setting.role == "causal" else q.shape[-2]
+        n = torch.arange(s - 1, -ahead - 1, -1, device=q.device)
+        r = self.r(n, slice(None)).movedim(-2, -3).to(q.dtype)  # (h, s+ahead, d)
+        return Products(q + self.u[:, None].to(q.dtype), q + self.v[:, None].to(q.dtype), r)  # (a) + (c), (b) + (d)
+
     def r(self, n: Tensor, heads: slice) -> Tensor:
         """r_n of the distances n (m,): (m, h, d)."""
         weight = self.distance.weight.unflatten(0, self.u.shape)[heads].flatten(0, 1)
         waves = sinusoids(n, self.setting.dim).to(weight.dtype)
         return F.linear(waves, weight).unflatten(-1, (-1, self.setting.head_dim))
-
-
-def shift(x: Tensor, s: int) -> Tensor:
-    """From columns by distance to columns by key.
-
-    Column ``c`` of ``x`` (..., t, n) holds the distance ``s - 1 - c``. Key ``j`` of query ``i`` lies at the distance
-    ``i + s - t - j``, hence in column ``j + t - 1 - i``: one place further left on every row, which is the same memory read
-    with rows of ``n - 1``.
-
-    Returns:
-        (..., t, s), a view where the rows of ``x`` follow each other in memory. Needs ``n > s``. Entries whose distance ``x``
-        does not hold come from a neighbouring row: keys that a causal mask hides.
-    """
-    t, n = x.shape[-2:]
-    rows = x.flatten(-2)[..., t - 1 : t * n - 1]
-    return rows.unflatten(-1, (t, n - 1))[..., :s]

@@ -156,14 +156,16 @@ class Variant(nn.Module):
         """
         scale = float(q.shape[-1] ** -0.5) if scale is None else scale
         q, k = self.rotated(q, k)
+        products = self.position.products(q, k.shape[-2]) if self.position is not None and self.backend == "blocked" else None
         return attend(
-            q,
+            q if products is None else products.content,
             k,
             v,
             backend=self.backend,
             causal=self.causal,
             allowed=None if mask is None else mask[:, None, None, :],
-            bias=self.logit_bias(q, k, scale=scale),
+            bias=self.logit_bias(q, k, scale=scale) if products is None else None,
+            relative=None if products is None else products[1:],
             dropout=self.dropout if self.training else 0.0,
             scale=scale,
         )
