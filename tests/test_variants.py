@@ -154,14 +154,19 @@ def test_other_multi_head_variants_honour_schemes(name: str, position: str, memo
     assert_same(variant, multi_head(variant, logit=logit, out=name != "no_wo"), memory=memory)
 
 
-# Logits in a piece: many pieces, or one.
-PIECES = pytest.mark.parametrize(("backend", "most"), [("reference", 0), ("blocked", 40), ("blocked", 2**20)])
+# Logits in a piece (many pieces, or one), and up to which length there are none.
+PIECES = pytest.mark.parametrize(
+    ("backend", "most", "kept"), [("reference", 0, 0), ("blocked", 40, 0), ("blocked", 2**20, 0), ("blocked", 0, 1024)]
+)
 
 
 @PIECES
 @pytest.mark.parametrize("stride", [1, 3, 4, T, T + 2])
-def test_strided_sparse_follows_child(stride: int, backend: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strided_sparse_follows_child(
+    stride: int, backend: str, most: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recomputed, "MOST", most)
+    monkeypatch.setattr(recomputed, "KEPT", kept)
     variant = make("strided_sparse", stride=stride)
     variant.backend = backend
     half = HEADS // 2
@@ -171,9 +176,10 @@ def test_strided_sparse_follows_child(stride: int, backend: str, most: int, monk
 @PIECES
 @pytest.mark.parametrize(("stride", "summary"), [(1, 1), (3, 1), (4, 2), (5, 5), (T + 2, 3)])
 def test_fixed_sparse_follows_child(
-    stride: int, summary: int, backend: str, most: int, monkeypatch: pytest.MonkeyPatch
+    stride: int, summary: int, backend: str, most: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recomputed, "MOST", most)
+    monkeypatch.setattr(recomputed, "KEPT", kept)
     variant = make("fixed_sparse", stride=stride, summary=summary)
     variant.backend = backend
     half = HEADS // 2

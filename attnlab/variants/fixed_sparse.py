@@ -71,7 +71,7 @@ class FixedSparse(Variant):
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
         (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
-        if recomputed.applies(self, mask):
+        if recomputed.applies(self, mask, length=x.shape[1]):
             y = [self.block_pieces(q1, k1, v1), self.summary_pieces(q2, k2, v2)]
         else:
             y = [self.block(q1, k1, v1, mask), self.summaries(q2, k2, v2, mask)]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attnlab.blocked import KEPT
 from attnlab.layers import causal_mask
 from attnlab.variants import Variant
 
@@ -37,12 +38,15 @@ class Piece:
     alone: Sequence[int] = ()
 
 
-def applies(variant: Variant, mask: Tensor | None) -> bool:
-    """Whether a variant's attention can be computed like this: by plain products, with no bias, padding or dropout in it."""
+def applies(variant: Variant, mask: Tensor | None, *, length: int) -> bool:
+    """Whether a variant's attention is computed like this: by plain products, with no bias, padding or dropout in it.
+
+    Up to ``KEPT`` positions it is not, as in ``attnlab.blocked``: to keep the weights is quicker, and they are few.
+    """
     biased = variant.position is not None and variant.position.hook == "bias"
     dropping = variant.training and variant.dropout > 0
     plain = variant.backend == "blocked" and not (biased or dropping)
-    return plain and mask is None and not torch.compiler.is_compiling()
+    return plain and length > KEPT and mask is None and not torch.compiler.is_compiling()
 
 
 def attend_pieces(q: Tensor, k: Tensor, v: Tensor, pieces: Callable[[], Iterable[Piece]]) -> Tensor:
