@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.simulate import ABOUT, CELLS
@@ -59,34 +59,21 @@ def _range(lines: Sequence[Line]) -> str:
     return f"{low:.1%} at {lines[0].case}" if len(lines) == 1 else f"{low:.1%} to {high:.1%} in {len(lines)} settings"
 
 
-def page(lines: Sequence[Line], *, command: str, level: float) -> str:
-    part = {name: [line for line in lines if line.part == name] for name in dict.fromkeys(line.part for line in lines)}
-    fixed, looks = part["fixed"], part["looks"]
-    of = {name: [line for line in fixed if line.quantity == name] for name in ("false", "covered", "false equivalence")}
-    plain = [line for line in of["false"] if not line.noise.endswith("_gap")]
-    covered = [line for line in of["covered"] if not line.noise.endswith("_gap")]
-    mild, strong = ({q: [x for x in of[q] if x.noise == name] for q in of} for name in ("mild_gap", "skewed_gap"))
-    honest = [line for line in looks if line.quantity == "false" and "NOT" not in line.case and "_gap" not in line.noise]
-    careless = [line for line in looks if line.quantity == "false" and "NOT" in line.case]
-    kept = min(part["power"], key=lambda line: line.value)
-    error = max(line.error or 0 for line in fixed)
-    heads = ["noise", "seeds so far", "open", "median of seeds named", "settled by them"]
-    guesses = listed(part["guess"], ["open", "seeds named", "settled"], heads=heads)
-    noises = "\n".join(f"- `{name}`: {text}." for name, text in ABOUT.items())
-    return f"""# Are the verdicts worth what they say?
+PAGE = """\
+# Are the verdicts worth what they say?
 
-Simulated studies with a known truth, judged by the functions that judge every report (`attnlab.stats`): tables of {CELLS} cells
-against one baseline, differences paired by seed, Holm over the table, {fixed[0].studies:,} tables a setting. The Monte-Carlo
-standard error of a share in the first three tables is at most {error:.1%}. All numbers, with their errors, are in
+Simulated studies with a known truth, judged by the functions that judge every report (`attnlab.stats`): tables of {cells} cells
+against one baseline, differences paired by seed, Holm over the table, {studies} tables a setting. The Monte-Carlo
+standard error of a share in the first three tables is at most {error}. All numbers, with their errors, are in
 [validity.csv](validity.csv); what wrote them: `{command}`.
 
-**In short.** Better or worse where nothing differs: {worst(plain)} of the tables at most, 5 % allowed:
-{breaks(plain, 0.05)}. Coverage of the 95 % intervals: at least {worst(covered, least=True)}. Seeds added until settled: false
-verdicts in {worst(honest)} of the tables at most; judged at each look as if it were the only one, {worst(careless)}.
-Power: the number of seeds named, where mean and spread are known, settles in {kept.value:.1%} at least, 80 % promised.
-**What breaks:** differences that are themselves skewed. With a skewness of 1, false verdicts rise to {worst(mild["false"])}
-and coverage falls to {worst(mild["covered"], least=True)}; with a skewness of 6, to {worst(strong["false"])} and
-{worst(strong["covered"], least=True)}.
+**In short.** Better or worse where nothing differs: {false} of the tables at most, 5 % allowed:
+{false_broken}. Coverage of the 95 % intervals: at least {covered}. Seeds added until settled: false
+verdicts in {added} of the tables at most; judged at each look as if it were the only one, {careless}.
+Power: the number of seeds named, where mean and spread are known, settles in {power} at least, 80 % promised.
+**What breaks:** differences that are themselves skewed. With a skewness of 1, false verdicts rise to {mild_false}
+and coverage falls to {mild_covered}; with a skewness of 6, to {strong_false} and
+{strong_covered}.
 
 What the seeds are drawn from, in units of their standard deviation:
 
@@ -94,15 +81,15 @@ What the seeds are drawn from, in units of their standard deviation:
 
 ## Better or worse, where nothing differs
 
-Share of tables with at least one such verdict, by the number of seeds. At most 5 % is allowed: {breaks(of["false"], 0.05)}.
+Share of tables with at least one such verdict, by the number of seeds. At most 5 % is allowed: {every_false_broken}.
 
-{table(fixed, "false")}
+{false_table}
 
 ## Coverage of the 95 % interval
 
-By the number of seeds: {breaks(of["covered"], 0.95, least=True)}.
+By the number of seeds: {covered_broken}.
 
-{table(fixed, "covered")}
+{covered_table}
 
 A symmetric heavy tail makes t-intervals too wide, not too narrow: they cover more than they promise, and find less. Skew in
 both cells alike cancels in the pairs. Skew in the difference does not, and a dozen seeds do not repair it. So a report says
@@ -112,15 +99,15 @@ side of the others, or where seeds diverged, its verdicts are surer of themselve
 ## Equivalent, where the difference is the margin
 
 Share of tables with at least one such verdict; the margin is 2 standard deviations of a run, all cells lie exactly on it:
-{breaks(of["false equivalence"], 0.05)}.
+{equivalence_broken}.
 
-{table(fixed, "false equivalence")}
+{equivalence_table}
 
 ## The number of seeds that would settle it
 
-Mean and spread known: {breaks(part["power"], 0.8, least=True)}.
+Mean and spread known: {power_broken}.
 
-{listed(part["power"], ["settled"], heads=["noise", "true difference, in standard deviations of the pairs", "settled"])}
+{power_table}
 
 Mean and spread guessed from the first seeds, true difference 1. A study that is still open has more often seen too small a
 difference, or too large a spread, than the truth: the number named is then larger than needed.
@@ -130,21 +117,21 @@ difference, or too large a spread, than the truth: the number named is then larg
 ## Seeds added until it is settled
 
 `attnlab run --until-settled --max-seeds 12`: a look at each number of seeds, one more seed for each open cell, each t-test at
-{level:.2%} with 3 to 12 seeds (Pocock 1977, calibrated for t-statistics). "False" is a verdict of better or worse where nothing
+{level} with 3 to 12 seeds (Pocock 1977, calibrated for t-statistics). "False" is a verdict of better or worse where nothing
 differs, or of equivalence at the margin, at any look; "covered" counts the intervals when the seeds end.
 
-{listed(looks, ["false", "covered", "seeds"], heads=["noise", "true difference", "false", "covered", "seeds a cell"])}
+{looks_table}
 
 ## Why this rule
 
 One comparison, normal pairs, looks at 3 to 12 (`benchmarks/rules.py` names the sources). Columns: the true difference in
 standard deviations of the pairs, and the margin where there is one. Mean number of seeds:
 
-{table(part["rules"], "seeds", over="rule")}
+{rules_seeds}
 
 Share of studies settled within 12 seeds (with difference 0 and no margin: the error):
 
-{table(part["rules"], "settled", over="rule")}
+{rules_settled}
 
 One level at every look asks for the fewest seeds, except near the end of what 12 seeds can settle. Rising levels settle more
 of the small differences and take longer over the large ones. What needs no largest number of seeds pays for it most.
@@ -153,3 +140,60 @@ of the small differences and take longer over the large ones. What needs no larg
 
 `ablations/aa.yaml` trains dense attention under five names: [reports/aa](../aa/README.md).
 """
+
+
+def page(lines: Sequence[Line], *, command: str, level: float) -> str:
+    """The report on what was simulated, by ``command``, with seeds added at ``level`` a look."""
+    part = {name: [line for line in lines if line.part == name] for name in dict.fromkeys(line.part for line in lines)}
+    noises = "\n".join(f"- `{name}`: {text}." for name, text in ABOUT.items())
+    figures = _in_short(part) | _fixed(part["fixed"]) | _added(part)
+    return PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
+
+
+def _in_short(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
+    """The worst of what holds, and what breaks."""
+    false, covered = ([line for line in part["fixed"] if line.quantity == name] for name in ("false", "covered"))
+    plain, plain_covered = ([line for line in of if not line.noise.endswith("_gap")] for of in (false, covered))
+    looks = [line for line in part["looks"] if line.quantity == "false"]
+    figures = {
+        "false": worst(plain),
+        "false_broken": breaks(plain, 0.05),
+        "covered": worst(plain_covered, least=True),
+        "added": worst([line for line in looks if "NOT" not in line.case and "_gap" not in line.noise]),
+        "careless": worst([line for line in looks if "NOT" in line.case]),
+        "power": f"{min(line.value for line in part['power']):.1%}",
+    }
+    for name, noise in (("mild", "mild_gap"), ("strong", "skewed_gap")):
+        figures[f"{name}_false"] = worst([line for line in false if line.noise == noise])
+        figures[f"{name}_covered"] = worst([line for line in covered if line.noise == noise], least=True)
+    return figures
+
+
+def _fixed(lines: Sequence[Line]) -> dict[str, str]:
+    """Numbers of seeds that are fixed beforehand: verdicts, intervals, equivalence."""
+    of = {name: [line for line in lines if line.quantity == name] for name in ("false", "covered", "false equivalence")}
+    return {
+        "studies": f"{lines[0].studies:,}",
+        "error": f"{max(line.error or 0 for line in lines):.1%}",
+        "every_false_broken": breaks(of["false"], 0.05),
+        "false_table": table(lines, "false"),
+        "covered_broken": breaks(of["covered"], 0.95, least=True),
+        "covered_table": table(lines, "covered"),
+        "equivalence_broken": breaks(of["false equivalence"], 0.05),
+        "equivalence_table": table(lines, "false equivalence"),
+    }
+
+
+def _added(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
+    """Seeds that are named or added, and the rules for that."""
+    power = ["noise", "true difference, in standard deviations of the pairs", "settled"]
+    guess = ["noise", "seeds so far", "open", "median of seeds named", "settled by them"]
+    looks = ["noise", "true difference", "false", "covered", "seeds a cell"]
+    return {
+        "power_broken": breaks(part["power"], 0.8, least=True),
+        "power_table": listed(part["power"], ["settled"], heads=power),
+        "guesses": listed(part["guess"], ["open", "seeds named", "settled"], heads=guess),
+        "looks_table": listed(part["looks"], ["false", "covered", "seeds"], heads=looks),
+        "rules_seeds": table(part["rules"], "seeds", over="rule"),
+        "rules_settled": table(part["rules"], "settled", over="rule"),
+    }
