@@ -72,6 +72,7 @@ def attend(
     relative: tuple[Tensor, Tensor] | None = None,
     dropout: float = 0.0,
     scale: float | None = None,
+    span: int | None = None,
 ) -> Tensor:
     """Attention of ``q`` over ``k`` and ``v``.
 
@@ -84,13 +85,15 @@ def attend(
             ``blocked`` has a better way than to make a bias of it.
         dropout: probability of dropping an attention weight (0 outside training).
         scale: default 1 / sqrt(d).
+        span: positions of the whole sequence, where q and k are a piece of it: ``blocked`` keeps less of longer ones for the
+            backward pass.
 
     Returns:
         (b, h, t, e).
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     if backend == "blocked":
-        y = _blocked(q, k, v, relative, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
+        y = _blocked(q, k, v, relative, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale, span=span)
     else:
         if relative is not None:
             more = shift(relative[0] * scale @ relative[1].mT, k.shape[-2])
@@ -143,6 +146,7 @@ def _blocked(
     bias: Tensor | None,
     dropout: float,
     scale: float,
+    span: int | None,
 ) -> Tensor:
     if min(k.shape[1], v.shape[1]) < q.shape[1]:  # heads may share keys and values
         k, v = (z.expand(-1, q.shape[1], -1, -1) for z in (k, v))
@@ -156,7 +160,7 @@ def _blocked(
         additive = additive[(None,) * (4 - additive.dim())]
     # Autocast would have the softmax in float32, for twice the memory traffic, only to round it for the next product.
     with torch.autocast(device, enabled=False) if lowered else nullcontext():
-        return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale)
+        return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale, span=span)
 
 
 def _sdpa(

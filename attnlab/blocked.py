@@ -9,7 +9,8 @@ hides from a whole block is never computed. From dY the backward pass computes
 
     dV = P^T dY,    dP = dY V^T,    dL = P * (dP - rowsum(dP * P)),    dQ = scale dL K,    dK = scale dL^T Q
 
-and P once more where sequences are long: what is saved then grows with t, not with t s. The idea is that of FlashAttention
+and P once more where sequences are long: what is saved then grows with t, not with t s. (Sparse variants call this for pieces
+of a sequence, and say how long the whole is.) The idea is that of FlashAttention
 (Dao et al. 2022, section 3.1), with whole rows instead of an online softmax: on a CPU whole rows fit.
 """
 
@@ -25,7 +26,7 @@ from attnlab.layers import shift
 
 ROWS = 64  # queries of a block in a causal role: fewer skip more of what is hidden, more make larger products
 AT_A_TIME = 1 << 20  # logits: about what the processor's cache holds
-KEPT = 1024  # up to so many keys P is kept for the backward pass, a quarter faster; beyond it is computed again
+KEPT = 1024  # positions of a sequence up to which P is kept for the backward pass: a quarter faster than to compute it again
 
 
 def blocked(
@@ -39,6 +40,7 @@ def blocked(
     causal: bool,
     dropout: float,
     scale: float,
+    span: int | None = None,
 ) -> Tensor:
     """Attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
 
@@ -46,13 +48,19 @@ def blocked(
         additive: broadcastable to (b, h, t, s), added to the scaled logits, finite; the causal mask need not be in it.
         distance, r: (b, h, t, d) and (h, n, d), as in ``attnlab.positions.Products``: scale * shift(distance r^T) is added.
         dropout: probability of dropping a weight.
+        span: positions of the sequence that these are a piece of; default s.
 
     Returns:
         (b, h, t, e).
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else None  # what is dropped is drawn again on the way back
-    how = _How(q.shape[1], causal, scale, dropout, seed)
+    how = _How(q.shape[1], causal, scale, dropout, seed, keeps(q, k, span or k.shape[2]))
     return _Blocked.apply(q, k, v, additive, distance, r, how)  # type: ignore[no-any-return]
+
+
+def keeps(q: Tensor, k: Tensor, span: int) -> bool:
+    """Whether P is kept for the backward pass: it is few, or a row of it takes no more than a query and a key."""
+    return span <= KEPT or k.shape[2] <= 2 * q.shape[3]
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class _How:
     scale: float
     dropout: float
     seed: int | None
+    keeps: bool
 
     def drawn(self, device: torch.device) -> Callable[[Tensor], Tensor | float]:
         """Says of the weights of each block in turn what they are multiplied by: 0 where they are dropped."""
@@ -99,7 +108,7 @@ class _Blocked(torch.autograd.Function):
         for block in _blocks(q, k, how):
             part, rows, seen = block
             weights = _weights(block, q, k, additive, distance, r, how)
-            if k.shape[1] <= KEPT and any(ctx.needs_input_grad):
+            if how.keeps and any(ctx.needs_input_grad):
                 kept.append(weights)
             torch.bmm(weights * keep(weights) if how.dropout else weights, v[part, :seen], out=y[part, rows])
         ctx.save_for_backward(q, k, v, additive, distance, r, *kept)
@@ -165,10 +174,12 @@ def _weights(
     """(n, t, s): the softmax of a block, whose last query sees the last of its keys."""
     part, rows, s = block
     t = rows.stop - rows.start
-    logits = torch.bmm(q[part, rows] * how.scale, k[part, :s].mT)
+    queries, keys = q[part, rows] * how.scale, k[part, :s].mT
     piece = _piece(additive, block, how)
-    if piece is not None:
-        logits.view(-1, how.heads, t, s).add_(piece)
+    if piece is None:
+        logits = torch.bmm(queries, keys)
+    else:  # of a mask of the keys alone (n, 1, s) this is a third of what adding it afterwards costs
+        logits = torch.baddbmm(piece.expand(len(queries) // how.heads, how.heads, -1, -1).flatten(0, 1), queries, keys)
     if distance is not None and r is not None:
         r = _each(r[:, _columns(block, q.shape[1], how)], part, how)
         logits += shift(torch.bmm(distance[part, rows] * how.scale, r.mT), s)

@@ -26,10 +26,10 @@ def masks(t: int, s: int, *, device: str = "cpu") -> dict[str, Tensor | None]:
     return {"none": None, "padding": padded}
 
 
-@pytest.fixture(params=[0, 1024], ids=["computed again", "kept"])
+@pytest.fixture(params=[False, True], ids=["computed again", "kept"])
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks a sequence, and one sequence at a time, where they would be one; with and without kept weights."""
-    monkeypatch.setattr(blocked, "KEPT", request.param)
+    monkeypatch.setattr(blocked, "keeps", lambda *_: request.param)
     monkeypatch.setattr(blocked, "ROWS", 2)
     monkeypatch.setattr(blocked, "AT_A_TIME", 40)
 

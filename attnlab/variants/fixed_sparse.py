@@ -15,8 +15,6 @@ Any length, as in ``strided_sparse``. Cost: time and saved memory O(t (l + c t /
 Code to paper: ``stride`` l; ``summary`` c; ``block`` attends over A1, ``summaries`` over A2.
 """
 
-from collections.abc import Iterator
-from functools import partial
 from math import isqrt, sqrt
 from typing import Any
 
@@ -26,9 +24,8 @@ from torch import Tensor, nn
 
 from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
-from attnlab.variants import Projections, Setting, Variant, recomputed
+from attnlab.variants import Projections, Setting, Variant
 from attnlab.variants.blocks import by_block, by_column, from_block, from_grid, grid
-from attnlab.variants.recomputed import Piece, attend_pieces, cut, each_alone
 
 
 class FixedSparse(Variant):
@@ -71,50 +68,21 @@ class FixedSparse(Variant):
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
         (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
-        if recomputed.applies(self, mask, length=x.shape[1]):
-            y = [self.block_pieces(q1, k1, v1), self.summary_pieces(q2, k2, v2)]
-        else:
-            y = [self.block(q1, k1, v1, mask), self.summaries(q2, k2, v2, mask)]
+        y = [self.block(q1, k1, v1, mask), self.summaries(q2, k2, v2, mask)]
         return self.out(from_grid(torch.cat(y, dim=3), x.shape[1]))
 
-    def block_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """(b, n, l, h, d): attention over A1, block by block."""
-        q, k, v = (by_block(z, self.stride) for z in (q, k, v))  # (b, n, h, l, d)
-        return from_block(attend_pieces(q, k, v, partial(each_alone, q.shape, q.device)))
-
-    def summary_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """(b, n, l, h, d): attention over A2, some neighbouring queries after others."""
-        q = grid(q, self.stride).flatten(1, 2).transpose(1, 2)  # (b, h, t, d), filled up
-        k, v = (self._summaries(z) for z in (k, v))
-        return grid(attend_pieces(q, k, v, partial(self._runs, q.shape, q.device)), self.stride)
-
-    def _summaries(self, z: Tensor) -> Tensor:
-        """(b, h, t, d) -> (b, h, c n, d): those of an incomplete last block are filled up."""
-        return grid(z, self.stride)[:, :, -self.summary :].flatten(1, 2).transpose(1, 2)
-
-    def _runs(self, shape: torch.Size, device: torch.device) -> Iterator[Piece]:
-        """Queries from the first summary on; each run with the summaries that its last query sees."""
-        b, h, t, _ = shape
-        l, c = self.stride, self.summary  # noqa: E741
-        ends = torch.arange(l - c, l, device=device)
-        j = (torch.arange(0, t, l, device=device)[:, None] + ends).flatten()  # where they stand
-        for run in cut(range(l - c, t), b * h * len(j)):
-            seen = c * (run[-1] // l) + max(0, run[-1] % l - (l - c) + 1)  # by the last of them
-            allowed = j[:seen] <= torch.arange(run.start, run.stop, device=device)[:, None]
-            yield Piece((slice(None), slice(run.start, run.stop)), (slice(None), slice(seen)), allowed)
-
     def block(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, n, l, h, d): attention over A1, as ``attend`` has it, with bias, padding and dropout."""
-        b = q.shape[0]
+        """(b, n, l, h, d): attention over A1, block by block."""
+        b, t = q.shape[0], q.shape[2]
         q, k, v = (by_block(z, self.stride).flatten(0, 1) for z in (q, k, v))  # (b n, h, l, d)
         seen = None
         if mask is not None:
             seen = by_block(mask[:, None, :, None], self.stride).flatten(0, 1).transpose(-2, -1)  # (b n, 1, 1, l)
         bias = self.logit_bias(q, k, scale=1 / sqrt(q.shape[-1]), heads=self.block_heads)
-        return from_block(self._attend(q, k, v, seen, bias, causal=True).unflatten(0, (b, -1)))
+        return from_block(self._attend(q, k, v, seen, bias, causal=True, span=t).unflatten(0, (b, -1)))
 
     def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, n, l, h, d): attention over A2, as ``attend`` has it."""
+        """(b, n, l, h, d): attention over A2."""
         t, l, c = q.shape[2], self.stride, self.summary  # noqa: E741 the paper's letters
         n = t // l * c + max(0, t % l - (l - c))  # how many there are, those of an incomplete last block included
         if n == 0:
@@ -124,7 +92,8 @@ class FixedSparse(Variant):
         allowed = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
         if mask is not None:
             allowed = allowed & mask[:, None, None, j]
-        return grid(self._attend(q, k[:, :, j], v[:, :, j], allowed, self._summary_bias(q, k, n), causal=False), l)
+        bias = self._summary_bias(q, k, n)
+        return grid(self._attend(q, k[:, :, j], v[:, :, j], allowed, bias, causal=False, span=t), l)
 
     def _summary_bias(self, q: Tensor, k: Tensor, n: int) -> Tensor | None:
         """([b,] h, t, n), from a piece for every place p of a query and e of a summary, in which blocks stand l apart."""
@@ -139,7 +108,16 @@ class FixedSparse(Variant):
         return rearrange(bias, "... p e h a m -> ... h (a p) (m e)")[..., :t, :n]
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, bias: Tensor | None, *, causal: bool
+        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, bias: Tensor | None, *, causal: bool, span: int
     ) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        return attend(q, k, v, backend=self.backend, causal=causal, allowed=allowed, bias=bias, dropout=dropout)
+        return attend(
+            q,
+            k,
+            v,
+            backend=self.backend,
+            causal=causal,
+            allowed=allowed,
+            bias=bias,
+            dropout=self.dropout if self.training else 0.0,
+            span=span,
+        )

@@ -16,8 +16,6 @@ text (enwik8 bits per byte: dense 1.00, fixed 0.99, strided 1.13).
 Code to paper: ``stride`` l; ``local`` attends over A1, ``column`` over A2.
 """
 
-from collections.abc import Iterator
-from functools import partial
 from math import isqrt, sqrt
 from typing import Any
 
@@ -26,10 +24,8 @@ from torch import Tensor, nn
 
 from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
-from attnlab.layers import causal_mask
-from attnlab.variants import Projections, Setting, Variant, recomputed
+from attnlab.variants import Projections, Setting, Variant
 from attnlab.variants.blocks import by_block, by_column, from_block, from_column, from_grid
-from attnlab.variants.recomputed import Piece, attend_pieces, cut, each_alone
 
 
 class StridedSparse(Variant):
@@ -71,42 +67,11 @@ class StridedSparse(Variant):
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
         (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
-        if recomputed.applies(self, mask, length=x.shape[1]):
-            y = [self.local_pieces(q1, k1, v1), self.column_pieces(q2, k2, v2)]
-        else:
-            y = [self.local(q1, k1, v1, mask), self.column(q2, k2, v2, mask)]
+        y = [self.local(q1, k1, v1, mask), self.column(q2, k2, v2, mask)]
         return self.out(from_grid(torch.cat(y, dim=3), x.shape[1]))
 
-    def local_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """(b, n, l, h, d): attention over A1, block by block, each with the block before it."""
-        l = self.stride  # noqa: E741 the paper's letter
-        q, k, v = (by_block(z, l).transpose(1, 2) for z in (q, k, v))  # (b, h, n, l, d)
-        y = attend_pieces(q, k, v, partial(self._pairs, q.shape, q.device))
-        return from_block(y.transpose(1, 2))
-
-    def _pairs(self, shape: torch.Size, device: torch.device) -> Iterator[Piece]:
-        """The first of all blocks, then every second one, then the others: so the windows of a piece do not overlap."""
-        b, h, n, l, _ = shape  # noqa: E741
-        yield Piece(slice(1), slice(1), causal_mask(l, l, device=device))
-        for first in (1, 2):
-            for run in cut(range(first, b * h * n, 2), 2 * l * l):
-                starts = [i for i, block in enumerate(run) if block % n == 0]  # of a sequence: nothing comes before
-                queries, keys = slice(run.start, run[-1] + 1, 2), slice(run.start - 1, run[-1] + 1)
-                yield Piece(queries, keys, self._within(device), starts)
-
-    def _within(self, device: torch.device) -> Tensor:
-        """(l, 2l): column c of two blocks lies l + p - c behind query p of the second: within reach while p <= c <= p + l."""
-        l = self.stride  # noqa: E741
-        p, c = torch.arange(l, device=device)[:, None], torch.arange(2 * l, device=device)
-        return (p <= c) & (c <= p + l)
-
-    def column_pieces(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """(b, n, l, h, d): attention over A2, residue class by residue class."""
-        q, k, v = (by_column(z, self.stride) for z in (q, k, v))  # (b, l, h, n, d)
-        return from_column(attend_pieces(q, k, v, partial(each_alone, q.shape, q.device)))
-
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, n, l, h, d): attention over A1, as ``attend`` has it, with bias, padding and dropout."""
+        """(b, n, l, h, d): attention over A1, block by block, each with the block before it."""
         l = self.stride  # noqa: E741
         q, k, v = (by_block(z, l) for z in (q, k, v))  # (b, n, h, l, d)
         seen = None if mask is None else by_block(mask[:, None, :, None], l)[..., 0]  # (b, n, 1, l)
@@ -121,8 +86,14 @@ class StridedSparse(Variant):
         rest = self._attend(q[:, 1:], k, v, within, causal=False, heads=self.local_heads)
         return from_block(torch.cat([first, rest], dim=1))
 
+    def _within(self, device: torch.device) -> Tensor:
+        """(l, 2l): column c of two blocks lies l + p - c behind query p of the second: within reach while p <= c <= p + l."""
+        l = self.stride  # noqa: E741
+        p, c = torch.arange(l, device=device)[:, None], torch.arange(2 * l, device=device)
+        return (p <= c) & (c <= p + l)
+
     def column(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(b, n, l, h, d): attention over A2, as ``attend`` has it."""
+        """(b, n, l, h, d): attention over A2, residue class by residue class."""
         l = self.stride  # noqa: E741
         seen = None if mask is None else by_column(mask[:, None, :, None], l)[..., 0]  # (b, l, 1, n)
         q, k, v = (by_column(z, l) for z in (q, k, v))  # (b, l, h, n, d)
@@ -132,7 +103,8 @@ class StridedSparse(Variant):
         self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool, heads: slice, step: int = 1
     ) -> Tensor:
         """Attention in each of n groups: q (b, n, h, t, d) and so on; allowed (t, s) or (b, n, 1, [t,] s)."""
-        groups, scale = q.shape[:2], 1 / sqrt(q.shape[-1])
+        b, n, _, t, d = q.shape
+        scale = 1 / sqrt(d)
         q, k, v = (z.flatten(0, 1) for z in (q, k, v))
         if allowed is not None and allowed.dim() == 4:
             allowed = allowed.unsqueeze(-2)
@@ -146,5 +118,6 @@ class StridedSparse(Variant):
             bias=self.logit_bias(q, k, scale=scale, heads=heads, step=step),
             dropout=self.dropout if self.training else 0.0,
             scale=scale,
+            span=n * t,
         )
-        return y.unflatten(0, groups)
+        return y.unflatten(0, (b, n))
