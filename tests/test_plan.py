@@ -1,12 +1,14 @@
 """The plan: cells with figures, runs with seeds, doubles, baselines, and the studies that ship."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from studies import STUDY, misplanned, write
 
 import attnlab
+from attnlab.commands.summary import print_plan
 from attnlab.grid.schema import json_schema
 from attnlab.planning.plan import plan
 
@@ -40,6 +42,12 @@ def test_the_figures_are_of_the_model(tmp_path: Path) -> None:
     assert dense.attention_parameters == 4 * 12 * 12
     assert dense.flops_per_token is not None
     assert dense.train_flops == 3 * dense.flops_per_token * 5 * 3 * 24
+
+    sets = {"train.eval_every": 2, "evaluate.valid_limit": 500, "evaluate.test_limit": 600}
+    found = plan(write(tmp_path, STUDY), sets=sets).cells[0]  # valid is read after steps 2, 4 and 5
+    assert found.eval_flops == dense.flops_per_token * (3 * 504 + 600)
+    untested = plan(write(tmp_path, STUDY), sets={**sets, "evaluate.test": False}).cells[0]
+    assert untested.eval_flops == dense.flops_per_token * 3 * 504
 
 
 def test_python_may_call_the_package(tmp_path: Path) -> None:
@@ -102,6 +110,22 @@ def test_the_studies_that_ship_plan_without_a_refusal(name: str) -> None:
     assert found.study.study == name
     assert found.refused == [] and found.notes == []
     assert all(cell.parameters and cell.train_flops for cell in found.cells)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "enwik8-headline", "wo-enwik8"])
+def test_evaluation_is_a_small_part_of_the_studies_that_ship(name: str) -> None:
+    """Those for two cores are not among them: they train for minutes, and read the whole test split all the same."""
+    for cell in plan(ABLATIONS / f"{name}.yaml").cells:
+        assert cell.eval_flops is not None and cell.train_flops is not None
+        assert cell.eval_flops < 0.05 * cell.train_flops, cell.name
+
+
+def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(plan(write(tmp_path, STUDY)), tflops=1.0)
+    told = re.search(r"Evaluation comes on top: (\S+) % of the training's arithmetic", capsys.readouterr().out)
+    dense = plan(write(tmp_path, STUDY)).cells[0]
+    assert dense.eval_flops and dense.train_flops
+    assert told and float(told[1]) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
 
 
 def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:

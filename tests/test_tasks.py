@@ -54,6 +54,8 @@ def test_every_byte_but_the_first_is_counted_once(size: int, batch_size: int, st
     times = counted(batches, size)
     assert times[0] == 0 and (times[1:] == 1).all()
     assert all(len(batch.inputs) <= batch_size for batch in batches)
+    windows = sum(int((batch.targets != IGNORED).any(1).sum()) for batch in batches)
+    assert task.eval_tokens("valid", limit=size, protocol=protocol, stride=stride) == 7 * windows
 
 
 def test_rows_of_segments_go_on_from_batch_to_batch():

@@ -9,6 +9,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.grid.axes import pick
 from attnlab.grid.cells import CellConfig, SkippedCell, expand
 from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
+from attnlab.planning.advice import pace
 from attnlab.planning.matching import matched
 from attnlab.planning.resolve import Resolved, Resolver
 from attnlab.planning.run import Cell, Run
@@ -239,7 +240,21 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
         message = f"building the cell {cell.name!r} failed: {type(error).__name__}: {_first_line(error)}"
         raise UserError(message, cell.where("variant")) from error
     tokens = steps * it.config.train.batch_size * it.task.length
-    return replace(found, **figures, train_flops=3 * figures["flops_per_token"] * tokens)
+    flops, read = figures["flops_per_token"], _eval_tokens(it)
+    return replace(found, **figures, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
+
+
+def _eval_tokens(it: Resolved) -> int | None:
+    """Positions that a run reads of ``valid`` and ``test``, each time that it does."""
+    how, times = it.config.evaluate, pace(it.config, it.task).early + 1
+    reads = [("valid", how.valid_limit, times), *([("test", how.test_limit, 1)] if how.test else [])]
+    found = 0
+    for split, limit, count in reads:
+        tokens = it.task.eval_tokens(split, limit=limit, protocol=how.protocol, stride=how.stride)
+        if tokens is None:
+            return None
+        found += count * tokens
+    return found
 
 
 def _first_line(error: Exception) -> str:

@@ -19,6 +19,7 @@ class Cell:
         refusal: why it cannot be run, or None.
         parameters, attention_parameters, flops_per_token: of a refused cell None.
         train_flops: of one run: 3 x forward x tokens, every row counted at full length.
+        eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also where the task does not say.
         where: the place in the study file of its last axis, for messages.
         matched: how it was made to cost as much as its baseline, where that was asked.
         cuda_backend: the backend that it would have on CUDA.
@@ -32,6 +33,7 @@ class Cell:
     attention_parameters: int | None = None
     flops_per_token: int | None = None
     train_flops: int | None = None
+    eval_flops: int | None = None
     where: str = ""
     matched: str = ""
     cuda_backend: str = ""

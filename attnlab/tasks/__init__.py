@@ -123,6 +123,13 @@ class Task:
         """All of a split once, or ``limit`` of its items (bytes, reviews), always the same ones."""
         raise NotImplementedError
 
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        """About how many positions ``eval_batches`` reads, every row counted at full length; without ``prepare``.
+
+        None where the task does not say: the plan then leaves evaluation out.
+        """
+        return None
+
     def encode(self, text: str) -> list[int]:
         """The token numbers of ``text``."""
         raise NotImplementedError

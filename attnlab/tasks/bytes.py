@@ -73,9 +73,12 @@ class ByteTask(Task):
         """One split as (n,) uint8, not copied."""
         self.prepare(lambda line: None)
         assert self._text is not None
-        which = SPLITS.index(known_split(name))
+        return self._text[self._place(name)]
+
+    def _place(self, split: str) -> slice:
+        which = SPLITS.index(known_split(split))
         ends = (0, *self.cuts())
-        return self._text[ends[which] : ends[which + 1]]
+        return slice(ends[which], ends[which + 1])
 
     def check(self, config: RunConfig) -> str | None:
         evaluate = config.evaluate
@@ -143,6 +146,12 @@ class ByteTask(Task):
             raise UserError(f"stride: expected at most the length {self.length}, got {stride}")
         return _sliding(text, self.length, batch_size, stride)
 
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        place = self._place(split)
+        read = min(place.stop - place.start, limit or place.stop)
+        step = self.length if protocol == "segment" else stride or self.length
+        return self.length * _window_count(read, self.length, step)
+
     def baselines(self) -> dict[str, Baseline]:
         """On the bytes that an evaluation counts; how long the rows are, and how they are drawn, decides none of them."""
 
@@ -178,9 +187,14 @@ def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool) 
     return Batch(inputs, targets.contiguous(), fresh=fresh)
 
 
+def _window_count(size: int, length: int, step: int) -> int:
+    """How many windows, each ``step`` after the last, predict all bytes of a text but the first."""
+    return 1 + -(-max(0, size - 1 - length) // step)
+
+
 def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]:
     """Disjoint segments; row r reads the r-th run of consecutive ones, and every batch has the same rows."""
-    count = -(-(len(text) - 1) // length)
+    count = _window_count(len(text), length, length)
     run = -(-count // min(batch_size, count))
     first = np.arange(-(-count // run)) * run  # the last row may run out before the others
     for step in range(run):
@@ -189,7 +203,7 @@ def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]
 
 def _sliding(text: np.ndarray, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
     """Windows that overlap by ``length - stride``; what an earlier window has counted is ignored."""
-    count = 1 + -(-max(0, len(text) - 1 - length) // stride)
+    count = _window_count(len(text), length, stride)
     for begin in range(0, count, batch_size):
         numbers = np.arange(begin, min(begin + batch_size, count))
         batch = _windows(text, numbers * stride, length, fresh=True)

@@ -145,6 +145,10 @@ class Imdb(Task):
         for batch in by_length(lengths, tokens=batch_size * self.length):
             yield self._batch(split, chosen[batch])
 
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int:
+        reviews = len(CLASSES) * (HELD_OUT if split == "valid" else REVIEWS_PER_FOLDER)
+        return min(reviews, limit or reviews) * self.length
+
     def _batch(self, split: str, reviews: np.ndarray) -> Batch:
         """(b, longest of these) words, padded with 0."""
         of = self.split(split)
