@@ -10,7 +10,7 @@ import torch
 
 from attnlab import measure as cost
 from attnlab.registry import TASKS
-from benchmarks.speed import floor, found, ours, page, profile, ratios, step, targets, xl
+from benchmarks.speed import floor, found, imdb, ours, page, profile, ratios, step, targets, xl
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
@@ -74,6 +74,30 @@ def test_an_epoch_is_scaled_by_tokens() -> None:
     parts = {"step_seconds": [3.0], "step_tokens": [100.0], "epoch_tokens": [4000.0]}
     frame = pd.concat([lines("imdb", {(OURS, "", "bf16", SHIPPED): of}, quantity=name) for name, of in parts.items()])
     assert found.epoch_minutes(frame) == [2.0]
+
+
+def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
+    parts = {"epoch": ([60.0, 120.0], [30.0, 60.0]), "evaluation": ([37.0, 40.0], [20.0, 10.0])}
+    frames = []
+    for name, (linear, softmax) in parts.items():
+        for item, values in ((imdb.LINEAR, linear), (imdb.SOFTMAX, softmax)):
+            of = {(OURS, "", "bf16", SHIPPED): values}
+            frames.append(lines("imdb", of, quantity=f"{name}_bound_seconds").assign(item=item))
+    bounds = found.imdb_bounds(pd.concat(frames))
+    together = bounds[bounds["part"] == "together"]
+    assert together["epoch"].tolist() == [1.5, 3.0] and together["evaluation"].tolist() == [57.0, 50.0]
+    assert len(found.imdb_bounds(STEPS)) == 0  # measured by an earlier version
+
+
+def test_what_bounds_reviews_grows_with_the_work() -> None:
+    positions_alone, pairs_alone = (10, 0), (0, 100)
+    rows = imdb._bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
+    assert {(row.quantity, row.item) for row in rows if row.value > 0} == {
+        ("epoch_bound_seconds", imdb.LINEAR),
+        ("evaluation_bound_seconds", imdb.PRODUCTS),
+        ("evaluation_bound_seconds", imdb.SOFTMAX),
+    }
+    assert len(rows) == 6
 
 
 def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces_its_own(tmp_path: Path) -> None:

@@ -67,12 +67,12 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     for product in products(size):
         rows.append(Row("gflop", product.name, product.gflop))
         rows.append(Row("count", product.name, product.count))
-        for item, act in _three(product, device, torch.float32 if case.precision == "fp32" else torch.bfloat16).items():
+        for item, act in three(product, device, torch.float32 if case.precision == "fp32" else torch.bfloat16).items():
             rows.append(Row("ms", f"{product.name}: {item}", median_ms(act, device)))
     return rows
 
 
-def _three(product: Product, device: torch.device, kind: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
+def three(product: Product, device: torch.device, kind: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
     """y = a b as a forward pass has it, where the right factor lies transposed, and the products of its backward pass."""
     b, m, k, n = product.batch, product.m, product.k, product.n
     left, right, grad = (torch.randn(b, *shape, device=device).to(kind) for shape in ((m, k), (n, k), (m, n)))

@@ -82,5 +82,17 @@ def epoch_minutes(frame: pd.DataFrame, device: str = "cpu") -> list[float]:
     return minutes
 
 
+def imdb_bounds(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a part and round, and one for all parts together: ``epoch`` in minutes, ``evaluation`` in seconds."""
+    lines = []
+    for _, one in groups(frame, "round"):
+        epoch, evaluation = (
+            on(one, quantity=f"{name}_bound_seconds").set_index("item")["value"] for name in ("epoch", "evaluation")
+        )
+        lines += [(part, epoch[part] / 60, evaluation[part]) for part in epoch.index]
+        lines += [("together", epoch.sum() / 60, evaluation.sum())] if len(epoch) else []
+    return pd.DataFrame(lines, columns=["part", "epoch", "evaluation"])
+
+
 def padding_percent(frame: pd.DataFrame, device: str = "cpu") -> list[float]:
     return [100 * share for share in values(frame, "padding", device)]

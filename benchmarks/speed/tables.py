@@ -11,7 +11,7 @@ from benchmarks.speed.case import EQUAL, OURS, SHIPPED
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import against, groups, medians, on, spread
 from benchmarks.speed.sparse import DENSE, SPARSE
-from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, PROFILE, STEP, XL
+from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, STEP, XL
 from benchmarks.speed.words import SPARSE as SPARSE_TEXT
 from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
 
@@ -133,7 +133,13 @@ def imdb(frames: Frames) -> str:
         epoch, test = found.epoch_minutes(frame, of), found.values(frame, "evaluation_seconds", of)
         rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(found.padding_percent(frame, of))])
     heads = ["", "steps timed", "an epoch, minutes (scaled)", "evaluation of test, s (measured)", "padding, % of tokens"]
-    return IMDB + markdown(heads, rows)
+    text = IMDB + markdown(heads, rows)
+    for (of,), some in groups(frame, "device"):
+        bounds = found.imdb_bounds(some)
+        if len(bounds):
+            rows = [[str(part), spread(one["epoch"]), spread(one["evaluation"], 1)] for (part,), one in groups(bounds, "part")]
+            text += f"\n{IMDB_BOUNDS}{markdown([f'alone, {of}', 'an epoch, minutes', 'evaluation of test, s'], rows)}"
+    return text
 
 
 def sparse(frames: Frames) -> str:
