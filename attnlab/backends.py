@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.blocked import blocked
-from attnlab.layers import causal_mask, shift
+from attnlab.layers import causal_mask, relative_distance, shift
 
 BACKENDS = ("reference", "blocked", "sdpa", "xformers")
 
@@ -67,6 +67,7 @@ def attend(
     *,
     backend: str = "reference",
     causal: bool = False,
+    window: int | None = None,
     allowed: Tensor | None = None,
     bias: Tensor | None = None,
     relative: tuple[Tensor, Tensor] | None = None,
@@ -79,6 +80,8 @@ def attend(
     Args:
         q: (b, h, t, d). k: (b, h, s, d). v: (b, h, s, e).
         causal: query i sees keys up to i + s - t only.
+        window: of these only so many, the last one included. ``xformers`` computes no others where there is neither ``allowed``
+            nor a bias; to the other backends it is a mask.
         allowed: boolean, broadcastable to (b, h, t, s), True = may be attended; together with ``causal``, both must hold.
         bias: broadcastable to (b, h, t, s), added to the scaled logits.
         relative: ``distance`` and ``r`` of ``attnlab.positions.Products``: scale * shift(distance r^T) is added, too. Only
@@ -91,7 +94,15 @@ def attend(
     Returns:
         (b, h, t, e).
     """
+    if window is not None and not causal:
+        raise ValueError("attend: a window needs causal=True")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    local = backend == "xformers" and allowed is None and bias is None and relative is None and q.shape[-2] == k.shape[-2]
+    if window is not None and local:
+        return _xformers_local(q, k, v, window=window, dropout=dropout, scale=scale)
+    if window is not None:
+        near = relative_distance(q.shape[-2], k.shape[-2], device=q.device) < window
+        allowed = near if allowed is None else near & allowed
     if backend == "blocked":
         y = _blocked(q, k, v, relative, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale, span=span)
     else:
@@ -194,6 +205,17 @@ def _xformers(
         mask = _aligned(_additive(_visible(q, k, causal, allowed), bias, q.dtype), q, k)
     by_position = [x.transpose(1, 2) for x in (q, k, v)]  # xformers wants (b, t, h, d)
     return memory_efficient_attention(*by_position, attn_bias=mask, p=dropout, scale=scale).transpose(1, 2)
+
+
+def _xformers_local(q: Tensor, k: Tensor, v: Tensor, *, window: int, dropout: float, scale: float) -> Tensor:
+    """Causal, within a window: the sequences end to end, as the only local bias with a backward pass in float32 wants them."""
+    from xformers.ops import fmha, memory_efficient_attention
+
+    b, _, t, _ = q.shape
+    mask = fmha.attn_bias.BlockDiagonalMask.from_seqlens([t] * b, device=q.device).make_local_attention(window)
+    end_to_end = [x.transpose(1, 2).flatten(0, 1).unsqueeze(0) for x in (q, k, v)]  # (1, b t, h, d)
+    y = memory_efficient_attention(*end_to_end, attn_bias=mask, p=dropout, scale=scale)
+    return y.unflatten(1, (b, t))[0].transpose(1, 2)
 
 
 def _aligned(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

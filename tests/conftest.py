@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from tests.postgres import Server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,3 +113,18 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip(f"no enwik8.zip and aclImdb_v1.tar.gz in {place}; set ATTNLAB_DATA to a folder with them")
     monkeypatch.setenv("ATTNLAB_DATA", str(place))
     return place
+
+
+@pytest.fixture
+def xformers_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have the backend run here, by a formula in place of its kernels; the kinds of bias that it is asked for, as they come."""
+    from xformers_fake import memory_efficient_attention
+
+    kinds: list[str] = []
+
+    def spied(*qkv: "Tensor", attn_bias: object, **how: float) -> "Tensor":
+        kinds.append(type(attn_bias).__name__)
+        return memory_efficient_attention(*qkv, attn_bias=attn_bias, **how)
+
+    monkeypatch.setattr(pytest.importorskip("xformers.ops"), "memory_efficient_attention", spied)
+    return kinds

@@ -55,6 +55,38 @@ def test_backends_equal_reference_with_their_gradients(
         torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)
+def test_xformers_is_asked_for_the_same(
+    sizes: tuple[int, int], causal: bool, mask: str, biased: bool, xformers_on_cpu: list[str]
+) -> None:
+    t, s = sizes
+    bias = torch.randn(3, t, s, dtype=torch.float64) if biased else None
+    one, other = (
+        attend(*tensors(t, s), backend=backend, causal=causal, allowed=masks(t, s)[mask], bias=bias)
+        for backend in ("reference", "xformers")
+    )
+    torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("window", [1, 3, 20])
+@pytest.mark.parametrize("backend", [*HERE, "xformers"])
+@pytest.mark.parametrize(("sizes", "mask"), itertools.product([(7, 7), (5, 11)], ["none", "padding"]))
+def test_a_window_hides_what_lies_further_back(
+    sizes: tuple[int, int], mask: str, backend: str, window: int, xformers_on_cpu: list[str]
+) -> None:
+    (t, s), (q, k, v) = sizes, tensors(*sizes)
+    near = torch.tensor([[0 <= i + s - t - j < window for j in range(s)] for i in range(t)])
+    allowed = masks(t, s)[mask]
+    y = attend(q, k, v, backend=backend, causal=True, window=window, allowed=allowed)
+    exact = attend(q, k, v, allowed=near if allowed is None else near & allowed)
+    torch.testing.assert_close(y, exact, rtol=1e-7, atol=1e-9)
+
+
+def test_a_window_without_causality_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="a window needs causal=True"):
+        attend(*tensors(3, 3), window=2)
+
+
 @pytest.mark.parametrize("backend", HERE)
 def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
     q, k, v = tensors(5, 5)

@@ -10,7 +10,7 @@ import torch
 
 from attnlab import measure as cost
 from attnlab.registry import TASKS
-from benchmarks.speed import floor, found, imdb, ours, page, profile, ratios, step, targets, xl
+from benchmarks.speed import floor, found, imdb, ours, page, profile, ratios, sparse, step, tables, targets, xl
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
@@ -180,3 +180,33 @@ def test_both_ways_to_evaluate_are_timed(monkeypatch: pytest.MonkeyPatch) -> Non
     counted = {name: next(row.value for row in of if row.quantity == "bytes") for name, of in rows.items()}
     task = TASKS.get("pydocs")()
     assert counted == {xl.MEMORY: len(task.split("valid")) - 1, xl.SLIDING: 5}
+
+
+@pytest.mark.parametrize("name", [sparse.DENSE, *sparse.SPARSE])
+def test_sparse_attention_is_timed_and_what_it_saves_is_counted(name: str) -> None:
+    saved = {}
+    for length in (64, 256):
+        rows = sparse.measure(Case("sparse", name, str(length)), TINY)
+        assert len([row for row in rows if row.quantity == "ms" and row.value > 0]) == TINY.steps
+        (saved[length],) = (row.value for row in rows if row.quantity == "saved_mib")
+    assert saved[256] < 8 * saved[64]  # no t x t matrix, which would be 16 times as many
+
+
+def test_the_table_of_sparse_attention_has_a_part_a_device() -> None:
+    of = {(name, "4096", "fp32", s): [ms] for s in (SHIPPED, EQUAL) for name, ms in (("dense", 90), ("strided_sparse", 10))}
+    saved = {key: [5.0] for key in of}
+    here = pd.concat([lines("sparse", of), lines("sparse", saved, quantity="saved_mib")])
+    there = pd.concat([here, lines("sparse", saved, quantity="peak_mib")]).assign(device="cuda", precision="bf16")
+    text = tables.sparse({"sparse": pd.concat([here, there])})
+    assert "### fp32, cpu" in text and "### bf16, cuda" in text
+    assert "| 4,096 | 90.0 | 90.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 |" in text
+    assert "| 4,096 | 90.0 | 90.0 | 5.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 | 5.0 |" in text
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_each_device_has_its_lengths_precision_and_backend(device: str) -> None:
+    cases = list(sparse.cases(device))
+    assert {int(case.part) for case in cases} == set(sparse.LENGTHS[device])
+    assert {case.precision for case in cases} == {"fp32" if device == "cpu" else "bf16"}
+    backend = sparse.core("strided_sparse", 64, size=TINY, backend=sparse.BACKEND[device]).backend
+    assert backend == ("blocked" if device == "cpu" else "xformers")

@@ -160,14 +160,14 @@ def test_other_multi_head_variants_honour_schemes(name: str, position: str, memo
 # Logits at a time, and whether their weights are kept for the backward pass.
 BLOCKS = pytest.mark.parametrize(
     ("backend", "most", "kept"),
-    [("reference", 0, False), ("blocked", 40, False), ("blocked", 2**20, False), ("blocked", 40, True)],
+    [("reference", 0, False), ("blocked", 40, False), ("blocked", 2**20, False), ("blocked", 40, True), ("xformers", 0, False)],
 )
 
 
 @BLOCKS
 @pytest.mark.parametrize("stride", [1, 3, 4, T, T + 2])
 def test_strided_sparse_follows_child(
-    stride: int, backend: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+    stride: int, backend: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, xformers_on_cpu: list[str]
 ) -> None:
     monkeypatch.setattr(blocked, "AT_A_TIME", most)
     monkeypatch.setattr(blocked, "keeps", lambda *_: kept)
@@ -180,7 +180,7 @@ def test_strided_sparse_follows_child(
 @BLOCKS
 @pytest.mark.parametrize(("stride", "summary"), [(1, 1), (3, 1), (4, 2), (5, 5), (T + 2, 3)])
 def test_fixed_sparse_follows_child(
-    stride: int, summary: int, backend: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+    stride: int, summary: int, backend: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, xformers_on_cpu: list[str]
 ) -> None:
     monkeypatch.setattr(blocked, "AT_A_TIME", most)
     monkeypatch.setattr(blocked, "keeps", lambda *_: kept)
@@ -190,6 +190,23 @@ def test_fixed_sparse_follows_child(
     if stride - summary > T:
         pytest.skip("no summary within the sequence: those heads are zero and have no gradient")
     assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in child.fixed(i, stride, summary)[h >= half]))
+
+
+@pytest.mark.parametrize(
+    ("name", "padded", "kinds"),
+    [
+        ("strided_sparse", False, ["BlockDiagonalCausalLocalAttentionMask", "LowerTriangularFromBottomRightMask"]),
+        ("strided_sparse", True, ["Tensor"] * 3),
+        ("fixed_sparse", False, ["LowerTriangularFromBottomRightMask", "Tensor"]),
+    ],
+)
+def test_xformers_is_told_of_a_pattern_what_it_has_kernels_for(
+    name: str, padded: bool, kinds: list[str], xformers_on_cpu: list[str]
+) -> None:
+    variant = make(name, stride=4)
+    variant.backend = "xformers"
+    variant(inputs()[0], mask=torch.ones(B, T, dtype=torch.bool) if padded else None)
+    assert xformers_on_cpu == kinds
 
 
 @pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])

@@ -1,7 +1,8 @@
-"""Section ``sparse``: what the sparse variants save beside dense SDPA, from 512 positions to 16,384.
+"""Section ``sparse``: what the sparse variants save beside dense SDPA, from 512 positions to 16,384 (65,536 on CUDA).
 
 Attention alone, without projections, which cost the same whatever the pattern: queries, keys and values as one tensor in,
-forward and backward. The stride is that of ``Variant.suited``, near the root of the length.
+forward and backward. The stride is that of ``Variant.suited``, near the root of the length. On a CPU in fp32 by ``blocked``; on
+CUDA in bf16 by ``xformers``, where dense SDPA is FlashAttention and the most memory that was held stands beside the time.
 """
 
 from collections.abc import Iterator
@@ -20,16 +21,18 @@ from benchmarks.speed.case import EQUAL, SETTINGS, SHIPPED, Case, Row, Size
 
 DENSE = "dense"
 SPARSE = ("strided_sparse", "fixed_sparse")
-LENGTHS = (512, 1_024, 2_048, 4_096, 8_192, 16_384)
+LENGTHS = {"cpu": (512, 1_024, 2_048, 4_096, 8_192, 16_384), "cuda": (4_096, 8_192, 16_384, 32_768, 65_536)}
+PRECISION = {"cpu": "fp32", "cuda": "bf16"}
+BACKEND = {"cpu": "blocked", "cuda": "xformers"}
 LONG = 4_096  # beyond, fewer steps are taken
 SIZE = Size(dim=256, heads=8, batch=2, warm=1, steps=5)
 
 
 def cases(device: str) -> Iterator[Case]:
     """Dense and each sparse variant at each length, dense with and without the settings that attnlab's runs have."""
-    for length in LENGTHS:
+    for length in LENGTHS[device]:
         for settings in (SHIPPED, EQUAL):
-            yield from (Case("sparse", name, str(length), "fp32", settings, device) for name in (DENSE, *SPARSE))
+            yield from (Case("sparse", name, str(length), PRECISION[device], settings, device) for name in (DENSE, *SPARSE))
 
 
 def measure(case: Case, size: Size = SIZE) -> list[Row]:
@@ -37,8 +40,9 @@ def measure(case: Case, size: Size = SIZE) -> list[Row]:
     as_is = case.name == DENSE and case.settings == SHIPPED
     device = machine.set_up(MachineConfig(device=case.device, **({} if as_is else SETTINGS)))
     length = int(case.part)
-    variant = core(case.name, length, size=size).to(device)
-    x = torch.randn(size.batch, length, 3 * size.dim, device=device, requires_grad=True)
+    variant = core(case.name, length, size=size, backend=BACKEND[device.type]).to(device)
+    kind = torch.float32 if case.precision == "fp32" else torch.bfloat16
+    x = torch.randn(size.batch, length, 3 * size.dim, device=device, dtype=kind, requires_grad=True)
     _, saved = costs.saved_bytes(lambda: variant(x), variant)
     found = [Row("saved_mib", "", saved / costs.MIB)]
     steps = size.steps if length <= LONG else max(1, size.steps // 2)
@@ -51,14 +55,16 @@ def measure(case: Case, size: Size = SIZE) -> list[Row]:
         machine.synchronise(device)
         if i >= size.warm:
             found.append(Row("ms", str(i), 1e3 * (perf_counter() - began)))
+    if device.type == "cuda":
+        found.append(Row("peak_mib", "", costs.peaks(device)["gpu_peak_mib"]))
     return found
 
 
-def core(name: str, length: int, *, size: Size) -> Variant:
-    """A variant whose projections do nothing: ``[q, k, v]`` (b, t, 3 dim) -> (b, t, dim)."""
+def core(name: str, length: int, *, size: Size, backend: str) -> Variant:
+    """A variant whose projections do nothing: ``[q, k, v]`` (b, t, 3 dim) -> (b, t, dim). backend: of the sparse ones."""
     cls: type[Variant] = VARIANTS.get(name)
-    backend = "sdpa" if name == DENSE else "blocked"
-    variant = cls(Setting(size.dim, size.heads, "causal", backend, 0.0, None), **cls.suited(length))
+    setting = Setting(size.dim, size.heads, "causal", "sdpa" if name == DENSE else backend, 0.0, None)
+    variant = cls(setting, **cls.suited(length))
     variant.project, variant.out = _Given(size.heads), nn.Identity()
     return variant
 

@@ -144,21 +144,24 @@ def imdb(frames: Frames) -> str:
 
 def sparse(frames: Frames) -> str:
     frame, text = frames["sparse"], SPARSE_TEXT
-    for (device,), some in groups(frame, "device"):
+    for (device, precision), some in groups(frame, "device", "precision"):
+        memory = [name for name in ("saved_mib", "peak_mib") if len(on(some, quantity=name))]
         rows = []
         for length in dict.fromkeys(some["part"]):
             one = on(some, part=str(length))
-            ms, saved = medians(one), medians(one, "saved_mib")
-            row = [f"{int(length):,}", *(spread(on(ms, name=DENSE, settings=s)["value"], 0) for s in (SHIPPED, EQUAL))]
-            for name in SPARSE:
-                ratios = [spread(found.beside_dense(one, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
-                row += [spread(on(ms, name=name, settings=EQUAL)["value"], 1), *ratios]
-                row.append(spread(on(saved, name=name, settings=EQUAL)["value"], 1))
+            ms, row = medians(one), [f"{int(length):,}"]
+            row += [spread(on(ms, name=DENSE, settings=s)["value"], 1) for s in (SHIPPED, EQUAL)]
+            for name in (DENSE, *SPARSE):
+                if name != DENSE:
+                    ratios = [spread(found.beside_dense(one, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
+                    row += [spread(on(ms, name=name, settings=EQUAL)["value"], 1), *ratios]
+                row += [spread(on(medians(one, of), name=name, settings=EQUAL)["value"], 1) for of in memory]
             rows.append(row)
-        heads = ["length", "dense SDPA as shipped, ms", "with the settings, ms"]
+        megabytes = [name.replace("_mib", " MiB") for name in memory]
+        heads = ["length", "dense SDPA as shipped, ms", "with the settings, ms", *megabytes]
         for name in SPARSE:
-            heads += [f"{name}, ms", "times as fast as shipped", "as with the settings", "saved MiB"]
-        text += f"\n### {device}\n\n{markdown(heads, rows)}"
+            heads += [f"{name}, ms", "times as fast as shipped", "as with the settings", *megabytes]
+        text += f"\n### {precision}, {device}\n\n{markdown(heads, rows)}"
     return text
 
 

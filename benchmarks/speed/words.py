@@ -44,8 +44,8 @@ residual connection, optimiser.
 
 """
 SPARSE = """\
-Attention alone, forward and backward, fp32, batch 2, 8 heads of width 32, causal, without projections; stride near the root
-of the length. Dense attention is PyTorch's `scaled_dot_product_attention`, as shipped and with attnlab's
-`machine: {matmul_precision: medium, reuse_memory: true}`, which the sparse variants have in both. Saved: what autograd keeps
-for the backward pass.
+Attention alone, forward and backward, batch 2, 8 heads of width 32, causal, without projections; stride near the root of the
+length. Dense attention is PyTorch's `scaled_dot_product_attention`, as shipped and with attnlab's
+`machine: {matmul_precision: medium, reuse_memory: true}`, which the sparse variants have in both. On a CPU these go by the
+backend `blocked`, on CUDA by `xformers`. Saved: what autograd keeps for the backward pass; peak: the most that the device held.
 """
