@@ -35,7 +35,7 @@ first prepared. Seconds of its wall time, without Python's own start. Timings: [
 
 {table}
 Evaluation reads all of `valid` and `test`, however long a run is. The last column says from how many steps on evaluation,
-logging and checkpoints are at most 5 % of a run.
+logging and checkpoints are at most 5 % of a run; of a study `attnlab plan` says beforehand what evaluation adds to training.
 """
 
 

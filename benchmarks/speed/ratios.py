@@ -40,9 +40,9 @@ def against(frame: pd.DataFrame, *, base: str = OURS, quantity: str = "ms") -> p
 
 
 def spread(values: Iterable[float], digits: int = 2) -> str:
-    """ "1.85 (1.80 to 1.92)": median and range, alike where there is one value only."""
+    """ "1.85 (1.80 to 1.92)": median and range; the median alone where all are the same."""
     found = [float(value) for value in values]
     if not found:
         return ""
-    middle = f"{median(found):,.{digits}f}"
-    return middle if len(found) == 1 else f"{middle} ({min(found):,.{digits}f} to {max(found):,.{digits}f})"
+    middle, least, most = (f"{of(found):,.{digits}f}" for of in (median, min, max))
+    return middle if least == most else f"{middle} ({least} to {most})"
