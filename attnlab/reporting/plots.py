@@ -55,7 +55,7 @@ def dots(rows: Sequence[Dots], *, title: str, note: str = "", joined: bool = Fal
             places = [(x(r.values[seed]), y) for r, y in zip(rows, ys, strict=True) if seed in r.values]
             parts += [svg.line(a, b, "#999999", width=0.8) for a, b in zip(places, places[1:], strict=False)]
     for r, y in zip(rows, ys, strict=True):
-        parts.append(svg.text(0, y - 12, svg.fitting(r.label, size=13), size=13))
+        parts.append(svg.text(0, y - 12, svg.fitting(r.label, size=13), size=13, halo=joined))
         if r.low is not None and r.high is not None:
             ends = (x(max(r.low, span[0])), y), (x(min(r.high, span[1])), y)
             parts.append(svg.line(*ends, r.color, width=4, opacity=0.3))

@@ -123,9 +123,12 @@ def text(
     anchor: str = "start",
     fill: str = INK,
     weight: str = "normal",
+    halo: bool = False,
 ) -> str:
+    """halo: a white edge around the letters, which keeps them legible where lines pass beneath."""
     style = f'font-size="{size:g}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'
+    edge = ' stroke="#fff" stroke-width="4" paint-order="stroke"' if halo else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(words)}</text>'
 
 
 def svg(height: float, title: str, parts: Sequence[str]) -> str:
