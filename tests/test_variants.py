@@ -209,6 +209,16 @@ def test_xformers_is_told_of_a_pattern_what_it_has_kernels_for(
     assert xformers_on_cpu == kinds
 
 
+@pytest.mark.parametrize("name", ["dense", "strided_sparse", "fixed_sparse"])
+def test_xformers_gets_one_type_under_autocast(name: str, xformers_on_cpu: list[str]) -> None:
+    variant = make(name, position=scheme("rotary")).float()
+    variant.backend = "xformers"
+    x = inputs()[0].float()
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = variant(x)
+    assert xformers_on_cpu and (rough - variant(x)).abs().max() < 0.05
+
+
 @pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
 def test_sparse_variants_honour_rotary_positions(name: str) -> None:
     variant = make(name, position=scheme("rotary"), stride=4)
