@@ -13,10 +13,13 @@ import pytest
 from mlflow import MlflowClient
 
 import attnlab
+from attnlab.running.display import Display
+from attnlab.trials.store import storage_url
 from tests import torture
 from tests.exactly_once import Curves, Stores, broken_promises, finished
 from tests.postgres import PASSWORD, Server
 from tests.processes import MARK, Marked
+from tests.studies import STUDY, write
 
 
 @dataclass(frozen=True)
@@ -159,3 +162,19 @@ def test_the_spy_notes_what_is_read_and_not_what_is_written(tmp_path: Path) -> N
     environment = os.environ | {"ATTNLAB_SPY": str(tmp_path / "read.txt")}
     subprocess.run([sys.executable, "-c", script, *map(str, paths)], env=environment, check=True, timeout=120)
     assert (tmp_path / "read.txt").read_text().split() == [str(paths[1]), str(paths[0])]
+
+
+def test_a_ticket_that_a_dead_parent_left_of_a_finished_run_is_settled(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, tracking = postgres.database(), postgres.database()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
+    path = write(tmp_path, STUDY)
+    first = attnlab.run(path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, show=Display(quiet=True))
+    (name,) = optuna.get_all_study_names(storage_url(storage))
+    trials = optuna.load_study(study_name=name, storage=storage_url(storage))
+    trials.enqueue_trial({}, user_attrs={"key": trials.trials[0].user_attrs["key"]})  # entered just before it had finished
+    again = attnlab.run(path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, show=Display(quiet=True))
+    assert first.ok and again.ok
+    trials = optuna.load_study(study_name=name, storage=storage_url(storage))
+    assert [each.state.name for each in trials.trials] == ["COMPLETE", "COMPLETE", "FAIL"]  # one of each seed, and the one left

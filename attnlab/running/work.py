@@ -112,7 +112,7 @@ class Work:
     def next(self) -> Assignment | None:
         """Claim something to run; None when there is nothing at this moment."""
         self._confirm()
-        ticket = self._grid.take(self.runs.keys() - self.found.keys())
+        ticket = self._grid.take(self.runs.keys())  # of a finished run, too: a parent that died had entered it again meanwhile
         if ticket is not None:
             return Assignment(self.runs[ticket.key], ticket, self._grid)
         for search in self._searches.values():
