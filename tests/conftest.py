@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,24 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "prepared"))
     return tmp_path
+
+
+@pytest.fixture
+def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """An archive of few reviews in place of IMDb's; how many are in each of its folders."""
+    from small_reviews import PER_FOLDER, archive
+
+    from attnlab import archives
+    from attnlab.tasks import imdb
+
+    contents, digest = archive()
+    (folders / "data").mkdir()
+    (folders / "data" / archives.IMDB.file).write_bytes(contents)
+    monkeypatch.setattr(archives, "REVIEWS_PER_FOLDER", PER_FOLDER)
+    monkeypatch.setattr(imdb, "REVIEWS_PER_FOLDER", PER_FOLDER)
+    monkeypatch.setattr(imdb, "HELD_OUT", PER_FOLDER // 10)
+    monkeypatch.setattr(imdb, "IMDB", replace(archives.IMDB, contents=digest))
+    return PER_FOLDER
 
 
 @pytest.fixture

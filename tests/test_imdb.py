@@ -1,13 +1,9 @@
 """Reviews: splits, words, and batches of like lengths, on a small archive made here and on the real one."""
 
-import hashlib
-import io
 import json
 import subprocess
 import sys
-import tarfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab import archives
 from attnlab.errors import UserError
-from attnlab.tasks import imdb
 from attnlab.tasks.buckets import by_length, padding_share, shuffled_by_length
 from attnlab.tasks.imdb import Imdb
 
@@ -53,38 +47,9 @@ def test_evaluation_batches_fill_a_budget_of_tokens():
 
 # ---------------------------------------------------------------- a small archive
 
-PER_FOLDER = 20
-
-
-def small_archive() -> tuple[bytes, str]:
-    rng = np.random.default_rng(7)
-    reviews = {}
-    for half in ("train", "test"):
-        for label, word in (("neg", "bad"), ("pos", "good")):
-            for number in range(PER_FOLDER):
-                filler = " ".join(f"w{i}" for i in rng.integers(0, 50, size=rng.integers(1, 30)))
-                reviews[f"{half}/{label}/{number}_5.txt"] = f"{half}only {word}!<br /><br />{filler}".encode()
-    digest = hashlib.sha256()
-    for name in sorted(reviews):
-        digest.update(f"{name} {len(reviews[name])}\n".encode() + reviews[name])
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, text in reviews.items():
-            info = tarfile.TarInfo(f"aclImdb/{name}")
-            info.size = len(text)
-            archive.addfile(info, io.BytesIO(text))
-    return buffer.getvalue(), digest.hexdigest()
-
 
 @pytest.fixture
-def task(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Imdb:
-    contents, digest = small_archive()
-    (folders / "data").mkdir()
-    (folders / "data" / archives.IMDB.file).write_bytes(contents)
-    monkeypatch.setattr(archives, "REVIEWS_PER_FOLDER", PER_FOLDER)
-    monkeypatch.setattr(imdb, "REVIEWS_PER_FOLDER", PER_FOLDER)
-    monkeypatch.setattr(imdb, "HELD_OUT", PER_FOLDER // 10)
-    monkeypatch.setattr(imdb, "IMDB", replace(archives.IMDB, contents=digest))
+def task(small_reviews: int) -> Imdb:
     task = Imdb(length=17, vocabulary=40)
     task.prepare(lambda line: None)
     return task

@@ -1,16 +1,17 @@
 """What ``benchmarks.speed`` says of its timings; and a case of each section, at a tiny size, in this process."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from attnlab import measure as cost
 from attnlab.registry import TASKS
-from benchmarks.speed import floor, found, imdb, ours, page, profile, ratios, sparse, step, tables, targets, xl
+from benchmarks.speed import floor, found, imdb, imdb_parts, ours, page, profile, ratios, sparse, step, tables, targets, xl
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
@@ -22,6 +23,7 @@ def usual_precision() -> Iterator[None]:
     """Cases set their process up; this one goes on with other tests."""
     yield
     torch.set_float32_matmul_precision("highest")
+    torch.backends.mha.set_fastpath_enabled(True)
 
 
 def lines(section: str, values: Mapping[tuple[str, str, str, str], Sequence[float]], *, quantity: str = "ms") -> pd.DataFrame:
@@ -70,17 +72,46 @@ def test_a_target_is_met_by_the_median(bound: float, most: bool, said: str) -> N
     assert target.verdict(None) == ["it", wanted, "", "not measured"]
 
 
-def test_an_epoch_is_scaled_by_tokens() -> None:
-    parts = {"step_seconds": [3.0], "step_tokens": [100.0], "epoch_tokens": [4000.0]}
-    frame = pd.concat([lines("imdb", {(OURS, "", "bf16", SHIPPED): of}, quantity=name) for name, of in parts.items()])
-    assert found.epoch_minutes(frame) == [2.0]
+def reviews(name: str, part: str, settings: str, *, seconds: float, tokens: float = 100.0) -> pd.DataFrame:
+    """One round of a case, whose steps and evaluation read a fortieth and a tenth of the tokens in so many seconds."""
+    of = {"step_seconds": seconds, "step_tokens": tokens, "epoch_tokens": 40 * tokens}
+    of |= {"evaluation_seconds": seconds, "evaluation_tokens": tokens, "test_tokens": 10 * tokens}
+    case = (name, part, "bf16", settings)
+    return pd.concat([lines("imdb", {case: [value]}, quantity=quantity) for quantity, value in of.items()])
+
+
+def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_beside_them() -> None:
+    beside = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
+    peer = [reviews(ENCODER, ENCODER, of, seconds=seconds) for of, seconds in ((SHIPPED, 9.0), (EQUAL, 3.0))]
+    frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *beside, *peer])
+    assert found.alone(frame, "epoch") == [2.0] and found.alone(frame, "test") == [30.0]
+    said = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
+    assert "| cpu | 1 | 2.00 | 30.0 |  |" in said
+    assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in said
+    assert f"| {ENCODER}, cpu, equal settings | 2.0 | 1.50 | 30 | 1.50 |" in said
+
+
+@pytest.mark.parametrize(("name", "part"), [(OURS, ""), (OURS, ENCODER), (ENCODER, ENCODER)])
+@pytest.mark.parametrize("settings", [SHIPPED, EQUAL])
+def test_reviews_are_timed(
+    name: str, part: str, settings: str, small_reviews: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imdb, "check_falling", lambda losses, case: losses)  # six steps on five reviews each say little
+    size = replace(TINY, batch=5)
+    rows = imdb.measure(Case("imdb", name, part, "bf16", settings), size, steps=6)
+    figures = {quantity: [row.value for row in rows if row.quantity == quantity] for quantity in {row.quantity for row in rows}}
+    assert len(figures["step_seconds"]) == 6 and len(figures["evaluation_seconds"]) == (6 if part else 1)
+    assert min(min(of) for name, of in figures.items() if name.endswith("_seconds")) > 0
+    task = imdb.Imdb(length=TINY.length)
+    padded = sum(figures["test_tokens"]) / np.minimum(task.split("test").lengths, TINY.length).sum()
+    assert (padded > 1.05) == (name == ENCODER and settings == SHIPPED)
 
 
 def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
     parts = {"epoch": ([60.0, 120.0], [30.0, 60.0]), "evaluation": ([37.0, 40.0], [20.0, 10.0])}
     frames = []
     for name, (linear, softmax) in parts.items():
-        for item, values in ((imdb.LINEAR, linear), (imdb.SOFTMAX, softmax)):
+        for item, values in ((imdb_parts.LINEAR, linear), (imdb_parts.SOFTMAX, softmax)):
             of = {(OURS, "", "bf16", SHIPPED): values}
             frames.append(lines("imdb", of, quantity=f"{name}_bound_seconds").assign(item=item))
     bounds = found.imdb_bounds(pd.concat(frames))
@@ -91,11 +122,11 @@ def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
 
 def test_what_bounds_reviews_grows_with_the_work() -> None:
     positions_alone, pairs_alone = (10, 0), (0, 100)
-    rows = imdb._bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
+    rows = imdb_parts.bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
     assert {(row.quantity, row.item) for row in rows if row.value > 0} == {
-        ("epoch_bound_seconds", imdb.LINEAR),
-        ("evaluation_bound_seconds", imdb.PRODUCTS),
-        ("evaluation_bound_seconds", imdb.SOFTMAX),
+        ("epoch_bound_seconds", imdb_parts.LINEAR),
+        ("evaluation_bound_seconds", imdb_parts.PRODUCTS),
+        ("evaluation_bound_seconds", imdb_parts.SOFTMAX),
     }
     assert len(rows) == 6
 

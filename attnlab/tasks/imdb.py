@@ -114,7 +114,7 @@ class Imdb(Task):
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
         """Reviews of like lengths; each once an epoch, in batches whose sizes differ by one at most."""
         epoch, number = divmod(step, self.steps_per_epoch(batch_size))
-        return self._batch("train", self._order(epoch, seed, batch_size)[number])
+        return self.batch("train", self._order(epoch, seed, batch_size)[number])
 
     def _order(self, epoch: int, seed: int, batch_size: int) -> list[np.ndarray]:
         key = (epoch, seed, batch_size)  # with the task's own options, all that decides it
@@ -143,14 +143,14 @@ class Imdb(Task):
         chosen = _balanced(reviews.labels)[:limit]
         lengths = np.minimum(reviews.lengths[chosen], self.length)
         for batch in by_length(lengths, tokens=batch_size * self.length):
-            yield self._batch(split, chosen[batch])
+            yield self.batch(split, chosen[batch])
 
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int:
         reviews = len(CLASSES) * (HELD_OUT if split == "valid" else REVIEWS_PER_FOLDER)
         return min(reviews, limit or reviews) * self.length
 
-    def _batch(self, split: str, reviews: np.ndarray) -> Batch:
-        """(b, longest of these) words, padded with 0."""
+    def batch(self, split: str, reviews: np.ndarray) -> Batch:
+        """These reviews of a split: (b, longest of them) words, padded with 0."""
         of = self.split(split)
         lengths = np.minimum(of.lengths[reviews], self.length)
         longest = int(lengths.max())

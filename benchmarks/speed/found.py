@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.speed.case import OURS, SHIPPED
-from benchmarks.speed.ratios import against, groups, medians, on
+from benchmarks.speed.ratios import ALIKE, against, groups, medians, on
 from benchmarks.speed.sparse import DENSE
 
 
@@ -73,13 +73,21 @@ def growth(frame: pd.DataFrame, name: str, quantity: str, device: str = "cpu") -
     return [float(np.polyfit(x, y, 1)[0]) for x, y in lines]
 
 
-def epoch_minutes(frame: pd.DataFrame, device: str = "cpu") -> list[float]:
-    """Of each round: the timed steps' seconds, scaled by tokens from them to the epoch."""
-    minutes = []
-    for _, one in groups(on(frame, device=device), "round"):
-        seconds, tokens, epoch = (values(one, name, device) for name in ("step_seconds", "step_tokens", "epoch_tokens"))
-        minutes.append(sum(seconds) / sum(tokens) * epoch[0] / 60)
-    return minutes
+def scaled(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a case and round: minutes an ``epoch``, seconds of ``test``: what was timed, scaled by tokens to the whole."""
+    lines = []
+    for keys, one in groups(frame, *ALIKE, "name", "round"):
+        for timed, whole, unit in (("step", "epoch", 60), ("evaluation", "test", 1)):
+            quantities = (f"{timed}_seconds", f"{timed}_tokens", f"{whole}_tokens")
+            seconds, tokens, every = (sum(on(one, quantity=name)["value"]) for name in quantities)
+            if tokens:
+                lines.append((*keys, whole, seconds / tokens * every / unit))
+    return pd.DataFrame(lines, columns=[*ALIKE, "name", "round", "quantity", "value"])
+
+
+def alone(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
+    """``scaled`` of the runs that no peer was beside."""
+    return values(on(scaled(frame), part=""), quantity, device)
 
 
 def imdb_bounds(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,31 +1,39 @@
-"""Section ``imdb``: an epoch of IMDb at depth 6, width 128, 8 heads, length 512 in bf16, and the evaluation of all of test.
+"""Section ``imdb``: an epoch of IMDb at depth 6, width 128, 8 heads, length 512 in bf16, and an evaluation of all of test.
 
-The epoch is not run whole: ``STEPS`` of its batches, spread evenly over it, are timed and scaled by the tokens computed,
-padding included. The evaluation is measured whole. Beside them stands what their longest parts take alone, at this machine's
+The epoch is not run whole: some of its batches, spread evenly over it, are timed and scaled by the tokens computed, padding
+included. attnlab's evaluation is measured whole. Beside them stands what their longest parts take alone, at this machine's
 rates: what no code that computes the same could go below.
+
+Of the peers, and of attnlab beside them, the evaluation is a sample, too. As shipped they read what a plain loop gives them:
+batches of 32 in random order (of ``test``: in the order of the files), padded to the longest of them; with equal settings
+attnlab's batches of like lengths.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from attnlab import machine
 from attnlab.archives import IMDB
 from attnlab.evaluate import evaluate
-from attnlab.machine import synchronise
+from attnlab.loop import Training
 from attnlab.tasks import Batch
 from attnlab.tasks.imdb import Imdb
-from benchmarks.speed import floor, ours
-from benchmarks.speed.case import OURS, Case, Row, Size, check_falling, check_finite, median_ms
+from benchmarks.speed import ours
+from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Row, Size, check_falling, check_finite
+from benchmarks.speed.imdb_parts import bounds
+from benchmarks.speed.peers import READERS
+from benchmarks.speed.step import peer_device, plain_step
 
-STEPS, WARM = 200, 3
-PARTS: tuple[str, ...] = ("linear layers", "attention's products", "softmax")
-LINEAR, PRODUCTS, SOFTMAX = PARTS
-TYPICAL = 256  # words at which the parts' rates are measured
+T = TypeVar("T")
+WARM, STEPS, SAMPLE = 3, 200, 24  # steps; the last: steps, and batches of the evaluation, where a peer is near
 
 
 def absent() -> str | None:
@@ -38,73 +46,143 @@ def absent() -> str | None:
 
 
 def cases(device: str) -> Iterator[Case]:
+    """attnlab alone; then attnlab, a peer, attnlab, the next peer, as in ``step``."""
     yield Case("imdb", OURS, "", "bf16", device=device)
+    for settings in (SHIPPED, EQUAL):
+        for peer in READERS:
+            yield from (Case("imdb", name, peer, "bf16", settings, device) for name in (OURS, peer))
 
 
-def measure(case: Case, size: Size | None = None, *, steps: int = STEPS, limit: int | None = None) -> list[Row]:
-    """Seconds and tokens of steps, tokens of the epoch, seconds of the evaluation.
+def measure(case: Case, size: Size | None = None, *, steps: int | None = None, limit: int | None = None) -> list[Row]:
+    """Seconds and tokens of steps and of the evaluation, or of some of its batches, and the tokens of the whole.
 
     Args:
         size: of the model; its length and batch count too.
-        limit: reviews that are evaluated; None: all.
+        steps: that are timed at most, and batches where the evaluation is a sample.
+        limit: reviews that are evaluated, where it is none; None: all.
     """
-    size = size or Size(dim=128, depth=6, heads=8, length=512, batch=32)
-    changes = {"position": "learned", "train__lr": 7e-4, "train__warmup": 0.1, "evaluate__test_limit": limit}
-    run = ours.training(ours.config(case, size, task={"name": "imdb", "length": size.length}, **changes))
-    task = run.task
-    assert isinstance(task, Imdb)
-    epoch = task.steps_per_epoch(size.batch)
-    batches = [task.train_batch(i, seed=run.config.seed, batch_size=size.batch) for i in range(epoch)]
-    computed = [batch.inputs.numel() for batch in batches]
-    places = [*[0] * WARM, *np.linspace(0, epoch - 1, min(steps, epoch)).round().astype(int)]
-    step, rows, losses = ours.stepper(run), [], []
-    for number, place in enumerate(places):
-        run.step = int(place)  # decides the batch and the learning rate
-        synchronise(run.device)
-        began = perf_counter()
-        losses.append(step().detach())
-        synchronise(run.device)
-        if number >= WARM:
-            rows.append(Row("step_seconds", str(place), perf_counter() - began))
-            rows.append(Row("step_tokens", str(place), computed[place]))
-    check_falling(torch.stack(losses).tolist(), case)
+    size = size or Size(dim=128, depth=6, heads=8, length=512, batch=32, lr=7e-4)
+    if case.part:
+        return _sampled(case, size, steps or SAMPLE)
+    return _whole(case, size, steps or STEPS, limit)
+
+
+def _whole(case: Case, size: Size, steps: int, limit: int | None) -> list[Row]:
+    run = _run(case, size, evaluate__test_limit=limit)
+    task = _task(run)
+    epoch, test = _of_like_lengths(task, size, limit)
+    rows = _steps(_stepper(run), epoch, case, steps)
     began = perf_counter()
     scores = evaluate(run.model, task, "test", config=run.config, device=run.device)
     rows.append(Row("evaluation_seconds", "", perf_counter() - began))
     check_finite(scores["loss"], case)
-    tested = task.eval_batches("test", batch_size=size.batch, limit=limit)
-    rows += _bounds(size, run.device, epoch=_work(batches), evaluation=_work(tested))
+    rows += [Row(f"{name}_tokens", "", _work(test)[0]) for name in ("evaluation", "test")]
+    rows += bounds(size, run.device, epoch=_work(epoch), evaluation=_work(test))
     padding = task.padding(batch_size=size.batch, seed=run.config.seed)
-    return [*rows, Row("epoch_tokens", "", sum(computed)), Row("padding", "", padding), Row("accuracy", "", scores["accuracy"])]
+    return [*rows, Row("padding", "", padding), Row("accuracy", "", scores["accuracy"])]
+
+
+def _sampled(case: Case, size: Size, count: int) -> list[Row]:
+    """``count`` steps and batches of ``test``."""
+    if case.name == OURS:
+        run = _run(case, size)
+        epoch, test = _of_like_lengths(_task(run), size)
+        rows = _steps(_stepper(run), epoch, case, count)
+        return [*rows, *_evaluation(run.model, lambda batch: run.model(batch.inputs, batch.mask), test, case, count)]
+    device = peer_device(case)
+    # Its fused encoder would compute in float32 whatever CPU autocast says, three times as slowly as layer by layer.
+    torch.backends.mha.set_fastpath_enabled(case.settings != EQUAL)
+    task = Imdb(length=size.length)
+    torch.manual_seed(0)
+    model = READERS[case.name](size, task.vocabulary).to(device).train()
+
+    def logits(batch: Batch) -> Tensor:
+        mask = torch.ones_like(batch.inputs, dtype=torch.bool) if batch.mask is None else batch.mask
+        return model(batch.inputs, mask=mask)
+
+    epoch, test = _of_like_lengths(task, size) if case.settings == EQUAL else _as_they_come(task, size)
+    step = plain_step(model, lambda batch: F.cross_entropy(logits(batch), batch.targets), case=case, lr=size.lr)
+    return [*_steps(lambda place: step(epoch[place]), epoch, case, count), *_evaluation(model, logits, test, case, count)]
+
+
+def _run(case: Case, size: Size, **changes: Any) -> Training:
+    changes |= {"position": "learned", "train__lr": size.lr, "train__warmup": 0.1}
+    return ours.training(ours.config(case, size, task={"name": "imdb", "length": size.length}, **changes))
+
+
+def _task(run: Training) -> Imdb:
+    assert isinstance(run.task, Imdb)
+    return run.task
+
+
+def _of_like_lengths(task: Imdb, size: Size, limit: int | None = None) -> tuple[list[Batch], list[Batch]]:
+    """The batches of an epoch and of ``test``, as attnlab reads them."""
+    epoch = [task.train_batch(i, seed=0, batch_size=size.batch) for i in range(task.steps_per_epoch(size.batch))]
+    return epoch, list(task.eval_batches("test", batch_size=size.batch, limit=limit))
+
+
+def _as_they_come(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
+    """The batches of an epoch and of ``test``, as a plain loop reads them."""
+    of = {split: np.arange(len(task.split(split).labels)) for split in ("train", "test")}
+    of["train"] = np.random.default_rng(0).permutation(of["train"])
+    train, test = (
+        [task.batch(split, rows[i : i + size.batch]) for i in range(0, len(rows), size.batch)] for split, rows in of.items()
+    )
+    return train, test
+
+
+def _stepper(run: Training) -> Callable[[int], Tensor]:
+    """Take a step of attnlab's own loop with the batch, and the learning rate, of a place in the epoch."""
+    step = ours.stepper(run)
+
+    def at(place: int) -> Tensor:
+        run.step = place
+        return step()
+
+    return at
+
+
+def _steps(step: Callable[[int], Tensor], epoch: Sequence[Batch], case: Case, count: int) -> list[Row]:
+    """Of steps spread evenly over an epoch."""
+    device, losses = torch.device(case.device), []
+    rows = [Row("epoch_tokens", "", _work(epoch)[0])]
+    for place in [*range(WARM), *_spread(range(len(epoch)), count)]:
+        machine.synchronise(device)
+        began = perf_counter()
+        losses.append(step(place).detach())
+        machine.synchronise(device)
+        rows.append(Row("step_seconds", str(place), perf_counter() - began))
+        rows.append(Row("step_tokens", str(place), epoch[place].inputs.numel()))
+    check_falling(torch.stack(losses).tolist(), case)
+    return [rows[0], *rows[1 + 2 * WARM :]]
+
+
+def _evaluation(
+    model: nn.Module, logits: Callable[[Batch], Tensor], test: Sequence[Batch], case: Case, count: int
+) -> list[Row]:
+    """Of batches spread evenly over ``test``."""
+    device, rows = torch.device(case.device), [Row("test_tokens", "", _work(test)[0])]
+    model.eval()
+    for i, batch in enumerate([test[0], *_spread(test, count)]):  # the first warms up
+        machine.synchronise(device)
+        began = perf_counter()
+        with torch.inference_mode(), machine.autocast(device, case.precision):
+            batch = batch.to(device)
+            loss = F.cross_entropy(logits(batch), batch.targets)
+        machine.synchronise(device)
+        seconds = perf_counter() - began
+        check_finite(float(loss), case)
+        if i:
+            rows += [Row("evaluation_seconds", str(i), seconds), Row("evaluation_tokens", str(i), batch.inputs.numel())]
+    return rows
+
+
+def _spread(of: Sequence[T], count: int) -> list[T]:
+    """At most ``count`` of them, from the first to the last."""
+    return [of[int(i)] for i in np.linspace(0, len(of) - 1, min(count, len(of))).round()]
 
 
 def _work(batches: Iterable[Batch]) -> tuple[int, int]:
     """Positions, and pairs of positions, that are computed: padding is, too."""
     shapes = [batch.inputs.shape for batch in batches]
     return sum(b * t for b, t in shapes), sum(b * t * t for b, t in shapes)
-
-
-def _bounds(size: Size, device: torch.device, *, epoch: tuple[int, int], evaluation: tuple[int, int]) -> list[Row]:
-    """Seconds that each of ``PARTS`` takes of an epoch and of an evaluation, each operation at the rate it reaches alone."""
-    forward, backward = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)  # seconds a position, or a pair of positions
-
-    def add(part: str, acts: Iterable[Callable[[], object]], share: float) -> None:
-        first, *rest = [1e-3 * share * median_ms(act, device) for act in acts]
-        forward[part] += first
-        backward[part] += sum(rest)
-
-    many, few = (replace(size, length=TYPICAL, batch=batch) for batch in (64, 2))  # the logits of few fit into a cache
-    for part, shape, units in ((LINEAR, many, 64 * TYPICAL), (PRODUCTS, few, 2 * TYPICAL**2)):
-        for product in floor.products(shape)[:-1]:  # the last is a language model's head
-            if (product.batch == 1) == (part == LINEAR):
-                add(part, floor.three(product, device, torch.bfloat16).values(), product.count / units)
-    logits = torch.randn(2 * size.heads, TYPICAL, TYPICAL, device=device).bfloat16()
-    weights, back = logits.softmax(-1), torch.ops.aten._softmax_backward_data
-    both = (lambda: logits.softmax(-1), lambda: back(logits, weights, -1, weights.dtype))
-    add(SOFTMAX, both, size.depth / (2 * TYPICAL**2))
-    rows = []
-    for part in PARTS:
-        of = 0 if part == LINEAR else 1
-        rows.append(Row("epoch_bound_seconds", part, (forward[part] + backward[part]) * epoch[of]))
-        rows.append(Row("evaluation_bound_seconds", part, forward[part] * evaluation[of]))
-    return rows

@@ -1,12 +1,12 @@
 """The peers, as alike as their options allow: pre-norm, GELU, learned positions, no dropout, an output layer of its own.
 
-Each is a function of (size, vocabulary) that returns a module from (b, t) bytes to (b, t, vocabulary) logits. Their packages
-are in the peers' environment only.
+Each of ``PEERS`` is a function of (size, vocabulary) that returns a module from (b, t) bytes to (b, t, vocabulary) logits; of
+``READERS`` one from (b, t) words and a mask, (b, t) with True for a real word, to (b, 2) logits. Their packages are in the
+peers' environment only.
 """
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from benchmarks.speed.case import Size
@@ -16,10 +16,15 @@ def x_transformers(size: Size, vocabulary: int, *, flash: bool = False) -> nn.Mo
     """x-transformers; its heads are 64 wide unless told, which here would be twice attnlab's."""
     from x_transformers import Decoder, TransformerWrapper  # pyright: ignore[reportMissingImports]
 
-    layers = Decoder(
-        dim=size.dim, depth=size.depth, heads=size.heads, attn_dim_head=size.dim // size.heads, attn_flash=flash
-    )
+    layers = Decoder(dim=size.dim, depth=size.depth, heads=size.heads, attn_dim_head=size.dim // size.heads, attn_flash=flash)
     return TransformerWrapper(num_tokens=vocabulary, max_seq_len=size.length, attn_layers=layers)
+
+
+def _encoder(size: Size) -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(
+        size.dim, size.heads, 4 * size.dim, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    )
+    return nn.TransformerEncoder(layer, size.depth, norm=nn.LayerNorm(size.dim), enable_nested_tensor=False)
 
 
 class Encoder(nn.Module):
@@ -29,12 +34,9 @@ class Encoder(nn.Module):
 
     def __init__(self, size: Size, vocabulary: int) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(
-            size.dim, size.heads, 4 * size.dim, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
         self.embedding = nn.Embedding(vocabulary, size.dim)
         self.position = nn.Embedding(size.length, size.dim)
-        self.encoder = nn.TransformerEncoder(layer, size.depth, norm=nn.LayerNorm(size.dim), enable_nested_tensor=False)
+        self.encoder = _encoder(size)
         self.head = nn.Linear(size.dim, vocabulary)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(size.length))
 
@@ -70,6 +72,33 @@ PEERS: dict[str, Callable[[Size, int], nn.Module]] = {
 }
 
 
-def optimiser(model: nn.Module, size: Size, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW by its defaults, but for attnlab's learning rate."""
-    return torch.optim.AdamW(model.parameters(), lr=size.lr, fused=fused or None)
+class Reader(nn.Module):
+    """``torch.nn.TransformerEncoder`` that sees words on both sides, and classifies the mean of its features."""
+
+    def __init__(self, size: Size, vocabulary: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, size.dim)
+        self.position = nn.Embedding(size.length, size.dim)
+        self.encoder = _encoder(size)
+        self.head = nn.Linear(size.dim, 2)
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """words (b, t), mask (b, t) -> logits (b, 2)."""
+        x = self.embedding(words) + self.position.weight[: words.shape[1]]
+        x = self.encoder(x, src_key_padding_mask=~mask) * mask.unsqueeze(-1)
+        return self.head(x.sum(1) / mask.sum(1, keepdim=True))
+
+
+def x_transformers_reader(size: Size, vocabulary: int) -> nn.Module:
+    """x-transformers' own way to classify, with the faster of its ways to attend; called as ``Reader`` is."""
+    from x_transformers import Encoder, TransformerWrapper  # pyright: ignore[reportMissingImports]
+
+    layers = Encoder(dim=size.dim, depth=size.depth, heads=size.heads, attn_dim_head=size.dim // size.heads, attn_flash=True)
+    sizes = {"num_tokens": vocabulary, "max_seq_len": size.length, "logits_dim": 2}
+    return TransformerWrapper(attn_layers=layers, average_pool_embed=True, **sizes)
+
+
+READERS: dict[str, Callable[[Size, int], nn.Module]] = {
+    "x-transformers, attn_flash": x_transformers_reader,
+    "torch.nn.TransformerEncoder": Reader,
+}

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab import machine
 from attnlab.config import MachineConfig
 from attnlab.registry import TASKS
+from attnlab.tasks import Batch
 from benchmarks.speed import ours
 from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SETTINGS, SHIPPED, Case, Row, Size, timed
-from benchmarks.speed.peers import PEERS, optimiser
+from benchmarks.speed.peers import PEERS
 
 PLAIN = "attnlab, no settings"  # what a study gets that says nothing about ``machine``
 
@@ -35,24 +36,38 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     return [Row("parameters", "", ours.parameters(model)), *timed(step, case, size=size)]
 
 
-def plain_loop(case: Case, size: Size) -> tuple[torch.nn.Module, Callable[[], Tensor]]:
-    """A peer's model, and its step as a person would write it."""
-    equal = case.settings == EQUAL
-    device = machine.set_up(MachineConfig(device=case.device, **(SETTINGS if equal else {})))
+def plain_loop(case: Case, size: Size) -> tuple[nn.Module, Callable[[], Tensor]]:
+    """A peer's model, and its step."""
+    device = peer_device(case)
     task = TASKS.get("pydocs")(length=size.length)
     task.prepare()
     torch.manual_seed(0)
     model = PEERS[case.name](size, task.vocabulary).to(device).train()
-    adamw = optimiser(model, size, fused=equal)
-    batches = (task.train_batch(i, seed=0, batch_size=size.batch).to(device) for i in range(size.warm + size.steps))
+    batches = (task.train_batch(i, seed=0, batch_size=size.batch) for i in range(size.warm + size.steps))
 
-    def step() -> Tensor:
-        batch = next(batches)
+    def loss(batch: Batch) -> Tensor:
+        return F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
+
+    step = plain_step(model, loss, case=case, lr=size.lr)
+    return model, lambda: step(next(batches))
+
+
+def peer_device(case: Case) -> torch.device:
+    """Set this process up as the case has it, and return what it computes on."""
+    return machine.set_up(MachineConfig(device=case.device, **(SETTINGS if case.settings == EQUAL else {})))
+
+
+def plain_step(model: nn.Module, loss: Callable[[Batch], Tensor], *, case: Case, lr: float) -> Callable[[Batch], Tensor]:
+    """A step as a person would write it, with AdamW by its defaults; with equal settings by its fused form."""
+    device = torch.device(case.device)
+    adamw = torch.optim.AdamW(model.parameters(), lr=lr, fused=case.settings == EQUAL or None)
+
+    def step(batch: Batch) -> Tensor:
         with machine.autocast(device, case.precision):
-            loss = F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
-        loss.backward()
+            found = loss(batch.to(device))
+        found.backward()
         adamw.step()
         adamw.zero_grad()
-        return loss
+        return found
 
-    return model, step
+    return step

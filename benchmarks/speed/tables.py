@@ -11,7 +11,7 @@ from benchmarks.speed.case import EQUAL, OURS, SHIPPED
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import against, groups, medians, on, spread
 from benchmarks.speed.sparse import DENSE, SPARSE
-from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, STEP, XL
+from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, READERS, STEP, XL
 from benchmarks.speed.words import SPARSE as SPARSE_TEXT
 from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
 
@@ -128,10 +128,10 @@ def profile(frames: Frames) -> str:
 
 def imdb(frames: Frames) -> str:
     frame, rows = frames["imdb"], []
-    for (of,), some in groups(frame, "device"):
-        steps = len(some[some["quantity"] == "step_seconds"]) // some["round"].nunique()
-        epoch, test = found.epoch_minutes(frame, of), found.values(frame, "evaluation_seconds", of)
-        rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(found.padding_percent(frame, of))])
+    for (of,), some in groups(on(frame, part=""), "device"):
+        steps = len(on(some, quantity="step_seconds")) // some["round"].nunique()
+        epoch, test = (found.alone(some, name, of) for name in ("epoch", "test"))
+        rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(found.padding_percent(some, of))])
     heads = ["", "steps timed", "an epoch, minutes (scaled)", "evaluation of test, s (measured)", "padding, % of tokens"]
     text = IMDB + markdown(heads, rows)
     for (of,), some in groups(frame, "device"):
@@ -139,7 +139,20 @@ def imdb(frames: Frames) -> str:
         if len(bounds):
             rows = [[str(part), spread(one["epoch"]), spread(one["evaluation"], 1)] for (part,), one in groups(bounds, "part")]
             text += f"\n{IMDB_BOUNDS}{markdown([f'alone, {of}', 'an epoch, minutes', 'evaluation of test, s'], rows)}"
-    return text
+    return text + _readers(frame)
+
+
+def _readers(frame: pd.DataFrame) -> str:
+    """attnlab's epoch and evaluation beside each peer's."""
+    every = found.scaled(frame)
+    epoch, test = (against(every, quantity=name) for name in ("epoch", "test"))
+    rows = []
+    for (device, settings, name), some in groups(epoch, "device", "settings", "name"):
+        figures = [spread(some["value"], 1), spread(some["ratio"])]
+        other = on(test, device=device, settings=settings, name=name)
+        rows.append([f"{name}, {device}, {settings}", *figures, spread(other["value"], 0), spread(other["ratio"])])
+    heads = ["", "an epoch, minutes (scaled)", TIMES, "evaluation of test, s (scaled)", TIMES]
+    return f"\n{READERS}{markdown(heads, rows)}" if rows else ""
 
 
 def sparse(frames: Frames) -> str:
