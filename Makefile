@@ -15,7 +15,7 @@ help:
 	@echo "make types       pyright: types"
 	@echo "make format      let ruff repair what it can"
 	@echo "make overhead    measure what a study costs beside a bare loop (half an hour on a quiet machine)"
-	@echo "make benchmarks  set the peers up in environments of their own, time attnlab beside them (an hour on a quiet machine)"
+	@echo "make benchmarks  set the peers up in environments of their own, time attnlab beside them (two hours on a quiet machine)"
 	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
 
 $(STAMP): pyproject.toml constraints.txt
