@@ -107,8 +107,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """An archive of few reviews in place of IMDb's; how many are in each of its folders."""
+def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive of few reviews in place of IMDb's."""
     from small_reviews import PER_FOLDER, archive
 
     from attnlab import archives
@@ -121,7 +121,6 @@ def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(imdb, "REVIEWS_PER_FOLDER", PER_FOLDER)
     monkeypatch.setattr(imdb, "HELD_OUT", PER_FOLDER // 10)
     monkeypatch.setattr(imdb, "IMDB", replace(archives.IMDB, contents=digest))
-    return PER_FOLDER
 
 
 @pytest.fixture

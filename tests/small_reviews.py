@@ -22,9 +22,9 @@ def archive() -> tuple[bytes, str]:
     for name in sorted(reviews):
         digest.update(f"{name} {len(reviews[name])}\n".encode() + reviews[name])
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, text in reviews.items():
             info = tarfile.TarInfo(f"aclImdb/{name}")
             info.size = len(text)
-            archive.addfile(info, io.BytesIO(text))
+            tar.addfile(info, io.BytesIO(text))
     return buffer.getvalue(), digest.hexdigest()

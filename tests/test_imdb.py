@@ -49,7 +49,7 @@ def test_evaluation_batches_fill_a_budget_of_tokens():
 
 
 @pytest.fixture
-def task(small_reviews: int) -> Imdb:
+def task(small_reviews: None) -> Imdb:
     task = Imdb(length=17, vocabulary=40)
     task.prepare(lambda line: None)
     return task

@@ -86,7 +86,7 @@ def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_be
     frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *beside, *peer])
     assert found.alone(frame, "epoch") == [2.0] and found.alone(frame, "test") == [30.0]
     said = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
-    assert "| cpu | 1 | 2.00 | 30.0 |  |" in said
+    assert "| cpu | 1 | 2.00 | 30.0 |  |" in said and "1 steps and 1 batches" in said
     assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in said
     assert f"| {ENCODER}, cpu, equal settings | 2.0 | 1.50 | 30 | 1.50 |" in said
 
@@ -94,7 +94,7 @@ def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_be
 @pytest.mark.parametrize(("name", "part"), [(OURS, ""), (OURS, ENCODER), (ENCODER, ENCODER)])
 @pytest.mark.parametrize("settings", [SHIPPED, EQUAL])
 def test_reviews_are_timed(
-    name: str, part: str, settings: str, small_reviews: int, monkeypatch: pytest.MonkeyPatch
+    name: str, part: str, settings: str, small_reviews: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imdb, "check_falling", lambda losses, case: losses)  # six steps on five reviews each say little
     size = replace(TINY, batch=5)

@@ -2,7 +2,7 @@
 
 The epoch is not run whole: some of its batches, spread evenly over it, are timed and scaled by the tokens computed, padding
 included. attnlab's evaluation is measured whole. Beside them stands what their longest parts take alone, at this machine's
-rates: what no code that computes the same could go below.
+rates: what no code made of the same operations could go below.
 
 Of the peers, and of attnlab beside them, the evaluation is a sample, too. As shipped they read what a plain loop gives them:
 batches of 32 in random order (of ``test``: in the order of the files), padded to the longest of them; with equal settings
@@ -13,11 +13,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab import machine
@@ -33,6 +33,7 @@ from benchmarks.speed.peers import READERS
 from benchmarks.speed.step import peer_device, plain_step
 
 T = TypeVar("T")
+SEED = 0  # that of ``ours.config``
 WARM, STEPS, SAMPLE = 3, 200, 24  # steps; the last: steps, and batches of the evaluation, where a peer is near
 
 
@@ -53,47 +54,44 @@ def cases(device: str) -> Iterator[Case]:
             yield from (Case("imdb", name, peer, "bf16", settings, device) for name in (OURS, peer))
 
 
-def measure(case: Case, size: Size | None = None, *, steps: int | None = None, limit: int | None = None) -> list[Row]:
+def measure(case: Case, size: Size | None = None, *, steps: int | None = None) -> list[Row]:
     """Seconds and tokens of steps and of the evaluation, or of some of its batches, and the tokens of the whole.
 
     Args:
         size: of the model; its length and batch count too.
         steps: that are timed at most, and batches where the evaluation is a sample.
-        limit: reviews that are evaluated, where it is none; None: all.
     """
     size = size or Size(dim=128, depth=6, heads=8, length=512, batch=32, lr=7e-4)
-    if case.part:
-        return _sampled(case, size, steps or SAMPLE)
-    return _whole(case, size, steps or STEPS, limit)
+    task = Imdb(length=size.length)
+    if not case.part:
+        return _whole(case, size, task, steps or STEPS)
+    return (_ours_sampled if case.name == OURS else _peer_sampled)(case, size, task, steps or SAMPLE)
 
 
-def _whole(case: Case, size: Size, steps: int, limit: int | None) -> list[Row]:
-    run = _run(case, size, evaluate__test_limit=limit)
-    task = _task(run)
-    epoch, test = _of_like_lengths(task, size, limit)
+def _whole(case: Case, size: Size, task: Imdb, steps: int) -> list[Row]:
+    run, (epoch, test) = _run(case, size), _of_like_lengths(task, size)
     rows = _steps(_stepper(run), epoch, case, steps)
-    began = perf_counter()
-    scores = evaluate(run.model, task, "test", config=run.config, device=run.device)
-    rows.append(Row("evaluation_seconds", "", perf_counter() - began))
+    scores, seconds = _timed(lambda: evaluate(run.model, task, "test", config=run.config, device=run.device), run.device)
     check_finite(scores["loss"], case)
+    rows.append(Row("evaluation_seconds", "", seconds))
     rows += [Row(f"{name}_tokens", "", _work(test)[0]) for name in ("evaluation", "test")]
     rows += bounds(size, run.device, epoch=_work(epoch), evaluation=_work(test))
-    padding = task.padding(batch_size=size.batch, seed=run.config.seed)
+    padding = task.padding(batch_size=size.batch, seed=SEED)
     return [*rows, Row("padding", "", padding), Row("accuracy", "", scores["accuracy"])]
 
 
-def _sampled(case: Case, size: Size, count: int) -> list[Row]:
-    """``count`` steps and batches of ``test``."""
-    if case.name == OURS:
-        run = _run(case, size)
-        epoch, test = _of_like_lengths(_task(run), size)
-        rows = _steps(_stepper(run), epoch, case, count)
-        return [*rows, *_evaluation(run.model, lambda batch: run.model(batch.inputs, batch.mask), test, case, count)]
+def _ours_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:
+    run, (epoch, test) = _run(case, size), _of_like_lengths(task, size)
+    rows = _steps(_stepper(run), epoch, case, count)
+    run.model.eval()
+    return [*rows, *_evaluation(lambda batch: run.model(batch.inputs, batch.mask), test, case, count)]
+
+
+def _peer_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:
     device = peer_device(case)
-    # Its fused encoder would compute in float32 whatever CPU autocast says, three times as slowly as layer by layer.
+    # PyTorch's fused encoder computes in float32 whatever CPU autocast says, three times as slowly as layer by layer.
     torch.backends.mha.set_fastpath_enabled(case.settings != EQUAL)
-    task = Imdb(length=size.length)
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     model = READERS[case.name](size, task.vocabulary).to(device).train()
 
     def logits(batch: Batch) -> Tensor:
@@ -102,29 +100,26 @@ def _sampled(case: Case, size: Size, count: int) -> list[Row]:
 
     epoch, test = _of_like_lengths(task, size) if case.settings == EQUAL else _as_they_come(task, size)
     step = plain_step(model, lambda batch: F.cross_entropy(logits(batch), batch.targets), case=case, lr=size.lr)
-    return [*_steps(lambda place: step(epoch[place]), epoch, case, count), *_evaluation(model, logits, test, case, count)]
+    rows = _steps(lambda place: step(epoch[place]), epoch, case, count)
+    model.eval()
+    return [*rows, *_evaluation(logits, test, case, count)]
 
 
-def _run(case: Case, size: Size, **changes: Any) -> Training:
-    changes |= {"position": "learned", "train__lr": size.lr, "train__warmup": 0.1}
+def _run(case: Case, size: Size) -> Training:
+    changes = {"position": "learned", "train__lr": size.lr, "train__warmup": 0.1}
     return ours.training(ours.config(case, size, task={"name": "imdb", "length": size.length}, **changes))
 
 
-def _task(run: Training) -> Imdb:
-    assert isinstance(run.task, Imdb)
-    return run.task
-
-
-def _of_like_lengths(task: Imdb, size: Size, limit: int | None = None) -> tuple[list[Batch], list[Batch]]:
+def _of_like_lengths(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
     """The batches of an epoch and of ``test``, as attnlab reads them."""
-    epoch = [task.train_batch(i, seed=0, batch_size=size.batch) for i in range(task.steps_per_epoch(size.batch))]
-    return epoch, list(task.eval_batches("test", batch_size=size.batch, limit=limit))
+    epoch = [task.train_batch(i, seed=SEED, batch_size=size.batch) for i in range(task.steps_per_epoch(size.batch))]
+    return epoch, list(task.eval_batches("test", batch_size=size.batch))
 
 
 def _as_they_come(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
     """The batches of an epoch and of ``test``, as a plain loop reads them."""
     of = {split: np.arange(len(task.split(split).labels)) for split in ("train", "test")}
-    of["train"] = np.random.default_rng(0).permutation(of["train"])
+    of["train"] = np.random.default_rng(SEED).permutation(of["train"])
     train, test = (
         [task.batch(split, rows[i : i + size.batch]) for i in range(0, len(rows), size.batch)] for split, rows in of.items()
     )
@@ -144,37 +139,42 @@ def _stepper(run: Training) -> Callable[[int], Tensor]:
 
 def _steps(step: Callable[[int], Tensor], epoch: Sequence[Batch], case: Case, count: int) -> list[Row]:
     """Of steps spread evenly over an epoch."""
-    device, losses = torch.device(case.device), []
+    device = torch.device(case.device)
+    losses = [step(place).detach() for place in range(WARM)]
     rows = [Row("epoch_tokens", "", _work(epoch)[0])]
-    for place in [*range(WARM), *_spread(range(len(epoch)), count)]:
-        machine.synchronise(device)
-        began = perf_counter()
-        losses.append(step(place).detach())
-        machine.synchronise(device)
-        rows.append(Row("step_seconds", str(place), perf_counter() - began))
-        rows.append(Row("step_tokens", str(place), epoch[place].inputs.numel()))
+    for place in _spread(range(len(epoch)), count):
+        loss, seconds = _timed(lambda place=place: step(place), device)
+        losses.append(loss.detach())
+        rows += [Row("step_seconds", str(place), seconds), Row("step_tokens", str(place), epoch[place].inputs.numel())]
     check_falling(torch.stack(losses).tolist(), case)
-    return [rows[0], *rows[1 + 2 * WARM :]]
+    return rows
 
 
-def _evaluation(
-    model: nn.Module, logits: Callable[[Batch], Tensor], test: Sequence[Batch], case: Case, count: int
-) -> list[Row]:
+def _evaluation(logits: Callable[[Batch], Tensor], test: Sequence[Batch], case: Case, count: int) -> list[Row]:
     """Of batches spread evenly over ``test``."""
-    device, rows = torch.device(case.device), [Row("test_tokens", "", _work(test)[0])]
-    model.eval()
-    for i, batch in enumerate([test[0], *_spread(test, count)]):  # the first warms up
-        machine.synchronise(device)
-        began = perf_counter()
+    device = torch.device(case.device)
+
+    def loss(batch: Batch) -> Tensor:
         with torch.inference_mode(), machine.autocast(device, case.precision):
             batch = batch.to(device)
-            loss = F.cross_entropy(logits(batch), batch.targets)
-        machine.synchronise(device)
-        seconds = perf_counter() - began
-        check_finite(float(loss), case)
-        if i:
-            rows += [Row("evaluation_seconds", str(i), seconds), Row("evaluation_tokens", str(i), batch.inputs.numel())]
+            return F.cross_entropy(logits(batch), batch.targets)
+
+    loss(test[0])  # warms up
+    rows = [Row("test_tokens", "", _work(test)[0])]
+    for i, batch in enumerate(_spread(test, count)):
+        found, seconds = _timed(lambda batch=batch: loss(batch), device)
+        check_finite(float(found), case)
+        rows += [Row("evaluation_seconds", str(i), seconds), Row("evaluation_tokens", str(i), batch.inputs.numel())]
     return rows
+
+
+def _timed(act: Callable[[], T], device: torch.device) -> tuple[T, float]:
+    """What it returns, and its seconds."""
+    machine.synchronise(device)
+    began = perf_counter()
+    found = act()
+    machine.synchronise(device)
+    return found, perf_counter() - began
 
 
 def _spread(of: Sequence[T], count: int) -> list[T]:

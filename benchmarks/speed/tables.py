@@ -9,7 +9,7 @@ import pandas as pd
 from benchmarks.speed import found
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED
 from benchmarks.speed.profile import GROUPS
-from benchmarks.speed.ratios import against, groups, medians, on, spread
+from benchmarks.speed.ratios import ALIKE, against, groups, medians, on, spread
 from benchmarks.speed.sparse import DENSE, SPARSE
 from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, READERS, STEP, XL
 from benchmarks.speed.words import SPARSE as SPARSE_TEXT
@@ -144,7 +144,7 @@ def imdb(frames: Frames) -> str:
 
 def _readers(frame: pd.DataFrame) -> str:
     """attnlab's epoch and evaluation beside each peer's."""
-    every = found.scaled(frame)
+    every, steps = found.scaled(frame), frame.query("part != '' and quantity == 'step_seconds'")
     epoch, test = (against(every, quantity=name) for name in ("epoch", "test"))
     rows = []
     for (device, settings, name), some in groups(epoch, "device", "settings", "name"):
@@ -152,7 +152,8 @@ def _readers(frame: pd.DataFrame) -> str:
         other = on(test, device=device, settings=settings, name=name)
         rows.append([f"{name}, {device}, {settings}", *figures, spread(other["value"], 0), spread(other["ratio"])])
     heads = ["", "an epoch, minutes (scaled)", TIMES, "evaluation of test, s (scaled)", TIMES]
-    return f"\n{READERS}{markdown(heads, rows)}" if rows else ""
+    count = max((len(one) for _, one in groups(steps, *ALIKE, "name", "round")), default=0)
+    return f"\n{READERS.format(count=count)}{markdown(heads, rows)}" if rows else ""
 
 
 def sparse(frames: Frames) -> str:

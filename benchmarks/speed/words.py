@@ -48,7 +48,7 @@ attnlab beside peers of the same shape: pre-norm, GELU, learned positions, paddi
 they read random batches of 32 reviews, padded to the longest of them, and `test` in the order of its files, as a plain loop
 would; with equal settings attnlab's own batches of like lengths, with its process settings and the fused AdamW. PyTorch's
 fused encoder, which evaluates in float32 whatever autocast says on a CPU, is off there. Of each, and of attnlab beside it,
-24 steps and 24 batches of `test` are timed, spread evenly.
+{count} steps and {count} batches of `test` are timed, spread evenly.
 
 """
 SPARSE = """\
