@@ -6,6 +6,10 @@ two one-sided t-tests against a margin that the study states beforehand (Schuirm
 here to be told that two cells are as good as equal. Both are corrected over the table by Holm's step-down
 method (1979), each kind by itself, and for repeated looks where seeds were added until the verdict was settled
 (`sequential`). The effect size is Cohen's d of the paired differences, with Hedges' correction (1981).
+
+A t-test takes the spread from the seeds. Where all of them gave one and the same difference there is none to take. That happens
+by chance where a metric has few values (the accuracy of 200 reviews has 201), and most often with few seeds. What is left then
+is the sign test: were both directions equally likely, n seeds would agree in a given one with a chance of 2^-n.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from attnlab.sequential import Looks
 LEVEL = 0.05
 POWER = 0.8  # chance of settling a difference of the size seen, for `seeds_needed`
 MOST_SEEDS = 1000
+FEW = 4  # below so many pairs the spread is too little known to name a number of seeds
+ROUNDING = 1e-12  # of the values' size: differences no further apart are one difference
 
 
 @dataclass(frozen=True)
@@ -73,14 +79,19 @@ class Difference:
 
     @property
     def finding(self) -> str:
-        """`lower`, `higher`, `equivalent`, `same` (the same value in each seed), or "" while it is open."""
+        """`lower`, `higher`, `equivalent`, `same` (the same value in each of enough seeds), or "" while it is open."""
         if self.p is None or self.interval.sd is None:
             return ""
-        if self.interval.mean == 0 and self.interval.sd == 0:
-            return "same"
+        if self.same:
+            return "same" if _signs(self.interval.n) < LEVEL else ""
         if _least(self.p_holm, self.p) < LEVEL:
             return "lower" if self.interval.mean < 0 else "higher"
         return "equivalent" if self.small else ""
+
+    @property
+    def same(self) -> bool:
+        """Each seed gave the cell and its baseline the same value."""
+        return self.interval.mean == 0 == self.interval.sd
 
     @property
     def small(self) -> bool:
@@ -126,12 +137,21 @@ def difference(
     if not shared:
         return None
     looks = looks and looks.reaching(len(shared))
-    seen = interval([cell[seed] - baseline[seed] for seed in shared], looks=looks)
+    seen = interval(_differences([(cell[seed], baseline[seed]) for seed in shared]), looks=looks)
     if seen.sd is None or (looks and seen.n < looks.first):
         return Difference(seen, margin=margin, looks=looks)
     p = min(1.0, 2 * _over(looks, _p_beyond(seen, abs(seen.mean))))  # two sides: twice the one
     near = None if margin is None else _over(looks, _p_beyond(seen, margin - abs(seen.mean)))
     return Difference(seen, p=p, p_equivalent=near, margin=margin, looks=looks)
+
+
+def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    """First minus second, rid of the spread that only the rounding of floating-point numbers makes."""
+    found = [ours - theirs for ours, theirs in pairs]
+    least = ROUNDING * max(abs(value) for pair in pairs for value in pair)
+    if max(found) - min(found) > least:
+        return found
+    return [found[0] if abs(found[0]) > least else 0.0] * len(found)
 
 
 def _over(looks: Looks | None, p: float) -> float:
@@ -186,20 +206,25 @@ def verdict(found: Difference | None, *, direction: str) -> str:
     if finding:
         word = "better" if (finding == "lower") == (direction == "min") else "worse"
         return f"{word}, by less than the margin" if found.small else word
-    return f"not settled: {_more_seeds(seeds_needed(found), n)}"
+    same = "" if found.interval.sd else f"the same {'value' if found.same else 'difference'} in each of {n} seeds; "
+    return f"not settled: {same}{_more_seeds(seeds_needed(found), n)}"
 
 
 def seeds_needed(found: Difference) -> int | None:
     """Estimate how many seeds in all would settle it, if mean and spread stay as seen; None beyond 1,000.
 
     Settled means that with a chance of 80 % either the difference from zero shows or, where there is a margin, the
-    equivalence does, at the levels that Holm and the looks leave to it. An estimate from few seeds is rough.
+    equivalence does, at the levels that Holm and the looks leave to it. An estimate from few seeds is rough, and the
+    smaller the difference the more often too low (`reports/validity`).
     """
     seen, (far, near) = found.interval, found.levels
     assert seen.sd is not None
     if found.looks is not None:
         far, near = 2 * found.looks.nominal(far / 2), found.looks.nominal(near)
-    if seen.sd == 0 or not (seen.mean or found.margin):
+    if seen.sd == 0:
+        level = LEVEL if found.same else max(far / 2, near if found.margin and abs(seen.mean) < found.margin else 0)
+        return next(n for n in range(seen.n + 1, MOST_SEEDS) if _signs(n) < level)
+    if not (seen.mean or found.margin):
         return None
     how = {"sd": seen.sd, "margin": found.margin, "levels": (far, near)}
     most = range(max(seen.n + 1, 3), MOST_SEEDS + 1)
@@ -234,6 +259,8 @@ def power(
 
 
 def _more_seeds(needed: int | None, n: int) -> str:
+    if n < FEW:
+        return f"{n} seeds are too few to say how many more it takes"
     if needed is None:
         return f"more than {MOST_SEEDS} seeds would be needed"
     more = needed - n if needed - n < 20 else round((needed - n) / 10) * 10
@@ -244,10 +271,15 @@ def _p_beyond(seen: Interval, distance: float) -> float:
     """The one-sided p-value of a mean that lies `distance` on the right side of what is tested."""
     from scipy.special import stdtr
 
-    if seen.sd == 0:  # without a spread everything is certain
-        return 0.0 if distance > 0 else 1.0
+    if seen.sd == 0:
+        return _signs(seen.n) if distance > 0 else 1.0
     assert seen.sd is not None
     return float(stdtr(seen.n - 1, -distance / (seen.sd / math.sqrt(seen.n))))
+
+
+def _signs(n: int) -> float:
+    """The chance that n seeds all lie on a given side, where each side is equally likely."""
+    return 0.5**n
 
 
 def _t_quantile(probability: float, freedom: int) -> float:

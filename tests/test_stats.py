@@ -86,8 +86,42 @@ def test_one_seed_and_no_seed_are_said() -> None:
 
 def test_identical_values_do_not_divide_by_zero() -> None:
     assert stats.verdict(stats.difference(BASE, BASE), direction="min") == "the same value in each of 5 seeds"
-    shifted = {0: 1.5, 1: 2.5}
-    assert stats.verdict(stats.difference(shifted, {0: 1.0, 1: 2.0}), direction="max") == "better"
+    four = stats.difference(BASE, {seed: BASE[seed] for seed in range(4)}, margin=0.1)
+    assert four is not None and four.finding == "" and stats.seeds_needed(four) == 5
+    said = "not settled: the same value in each of 4 seeds; about 1 more seed would settle it"
+    assert stats.verdict(four, direction="min") == said
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(2, "not settled"), (5, "not settled"), (6, "better")])
+def test_one_difference_in_all_seeds_is_worth_what_its_sign_is(n: int, verdict: str) -> None:
+    base = {seed: 0.3 + 0.1 * seed for seed in range(n)}  # not one of these differences is another's, bit by bit
+    found = stats.difference({seed: value + 0.01 for seed, value in base.items()}, base)
+    assert found is not None and found.interval.sd == 0 and found.p == 2 * 0.5**n
+    assert stats.verdict(found, direction="max").startswith(verdict)
+    assert n == 6 or stats.seeds_needed(found) == 6
+    near = stats.difference({seed: value + 0.01 for seed, value in base.items()}, base, margin=0.02)
+    assert near is not None and near.p_equivalent == 0.5**n and (near.finding == "") == (n < 5)
+
+
+def test_rounding_is_no_difference() -> None:
+    found = stats.difference({0: 0.3, 1: 0.3, 2: 0.3}, {0: 0.1 + 0.2, 1: 0.1 + 0.2, 2: 0.3})
+    assert found is not None and found.same and found.p == 1.0
+
+
+def test_a_metric_of_few_values_is_as_seldom_wrong_as_promised() -> None:
+    """Cells that are the same, scored on 200 reviews with 2 seeds: equal differences are frequent, and prove nothing."""
+    import numpy
+
+    scores = numpy.random.RandomState(0).normal(0.85, 0.01, (1_000, 7, 2)).round(2).tolist()
+    tables = [[stats.difference(dict(enumerate(cell)), dict(enumerate(base))) for cell in cells] for base, *cells in scores]
+    wrong = sum(any(d and d.finding in ("lower", "higher") for d in stats.correct(table)) for table in tables)
+    assert wrong < 0.05 * len(tables)
+
+
+def test_few_seeds_name_no_number() -> None:
+    for n in (2, 3):
+        found = stats.difference({seed: BASE[seed] + 0.1 * (-1) ** seed for seed in range(n)}, BASE)
+        assert stats.verdict(found, direction="min") == f"not settled: {n} seeds are too few to say how many more it takes"
 
 
 def test_no_words_claim_that_there_is_no_difference() -> None:
