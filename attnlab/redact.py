@@ -17,6 +17,7 @@ _LOGIN = re.compile(r"\w://[^/\s:@]*:(?!\d+[/?#])[^\s@]+@")
 _FIELD = re.compile(rf"(?i)(?<![\w-])((?:--)?(?:[\w-]*[_-])?{_NAMES}=)[^\s&;'\"]+")
 _OPTION = re.compile(rf"(?i)--?(?:[\w-]*[_-])?{_NAMES}")
 _VARIABLE = re.compile(rf"(?i)(?:.*_)?{_NAMES}")
+_FOLDER = "PWD"  # of the environment: the working directory, no password
 
 
 def redact(text: str, *, address: str = "") -> str:
@@ -26,7 +27,8 @@ def redact(text: str, *, address: str = "") -> str:
         address: one that the text is about. Whoever could not read it may have quoted a piece of its password.
     """
     text = _FIELD.sub(rf"\1{HIDDEN}", _ADDRESS.sub(f"//{HIDDEN}@", text))
-    found = {value for name, value in os.environ.items() if _VARIABLE.fullmatch(name) and len(value) >= SHORTEST}
+    names = [name for name in os.environ if _VARIABLE.fullmatch(name) and name != _FOLDER]
+    found = {os.environ[name] for name in names if len(os.environ[name]) >= SHORTEST}
     for secret in sorted({*found, *_pieces(address)}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
     return text

@@ -55,6 +55,11 @@ def test_secrets_of_the_environment_go_by_their_value(monkeypatch: pytest.Monkey
     assert redact(text) == "failed with {'MY_SERVICE_TOKEN': '***'} on postgresql, whatever"
 
 
+def test_the_working_directory_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", "/home/me/studies")
+    assert redact("attnlab run /home/me/studies/wo.yaml") == "attnlab run /home/me/studies/wo.yaml"
+
+
 def test_pieces_of_a_password_that_somebody_could_not_read() -> None:
     address = "http://me:first/sec%40nd@host"
     assert redact("port 'first' of host 'sec%40nd' or first/sec@nd?", address=address) == "port '***' of host '***' or ***?"
