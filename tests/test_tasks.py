@@ -214,6 +214,14 @@ def test_pydocs_needs_nothing_and_is_the_same_again():
     assert " the " in words and task.decode(task.encode("naïve")) == "naïve"
 
 
+@pytest.mark.parametrize(("split", "seen"), [("valid", "train"), ("test", "train"), ("test", "valid")])
+def test_pydocs_shares_nothing_long_between_its_splits(split: str, seen: str):
+    """128 bytes are two lines: topics of Python's help contain one another, and a model would know the answer."""
+    there, here = PyDocs().split(seen).tobytes(), PyDocs().split(split).tobytes()
+    strings = {there[place : place + 128] for place in range(len(there) - 127)}
+    assert not [here[place : place + 128] for place in range(len(here) - 127) if here[place : place + 128] in strings]
+
+
 def test_a_file_of_ones_own(folders: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(folders)
     contents = bytes(number % 251 for number in range(1000))
