@@ -24,6 +24,7 @@ from attnlab.metrics import at_length
 from attnlab.model import Classifier, LanguageModel
 from attnlab.out_of_memory import asked, is_out_of_memory
 from attnlab.registry import POSITIONS, TASKS, options_of
+from attnlab.tasks.verify import verified
 
 if TYPE_CHECKING:
     from attnlab.tasks import Task
@@ -81,8 +82,7 @@ def _evaluated(
     rows = max(1, normal * task.length // max(length, task.length))
     how = config.evaluate.model_copy(update={"batch_size": rows})
     try:
-        other = _task(config, length)
-        other.prepare()
+        other = verified(_task(config, length), config)
         scores = evaluate(model, other, "test", config=config.model_copy(update={"evaluate": how}), device=device)
     except Exception as error:  # a scheme or a variant of someone else's may raise anything
         reason = f"out of memory: asked for {asked(error)}" if is_out_of_memory(error) else _told(error)

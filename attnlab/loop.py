@@ -26,6 +26,7 @@ from attnlab.result import History, Report, Result
 from attnlab.seeds import stream
 from attnlab.selection import Selection
 from attnlab.tasks import Task
+from attnlab.tasks.verify import verified
 
 
 class _Ended(Exception):
@@ -58,8 +59,7 @@ class Training:
 
     def _set_up(self) -> None:
         config, group, device = self.config, self.group, self.device
-        self.task: Task = TASKS.get(config.task.name)(**config.task.options)
-        self.task.prepare()
+        self.task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
         self.optimizer = adamw(self.model, config.train)

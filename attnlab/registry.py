@@ -148,6 +148,22 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
+def load_sources(sources: dict[str, str]) -> None:
+    """Import the files that a run was planned with.
+
+    Args:
+        sources: paths -> sha256, as the plan found them.
+
+    Raises:
+        UserError: a file is not there, has changed since, or running it failed.
+    """
+    for name, expected in sources.items():
+        path = Path(name)
+        if path.is_file() and (found := hashlib.sha256(path.read_bytes()).hexdigest()) != expected:
+            raise UserError(f"{path} has changed since this was planned: expected sha256:{expected}, found sha256:{found}")
+        load_file(path)
+
+
 def _line_in(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{path.name}:{error.lineno}"

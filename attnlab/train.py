@@ -14,7 +14,7 @@ from attnlab.data import replacing
 from attnlab.loop import Training
 from attnlab.optimise import total_steps
 from attnlab.parallel.group import Group
-from attnlab.registry import load_file
+from attnlab.registry import load_sources
 from attnlab.result import Report, Result
 
 __all__ = ["Report", "Result", "total_steps", "train", "train_rank"]
@@ -48,8 +48,7 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
 
 def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path | None) -> Result:
     """One rank's part of ``train``; the first writes, evaluates and reports."""
-    for path in config.sources:
-        load_file(Path(path))
+    load_sources(config.sources)
     device = machine.set_up(config.machine, rank=group.rank)
     run: Training | None = None
     try:

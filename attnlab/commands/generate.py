@@ -14,8 +14,9 @@ from attnlab.config import RunConfig
 from attnlab.disk import told
 from attnlab.errors import UserError
 from attnlab.model import Classifier, LanguageModel, build
-from attnlab.registry import TASKS, load_file
+from attnlab.registry import TASKS, load_sources
 from attnlab.seeds import stream
+from attnlab.tasks.verify import verified
 
 if TYPE_CHECKING:
     from attnlab.tasks import Task
@@ -60,7 +61,7 @@ def generate(
     if prompt == "":
         raise UserError("expected a prompt of at least one character, got an empty one", "--prompt")
     if prompt is None:
-        ids, origin = _from_validation(task, seed=seed)
+        ids, origin = _from_validation(verified(task, config, say=lambda line: None), seed=seed)
     else:
         ids, origin = task.encode(prompt), "as given"
     tokens = sample(
@@ -107,8 +108,7 @@ def load(folder: Path, config: RunConfig) -> tuple[LanguageModel, Task, torch.de
     Raises:
         UserError: its model is no language model, or the file is not what a run left.
     """
-    for path in config.sources:
-        load_file(Path(path))
+    load_sources(config.sources)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
     here = torch.cuda.is_available() or config.machine.device == "cpu"
     device = torch.device(machine.resolve_device(config.machine.device if here else "cpu"))
@@ -126,7 +126,6 @@ def load(folder: Path, config: RunConfig) -> tuple[LanguageModel, Task, torch.de
 
 def _from_validation(task: Task, *, seed: int) -> tuple[list[int], str]:
     """256 bytes from one of the first places in the validation split; `seed` chooses which."""
-    task.prepare(lambda line: None)
     needed = -(-SEED_BYTES // task.length)  # rows
     batches = islice(task.eval_batches("valid", batch_size=1), needed + PLACES - 1)
     rows = [batch.inputs[0] for batch in batches]

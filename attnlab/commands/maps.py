@@ -16,7 +16,8 @@ from attnlab import backends, checkpoint
 from attnlab.config import RunConfig
 from attnlab.evaluate import forward
 from attnlab.model import build
-from attnlab.registry import TASKS, load_file
+from attnlab.registry import TASKS, load_sources
+from attnlab.tasks.verify import verified
 from attnlab.tracking.maps import Map, keep
 
 if TYPE_CHECKING:
@@ -50,10 +51,8 @@ def _map(folder: Path, *, length: int) -> Map:
     if not (folder / "model.pt").is_file() or not (folder / "config.json").is_file():
         return Map(reason="its trained weights are not on this machine")
     config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
-    for path in config.sources:
-        load_file(Path(path))
-    task: Task = TASKS.get(config.task.name)(**config.task.options)
-    task.prepare()
+    load_sources(config.sources)
+    task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
     model = build(config.with_({"backend": "reference"}), task).eval()
     model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
     batch = _first(task, config, length)

@@ -26,7 +26,7 @@ def baseline_scores(plan: Plan, *, say: Say) -> list[BaselineScore]:
     found: dict[str, BaselineScore] = {}
     for config in _tests(plan):
         try:
-            task = _task(config)
+            task = _task(config, say=say)
             named = task.baselines() if plan.metric == task.metric else {}
         except Exception as error:  # a task of someone else's: whatever it raises
             say(f"baselines of {config.task.label}: {_why(error)}")
@@ -45,10 +45,11 @@ def _tests(plan: Plan) -> Iterator[RunConfig]:
     yield from {(config.task.label, config.evaluate.test_limit): config for config in configs}.values()
 
 
-def _task(config: RunConfig) -> Task:
+def _task(config: RunConfig, *, say: Say) -> Task:
     from attnlab.registry import TASKS
+    from attnlab.tasks.verify import verified
 
-    return TASKS.get(config.task.name)(**config.task.options)
+    return verified(TASKS.get(config.task.name)(**config.task.options), config, say=say)
 
 
 def _score(name: str, baseline: Baseline, config: RunConfig, task: Task, *, say: Say) -> BaselineScore | None:

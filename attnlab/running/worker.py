@@ -31,7 +31,7 @@ from attnlab.disk import refused
 from attnlab.errors import UserError, one_line
 from attnlab.lock import hold
 from attnlab.redact import redact
-from attnlab.registry import load_file
+from attnlab.registry import load_sources
 from attnlab.running import memory
 from attnlab.tracking.record import device_name
 
@@ -266,8 +266,7 @@ def _total(job: Job) -> int | None:
     from attnlab.registry import TASKS
     from attnlab.train import total_steps
 
-    for path in job.config.sources:
-        load_file(Path(path))  # the task may be the user's own
+    load_sources(job.config.sources)  # the task may be the user's own
     task = TASKS.get(job.config.task.name)(**job.config.task.options)
     task.prepare()
     return total_steps(job.config.train, task)

@@ -53,6 +53,8 @@ class Text(ByteTask):
         return np.memmap(place / "text", dtype=np.uint8, mode="r")
 
     def _digest(self) -> str:
+        if self._text is not None and self._seen is not None:  # what was read counts, whatever has become of the file
+            return self._seen[1]
         status = self.path.stat()
         stamp = (status.st_size, status.st_mtime_ns)
         if self._seen is None or self._seen[0] != stamp:
