@@ -1,6 +1,11 @@
-"""A model's scores on a split, as exact means."""
+"""A model's scores on a split, as exact means.
 
-from typing import TYPE_CHECKING
+A memory is empty where a row begins: how many rows a batch has would decide how much of the text is read without one. So with
+a memory there are only as many rows as leave each ``FILLED`` times the segments that fill it: at most a sixteenth of the text
+is read before it is full, whatever ``evaluate.batch_size``.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +17,8 @@ from attnlab.model import Classifier, LanguageModel
 
 if TYPE_CHECKING:
     from attnlab.tasks import Batch, Task
+
+FILLED = 16
 
 
 def forward(
@@ -31,13 +38,14 @@ def evaluate(
     The model is in train mode afterwards.
     """
     how = config.evaluate
-    batches = task.eval_batches(
-        split,
-        batch_size=how.batch_size or config.train.batch_size,
-        limit=how.test_limit if split == "test" else how.valid_limit,
-        protocol=how.protocol,
-        stride=how.stride,
-    )
+    limit = how.test_limit if split == "test" else how.valid_limit
+    reading: dict[str, Any] = {"limit": limit, "protocol": how.protocol, "stride": how.stride}
+    rows = how.batch_size or config.train.batch_size
+    tokens = task.eval_tokens(split, **reading) if config.model.memory else None
+    if tokens is not None:
+        filling = -(-config.model.memory // task.length)  # segments
+        rows = max(1, min(rows, tokens // task.length // (FILLED * filling)))
+    batches = task.eval_batches(split, batch_size=rows, **reading)
     scores = []
     memory: list[Tensor] | None = None
     model.eval()

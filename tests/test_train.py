@@ -10,7 +10,7 @@ import pytest
 import torch
 from small_runs import recorded, tiny
 
-from attnlab import checkpoint, gradients, loop
+from attnlab import checkpoint, evaluate, gradients, loop
 from attnlab.config import TrainConfig
 from attnlab.optimise import learning_rate
 from attnlab.selection import Selection
@@ -62,6 +62,28 @@ def test_the_test_split_is_read_once_and_at_the_end(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(PyDocs, "eval_batches", watched)
     recorded(tiny())
     assert read == ["valid", "valid", "valid", "test"]
+
+
+def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
+    """The rows of each batch in which the first 2,400 bytes of ``test`` are read: 100 segments of 24."""
+    config = tiny(variant="transformer_xl", position="relative", evaluate__test_limit=2_400, **changes)
+    task, rows = PyDocs(**config.task.options), []
+    monkeypatch.setattr(task, "score", lambda logits, batch: {"bits_per_byte": (8.0, 1)})
+    logits = torch.zeros(())
+    monkeypatch.setattr(evaluate, "forward", lambda model, batch, memory: (logits, rows.append(len(batch.inputs))))
+    evaluate.evaluate(torch.nn.Identity(), task, "test", config=config, device=torch.device("cpu"))  # type: ignore[arg-type]
+    return rows
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 6, 512])
+def test_a_memory_is_filled_sixteen_times_whatever_the_batch(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(memory: int) -> set[int]:
+        return set(rows_read(monkeypatch, model__memory=memory, evaluate__batch_size=batch_size))
+
+    assert rows(0) == {{1: 1, 4: 4, 6: 6, 512: 100}[batch_size]}
+    assert rows(24) == {min(batch_size, 6)}, "one segment fills it: a row reads at least 16 of the 100"
+    assert rows(25) == {min(batch_size, 3)}, "two fill it: at least 32"
+    assert rows(240) == {1}
 
 
 def scored(monkeypatch: pytest.MonkeyPatch, *scores: float) -> list[tuple[str, float]]:
