@@ -114,6 +114,14 @@ def test_a_review_is_cut_off_at_the_length(monkeypatch: pytest.MonkeyPatch) -> N
     assert 0 <= summary["accuracy_at/5"] <= 1 and 0 <= summary["accuracy_at/40"] <= 1
 
 
+def test_a_length_need_not_fit_the_training_batch() -> None:
+    config = tiny(train__batch_size=4_000)  # of 84 bytes each
+    task = PyDocs(**config.task.options)
+    assert task.check(config) is None
+    assert "too short for 4000 rows of 96" in str(PyDocs(length=96, sampling="contiguous").check(config))
+    assert lengths.unreachable(config, task, 96) is None
+
+
 @pytest.mark.parametrize("name", POSITIONS.names())
 @pytest.mark.parametrize("pool", ["mean", "class"])
 def test_every_scheme_goes_as_far_as_it_says(name: str, pool: str) -> None:

@@ -5,9 +5,9 @@ but its first is to be predicted, and each exactly once in an evaluation, so bit
 negative log2-likelihood over bytes counted.
 
 ``segment``: disjoint segments of ``length``; each row of a batch reads consecutive ones, so that a memory can
-be carried from batch to batch. ``sliding``: windows of ``length`` that move on by ``stride``, of which only
-the last ``stride`` predictions count (of the first window, all): every byte but the first ``length`` is
-predicted from at least ``length - stride`` bytes before it.
+be carried from batch to batch (how many rows there are then, ``evaluate`` decides). ``sliding``: windows of
+``length`` that move on by ``stride``, of which only the last ``stride`` predictions count (of the first window,
+all): every byte but the first ``length`` is predicted from at least ``length - stride`` bytes before it.
 """
 
 from __future__ import annotations
@@ -84,6 +84,17 @@ class ByteTask(Task):
         evaluate = config.evaluate
         if config.model.memory and self.sampling == "random":
             return "memory goes on from the segment before: it needs the task's option sampling: contiguous"
+        if self.sampling == "contiguous":
+            try:
+                segments = self._segments_per_pass(config.train.batch_size)
+            except UserError as error:
+                return error.message
+            if config.model.memory and segments == 1:
+                rows = f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} bytes to itself"
+                return f"memory goes on from the segment before, and there is none: {rows}"
+        for name in ("valid_limit", "test_limit"):
+            if getattr(evaluate, name) == 1:
+                return f"evaluate.{name}: one byte leaves nothing to predict, expected at least 2"
         if evaluate.protocol == "sliding" and not (evaluate.stride and 1 <= evaluate.stride <= self.length):
             return f"the sliding protocol needs evaluate.stride from 1 to the length {self.length}"
         return None
