@@ -51,7 +51,7 @@ class Feed:
         begin = perf_counter()
         how = self._config.train
         batch = self._task.train_batch(step, seed=self._config.seed, batch_size=how.batch_size)
-        wanted = int((batch.targets >= 0).sum())
+        wanted = max(1, int((batch.targets >= 0).sum()))  # a batch that wants nothing predicted has shares of nothing
         mine, counts = self._group.rows(batch)
         parts = mine.split(how.accumulate)
         shares = [int((part.targets >= 0).sum()) * counts / wanted for part in parts]

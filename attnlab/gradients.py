@@ -38,7 +38,8 @@ def backward(
     for i, (part, share) in enumerate(zip(portion.parts, portion.shares, strict=True)):
         with machine.autocast(device, config.train.precision):
             logits, memories[i] = forward(model, part, memories[i])
-            part_loss = task.loss(logits, part) * share
+            # a mean over nothing is no number, however little it counts; gradients there must be: ranks add them up together
+            part_loss = task.loss(logits, part) * share if share else logits.float().sum() * 0
         del logits  # or they would lie there during the backward pass, which keeps what it needs of them
         part_loss.backward()
         loss += part_loss.detach()

@@ -9,7 +9,8 @@ from small_runs import Reviews, recorded, tiny
 from attnlab import loop
 from attnlab.feed import Feed
 from attnlab.parallel.group import Group
-from attnlab.tasks import Batch
+from attnlab.tasks import IGNORED, Batch
+from attnlab.tasks.pydocs import PyDocs
 
 CPU = torch.device("cpu")
 
@@ -62,6 +63,25 @@ def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.
                 patch.setattr(torch.Tensor, name, _refused(name))
             run._step()
     assert len(run.pending) == 3
+
+
+@pytest.mark.parametrize("empty", [slice(2, 4), slice(0, 4)], ids=["a micro-batch", "a whole batch"])
+def test_rows_without_a_target_teach_nothing_and_harm_nothing(empty: slice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a language model is asked for the ends of texts only: the loss is that of the other rows."""
+    draw = PyDocs.train_batch
+
+    def drawn(self: PyDocs, step: int, **how: Any) -> Batch:
+        batch = draw(self, step, **how)
+        batch.targets[empty] = IGNORED
+        return batch
+
+    monkeypatch.setattr(PyDocs, "train_batch", drawn)
+    (whole, points), (parts, others) = recorded(tiny()), recorded(tiny(train__accumulate=2))
+    assert whole.state == parts.state == "completed"
+    for (_, one), (_, other) in zip(points, others, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    losses = [metrics["train/loss"] for _, metrics in points if "train/loss" in metrics]
+    assert all(loss > 2 for loss in losses) if empty.start else losses == [0] * len(losses)
 
 
 def _refused(name: str) -> Any:
