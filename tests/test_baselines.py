@@ -180,6 +180,13 @@ def test_what_cannot_be_read_from_the_cache_is_computed_again(folders: Path, lef
     assert json.loads(file.read_text())["value"] == 2.5
 
 
+def test_a_cache_that_cannot_be_written_costs_no_score(folders: Path) -> None:
+    prepared_folder().mkdir()
+    (prepared_folder() / "baselines").write_text("a file, where root, too, cannot make a folder")
+    values = counting([1.5, 2.5])
+    assert [scored(values, None, key={}, begin=lambda: None).value for _ in range(2)] == [1.5, 2.5]
+
+
 # ---------------------------------------------------------------- in the report
 
 GZIP = BaselineScore("gzip", "pydocs", "0123456789abcdef", None, "bits_per_byte", 2.9, 0.31, "what gzip makes of it")

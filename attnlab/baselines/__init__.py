@@ -13,6 +13,7 @@ import platform
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -65,7 +66,7 @@ def scored(baseline: Baseline, limit: int | None, *, key: dict[str, Any], begin:
         if not math.isfinite(value):
             raise ValueError(f"expected a finite number, got {value}")
         found = Score(value, round(time.monotonic() - start, 2))
-        with data.replacing(path) as place:
+        with suppress(OSError), data.replacing(path) as place:  # a cache that nobody may write to costs the next one its time
             place.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
     return found
 
