@@ -1,5 +1,6 @@
 """Sampling: where models are found, what is fed to them, what is printed."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from attnlab.config import RunConfig
 from attnlab.errors import UserError
 from attnlab.model import build
 from attnlab.tasks.pydocs import PyDocs
+from attnlab.tasks.text import Text
 
 
 def config(memory: int = 0) -> RunConfig:
@@ -51,6 +53,25 @@ def test_a_prompt_is_gone_on_from(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at least one character"):
         generate.generate(folder, prompt="")
 
+
+def test_a_prompt_in_another_encoding_is_its_bytes(tmp_path: Path) -> None:
+    latin = os.fsdecode(b"na\xefve ")  # as Python hands on what a terminal sends
+    assert PyDocs().encode(latin) == list(b"na\xefve ")
+    assert generate.generate(str(left_by_a_run(tmp_path)), prompt=latin, length=2).prompt == "na\N{REPLACEMENT CHARACTER}ve "
+
+
+@pytest.mark.parametrize("size", [2, 14, 20, 200, 256, 400])
+def test_the_default_prompt_is_of_the_text_alone(size: int, tmp_path: Path) -> None:
+    """Rows that run past a short validation split are filled up with zeros."""
+    text = bytes(range(1, 251)) * 32
+    (tmp_path / "text").write_bytes(text[: size * 20])
+    task = Text(path=str(tmp_path / "text"), length=13)
+    valid = task.split("valid").tolist()
+    assert len(valid) == size
+    for seed in range(5):
+        ids, origin = generate._from_validation(task, seed=seed)
+        begin = int(origin.rpartition(" ")[2])
+        assert ids == valid[begin : begin + len(ids)] and len(ids) >= min(size, 256) - 13
 
 @pytest.mark.parametrize("harm", ["a program", "cut short", "of another model"])
 def test_a_file_that_is_no_model_is_one_line(harm: str, tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from attnlab.errors import UserError
 from attnlab.model import Classifier, LanguageModel, build
 from attnlab.registry import TASKS, load_sources
 from attnlab.seeds import stream
+from attnlab.tasks import IGNORED
 from attnlab.tasks.verify import verified
 
 if TYPE_CHECKING:
-    from attnlab.tasks import Task
+    from attnlab.tasks import Batch, Task
 
 SEED_BYTES = 256
 PLACES = 64  # of the validation split that a seed may come from
@@ -128,10 +129,16 @@ def _from_validation(task: Task, *, seed: int) -> tuple[list[int], str]:
     """256 bytes from one of the first places in the validation split; `seed` chooses which."""
     needed = -(-SEED_BYTES // task.length)  # rows
     batches = islice(task.eval_batches("valid", batch_size=1), needed + PLACES - 1)
-    rows = [batch.inputs[0] for batch in batches]
+    rows = [_real(batch) for batch in batches]
     start = stream(seed, "prompt") % max(1, len(rows) - needed + 1)
     ids = torch.cat(rows[start : start + needed])[:SEED_BYTES].tolist()
     return ids, f"{len(ids)} bytes of the validation split, from byte {start * task.length:,}"
+
+
+def _real(batch: Batch) -> torch.Tensor:
+    """(n,) of the batch's only row: up to the last token that it predicts from; what follows is padding."""
+    wanted = (batch.targets[0] != IGNORED).nonzero()
+    return batch.inputs[0, : int(wanted[-1]) + 2]  # that token, and the one predicted where the row goes on
 
 
 @torch.inference_mode()

@@ -181,7 +181,7 @@ class ByteTask(Task):
         }
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+        return list(text.encode(errors="surrogateescape"))  # of a command line, bytes that are no UTF-8 arrive as surrogates
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(ids).decode("utf-8", errors="replace")
