@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlab.config import RunConfig
+from attnlab.errors import UserError
 from attnlab.machine import autocast
 from attnlab.metrics import merge
 from attnlab.model import Classifier, LanguageModel
@@ -36,6 +37,9 @@ def evaluate(
     """Every metric of the task on ``valid`` or ``test``, by the configured protocol and limit.
 
     The model is in train mode afterwards.
+
+    Raises:
+        UserError: the task, which may be anyone's, has no batch there, or does not score what it names as its metric.
     """
     how = config.evaluate
     limit = how.test_limit if split == "test" else how.valid_limit
@@ -55,4 +59,8 @@ def evaluate(
             logits, memory = forward(model, batch, memory)
             scores.append(task.score(logits.float(), batch))
     model.train()
-    return {name: mean.value for name, mean in merge(scores).items()}
+    found = {name: mean.value for name, mean in merge(scores).items()}
+    if task.metric not in found:
+        what = f"{len(scores)} batches with scores named {', '.join(found)}" if scores else "no batch"
+        raise UserError(f"task {config.task.label}: expected a score named {task.metric} on {split}, got {what}")
+    return found

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import recorded, tiny
+from small_runs import Reviews, recorded, tiny
 
 from attnlab import checkpoint, evaluate, gradients, loop
 from attnlab.config import TrainConfig
+from attnlab.errors import UserError
 from attnlab.optimise import learning_rate
 from attnlab.selection import Selection
 from attnlab.tasks.pydocs import PyDocs
@@ -62,6 +63,18 @@ def test_the_test_split_is_read_once_and_at_the_end(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(PyDocs, "eval_batches", watched)
     recorded(tiny())
     assert read == ["valid", "valid", "valid", "test"]
+
+
+class Unread(Reviews):
+    """A task of someone else's whose splits are empty."""
+
+    def eval_batches(self, split: str, **_: Any) -> Any:
+        return iter(())
+
+
+def test_a_split_without_a_batch_is_told_in_one_line() -> None:
+    with pytest.raises(UserError, match="task Unread: expected a score named accuracy on valid, got no batch"):
+        train(tiny(task={"name": "test_train:Unread"}, model__heads=2))
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:

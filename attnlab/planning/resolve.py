@@ -155,7 +155,7 @@ class Resolver:
                 lambda: cell.where("task"), options={o: cell.where("task", o) for o in named.options}
             ):
                 task = cls(**named.options)
-                self._tasks[key] = (task, task.identity())
+                self._tasks[key] = (task, _identity(task, named))
         return self._tasks[key]
 
     def _sources(self, classes: list[tuple[Named, Any]]) -> dict[str, str]:
@@ -168,6 +168,16 @@ class Resolver:
             elif ":" not in named.name and not cls.__module__.startswith("attnlab.") and self._imported:
                 files.update(self._imported)  # registered by one of them, defined elsewhere
         return {str(path): _sha256(path) for path in sorted(files)}
+
+
+def _identity(task: Any, named: Named) -> str:
+    try:
+        return task.identity()
+    except UserError:
+        raise
+    except Exception as error:  # a task of someone else's: whatever it raises, or that it has none
+        why = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise UserError(f"task {named.label}: expected identity() to return a checksum of its data, got {why}") from error
 
 
 def _base(kind: str) -> type:
