@@ -15,7 +15,7 @@ BESIDES = ("startup", "evaluation", "logging", "checkpoint")
 class Clock:
     """Seconds and tokens of training steps, and apart from them the seconds that went to something else.
 
-    The first interval between two stops is warm-up: it counts as time and tokens, but not for tokens/s.
+    The first interval between two stops of a process is warm-up: it counts as time and tokens, but not for tokens/s.
 
     Attributes:
         seconds, tokens: of training steps alone, drawing their batches included.
@@ -29,6 +29,7 @@ class Clock:
         self.warm_seconds, self.warm_tokens = 0.0, 0
         self.parts: dict[str, float] = dict.fromkeys(BESIDES, 0.0)
         self.last: dict[str, float] = {}
+        self._warm = False
         self._began: float | None = None
         self._interval = 0
 
@@ -44,8 +45,10 @@ class Clock:
             return
         synchronise(self.device)
         elapsed = perf_counter() - self._began
-        if self.tokens == 0:
-            self.warm_seconds, self.warm_tokens = elapsed, self._interval
+        if not self._warm:
+            self.warm_seconds += elapsed
+            self.warm_tokens += self._interval
+            self._warm = True
         self.seconds += elapsed
         self.tokens += self._interval
         self._began, self._interval = None, 0

@@ -103,6 +103,21 @@ def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert running.tokens_per_s() == pytest.approx(300 / 3)
 
 
+def test_the_first_interval_after_a_resume_is_warm_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 10.0, 20.0, 21.0, 0.0, 9.0, 20.0, 22.0])
+    monkeypatch.setattr(clock, "perf_counter", lambda: next(now))
+    first, second = clock.Clock(torch.device("cpu")), clock.Clock(torch.device("cpu"))
+    for running in (first, second):
+        if running is second:
+            second.restore(first.state())
+        for tokens in (50, 100):
+            running.start()
+            running.count(tokens)
+            running.stop()
+    assert second.seconds == 22.0 and second.tokens == 300
+    assert second.tokens_per_s() == pytest.approx(200 / 3)
+
+
 def test_host_peak_is_this_process() -> None:
     assert 50 < measure.peaks(torch.device("cpu"))["host_peak_mib"] < 50_000
 
