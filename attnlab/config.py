@@ -58,7 +58,9 @@ class TrainConfig(Section):
     """Optimiser, schedule and pace. Exactly one of ``steps`` and ``epochs`` says how long."""
 
     steps: Count | None = Field(default=None, description="optimiser steps")
-    epochs: float | None = Field(default=None, gt=0, description="passes over the training split")
+    epochs: float | None = Field(
+        default=None, gt=0, description="passes over the training split; of rows at random places, as many bytes as it has"
+    )
     batch_size: Count = Field(
         default=32, description="sequences of one optimiser step, all micro-batches together"
     )

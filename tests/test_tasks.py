@@ -261,6 +261,8 @@ def test_a_file_of_ones_own(folders: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_file_that_is_not_there_or_too_short(tmp_path: Path):
     with pytest.raises(UserError, match="not there"):
         Text(path=str(tmp_path / "none.txt"))
+    with pytest.raises(UserError, match="that is a folder"):
+        Text(path=str(tmp_path))
     short = tmp_path / "short.txt"
     short.write_bytes(b"a" * 100)
     with pytest.raises(UserError, match="has 100 bytes; rows of 256 need 286"):

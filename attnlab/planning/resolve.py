@@ -63,6 +63,8 @@ def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
         path = (study.folder / Path(name).expanduser()).resolve()
         if path.is_file():
             return path
+        if path.is_dir():
+            raise UserError(f"{what}: expected a file, but {name!r} is a folder", place)
         near = f" (no folder {path.parent})"
         if path.parent.is_dir():
             near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])

@@ -37,7 +37,8 @@ class ByteTask(Task):
         length: bytes that a row reads.
         sampling: how training rows are drawn: ``random`` places, or ``contiguous``, where each row of the
             batch reads a part of the text in order (what a memory needs) and starts anew from a shifted place
-            at its end.
+            at its end. Random places overlap and leave gaps: an epoch reads as many bytes as ``train`` has, of
+            which it then has seen 63 % (1 - 1/e), after five epochs 99 %.
     """
 
     kind: Literal["language_model", "classifier"] = "language_model"

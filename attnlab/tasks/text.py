@@ -17,7 +17,7 @@ class Text(ByteTask):
     """A file read byte by byte, split 90/5/5 % in the order of its bytes.
 
     Args:
-        path: the file, relative to the working directory.
+        path: the file; in a study relative to the study's file, in Python to the working directory.
         length: bytes that a row reads.
         sampling: ``random`` places, or ``contiguous`` rows, which a memory needs.
     """
@@ -26,7 +26,8 @@ class Text(ByteTask):
         super().__init__(length=length, sampling=sampling)
         self.path = Path(path).expanduser().resolve()
         if not self.path.is_file():
-            raise UserError(f"task text: expected a file at {self.path}: it is not there")
+            what = "that is a folder" if self.path.is_dir() else "it is not there"
+            raise UserError(f"task text: expected a file at {self.path}: {what}")
         size = self.path.stat().st_size
         if size * 90 // 100 <= self.length or size < 40:  # 40: two bytes for each of the small splits
             least = max(40, -(-(self.length + 1) * 100 // 90))
