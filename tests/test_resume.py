@@ -21,7 +21,7 @@ from attnlab.train import Result
 
 DROPOUT = {f"model__{what}dropout": 0.2 for what in ("", "attention_", "embedding_", "word_")}
 PACE = {"train__checkpoint_every": 5, "train__warmup": 0.3, "train__weight_decay": 0.1}  # evaluated every 4, logged every 3
-EAGER = {"train__lr": 1.0}  # too much: it is never again as good as after the first step
+EAGER = {"train__lr": 3.0}  # too much: it is never again as good as after the first step
 XL = {"variant": "transformer_xl", "position": "relative", "model__memory": 17}
 LENGTHS = {"evaluate__lengths": [11, 24, 48]}
 REVIEWS = {"task": {"name": "small_runs:Reviews"}, "position": "learned", "train__steps": None, "train__eval_every": None}
