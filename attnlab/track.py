@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BATCH = 1_000  # metrics in one call
 LOOKS = "attnlab.looks"  # tag of an experiment
+QUESTIONS = "attnlab.questions"  # likewise
 REPORT = "report"  # the phase of the run that holds a study's report (tracking.page): no run of the study
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 WRITING = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # MLflow: 7, 120 s
@@ -275,6 +276,14 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         for p in client.get_metric_history(each.info.run_id, key)
     ]
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
+
+
+def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]]:
+    """What the study asks, last, and what it asked before, since it had results: ``metric direction baseline margin``.
+
+    Not what its YAML says: that is as it was when a run was made, and the command line may have said something else over it.
+    """
+    return json.loads(_experiment(connect(runs_folder(root)), study).tags.get(QUESTIONS, "[]"))
 
 
 def looks(study: str, root: str | Path | None = None) -> tuple[int, int] | None:

@@ -124,3 +124,9 @@ def settling_or_diverging(config: RunConfig, *, report: Report, folder: Path) ->
     if config.variant.name == "wide" or (config.variant.name == "no_wo" and config.seed == 1):
         return Result("diverged", {}, 5, "the loss became nan at step 5")
     return settling(config, report=report, folder=folder)
+
+
+def exact_match(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Scored by a metric of somebody's own, of which more is better: no_wo has more with every seed."""
+    value = 0.5 + config.seed / 100 + (0.1 + config.seed / 1_000) * (config.variant.name == "no_wo")
+    return Result("completed", {"exact_match": value}, 20)

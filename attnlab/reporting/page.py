@@ -92,7 +92,7 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
         answer=answer(table, question),
         opening=_opening(table, question),
         table=with_baselines(verdict_table(table, question, colors=colors), trivial),
-        notes=[*notes(table, question), *_matched(records, question), *baseline_notes(trivial)],
+        notes=[*_earlier(source), *notes(table, question), *_matched(records, question), *baseline_notes(trivial)],
         sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps, lengths=lengths),
         figures=figures,
         commands=commands(source, records),
@@ -101,6 +101,11 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
         runs=run_table(records, question),
         rows=table,
     )
+
+
+def _earlier(source: Source) -> list[str]:
+    """A question that was changed when there were results to look at is not the one that they were made for."""
+    return [f"The question was changed after there were results. Before: {each}." for each in source.earlier]
 
 
 def _matched(records: Sequence[Mapping[str, Any]], question: Question) -> list[str]:

@@ -33,7 +33,7 @@ class Source:
     """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search.
 
     `command` has a line for each time that it was gone on with. `skipped` are the cells that the study left out, with
-    its reasons; `baselines` the trivial ones that stand beside it.
+    its reasons; `baselines` the trivial ones that stand beside it; `earlier` what it asked before, when it had results already.
     """
 
     question: Question
@@ -43,6 +43,7 @@ class Source:
     search: SearchConfig | None = None
     baselines: tuple[BaselineScore, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    earlier: tuple[str, ...] = ()
 
     def place(self, cell: str) -> int:
         """Where a cell stands in the grid; what the grid does not know comes last."""
@@ -64,10 +65,9 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(client.download_artifacts(str(newest["run_id"]), "study.yaml", folder))
         text, study = path.read_text(encoding="utf-8"), read_study(path)
-    task, _, _ = str(newest["task"]).partition(" ")
-    metric, direction = goal(task, metric=study.metric, sources=newest.get("sources"))
     axes = tuple(study.grid) or ("variant",)
-    question = Question(study.study, axes, metric, direction, study.baseline or {}, study.margin, _looks(study.study, root))
+    *earlier, now = track.questions(study.study, root) or [_asked(study, newest)]
+    question = Question(study.study, axes, **{**now, "baseline": now["baseline"] or {}}, looks=_looks(study.study, root))
     record = client.get_run(str(newest["run_id"]))
     tags, beside = record.data.tags, tuple(read(client, record.info.experiment_id))
     how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
@@ -76,7 +76,7 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     every = track.search(client, record.info.experiment_id)
     typed = dict.fromkeys(each.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for each in every)
     command = "\n".join([each for each in typed if each.startswith("attnlab ")][:MOST_COMMANDS])
-    return Source(question, text, command, order, search, beside, skipped)
+    return Source(question, text, command, order, search, beside, skipped, tuple(_changed(each, now) for each in earlier))
 
 
 def _looks(study: str, root: str | Path | None) -> Looks | None:
@@ -97,23 +97,27 @@ def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], 
     return tuple(cell.name for cell in cells), tuple((cell.name, cell.because) for cell in skipped)
 
 
-def goal(task: str, *, metric: str | None, sources: Any = None) -> tuple[str, str]:
-    """Return the study's metric and its direction, from its task's class.
-
-    A user's task may have moved since the runs were made: then the metric's name has to do.
-    """
+def _asked(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str, Any]:
+    """The question of a study that was run before questions were recorded: of its YAML, the direction of its task's class."""
     from attnlab.registry import TASKS, load_file
 
-    try:
-        for path in sources if isinstance(sources, Mapping) else ():
-            load_file(Path(path))
-        cls: Any = TASKS.get(task)
-        metric = metric or str(cls.metric)
-        if metric == cls.metric:
-            return metric, str(cls.direction)
-    except UserError:
-        metric = metric or "bits_per_byte"
-    return metric, "max" if "accuracy" in metric else "min"
+    name, _, _ = str(run["task"]).partition(" ")
+    for path in run["sources"] if isinstance(run.get("sources"), Mapping) else ():
+        load_file(Path(path))
+    task: Any = TASKS.get(name)
+    asked = {"metric": study.metric or task.metric, "direction": task.direction}
+    return {**asked, "baseline": study.baseline, "margin": study.margin}
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """ "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
+    return ", ".join(f"{name} {_said(before[name])} (now {_said(now[name])})" for name in now if before[name] != now[name])
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{axis} {_text(of)}" for axis, of in value.items())
+    return "none" if value is None else _text(value)
 
 
 def lead(yaml: str) -> list[str]:

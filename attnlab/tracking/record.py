@@ -261,6 +261,12 @@ def as_yaml(value: dict[str, Any]) -> str:
     return written.getvalue()
 
 
+def question(plan: Plan) -> dict[str, Any]:
+    """What the study asks of its runs, as JSON can have it."""
+    study = plan.study
+    return {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
+
+
 def study_text(plan: Plan) -> str:
     """The study's YAML as it was written (a comment may hold a password: it goes), or made from what a notebook passed."""
     path = plan.study.path

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from attnlab.errors import UserError
 from attnlab.metrics import length_of
 from attnlab.redact import redact
-from attnlab.track import connect, search, tracking_uri, write
+from attnlab.track import QUESTIONS, connect, search, tracking_uri, write
 from attnlab.tracking import baselines, record
 from attnlab.tracking.delivery import MARK, Delivery, Patient, Refused, patience
 from attnlab.tracking.points import Points
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
 COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
+MOST_QUESTIONS = 10  # earlier ones that are remembered: MLflow's tags are short
 TEXT_BYTES = 1_000_000  # of a log, from its end
 
 
@@ -82,10 +83,19 @@ class Tracker:
         return found.experiment_id
 
     def describe(self) -> None:
-        """Write the study's note and the preset view of the UI."""
+        """Write the study's note, the preset view of the UI, and what the study asks."""
         tags = {"mlflow.note.content": record.study_note(self._plan), VIEW_TAG: view_state(self._plan)}
+        tags[QUESTIONS] = json.dumps(self._questions())
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment, key, value)
+
+    def _questions(self) -> list[dict[str, Any]]:
+        """What the study has asked since it had its first result, the present question last."""
+        now = record.question(self._plan)
+        if not any(found.info.status == "FINISHED" for found in self._active.values()):
+            return [now]
+        before = json.loads(self._client.get_experiment(self._experiment).tags.get(QUESTIONS, "[]"))
+        return [*[each for each in before if each != now][-MOST_QUESTIONS:], now]
 
     def baselines(self, scores: Sequence[BaselineScore], *, partial: bool = False) -> None:
         """Record the trivial baselines beside the study's runs; ``partial`` as for ``mark``."""
