@@ -16,6 +16,7 @@ from attnlab import stats
 from attnlab.sequential import Looks
 
 CELLS = 4
+MOST = 200  # seeds that are tried where a number of them was guessed
 Draw = Callable[[numpy.random.RandomState, tuple[int, ...]], numpy.ndarray]
 
 

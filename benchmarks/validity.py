@@ -13,12 +13,13 @@ from pathlib import Path
 
 from attnlab.sequential import Looks
 from benchmarks import rules, simulate
-from benchmarks.simulate import ABOUT, CELLS, Share
+from benchmarks.simulate import ABOUT, CELLS, MOST, Share
 from benchmarks.validity_page import page
 
 OUT = Path("reports/validity")
 SIZES = range(3, 13)
 PROMISES = ((1.0, None, 1), (1.5, None, CELLS), (0.0, 1.0, 1), (0.0, 1.0, CELLS), (0.3, 1.0, 1))  # mean, margin, tests
+GUESSES = ((1.0, (2, 3, 5, 8)), (0.5, (2, 3, 5)), (0.3, (3, 5)))  # true difference, seeds so far
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,12 @@ def promises(studies: int, seed: int) -> Iterator[Line]:
         near = "no margin" if margin is None else f"margin {margin:g}"
         what = f"difference {mean:g}, {near}, {tests} open in the table: {n} seeds"
         yield share("power", "normal", what, "settled", kept)
-    for pilot in (3, 5, 8):
-        left, kept, median = simulate.guessed_promise(1.0, pilot, most=200, studies=max(500, studies // 10), seed=seed)
-        yield share("guess", "normal", pilot, "open", left)
-        yield share("guess", "normal", pilot, "settled", kept)
-        yield Line("guess", "normal", str(pilot), "seeds named", median, None, kept.of)
+    for mean, pilot in ((mean, pilot) for mean, pilots in GUESSES for pilot in pilots):
+        left, kept, median = simulate.guessed_promise(mean, pilot, most=MOST, studies=max(500, studies // 10), seed=seed)
+        case = f"difference {mean:g}, {pilot} seeds"
+        yield share("guess", "normal", case, "open", left)
+        yield share("guess", "normal", case, "settled", kept)
+        yield Line("guess", "normal", case, "seeds named", median, None, kept.of)
 
 
 def added_seeds(studies: int, seed: int) -> Iterator[Line]:

@@ -1,11 +1,13 @@
 """Verdicts keep their promises, in a few thousand simulated studies (``benchmarks.validity`` does it at length)."""
 
+import csv
 from pathlib import Path
 
 import pytest
 
 from attnlab.sequential import Looks
 from benchmarks import simulate, validity
+from benchmarks.validity_page import page
 
 STUDIES = 2_000
 MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # what 5 % may come to in so many
@@ -60,6 +62,26 @@ def test_many_observations_give_pocock_s_own_constant() -> None:
 
     sums = RandomState(0).standard_normal((200_000, 5)).cumsum(1) / [1, 2**0.5, 3**0.5, 2, 5**0.5]
     assert (2 * ndtr(-abs(sums)).min(1) < 0.0158).mean() == pytest.approx(0.05, abs=0.002)
+
+
+def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None:
+    folder = Path(__file__).parents[1] / "reports/validity"
+    lines = []
+    for row in csv.DictReader((folder / "validity.csv").open()):
+        figures = {"value": float(row["value"]), "error": float(row["error"] or 0) or None, "studies": int(row["studies"])}
+        lines.append(validity.Line(row["part"], row["noise"], row["case"], row["quantity"], **figures))
+    command = "python -m benchmarks.validity --studies 3000 --seed 0"
+    text = page(lines, command=command, level=2 * Looks(3, 12).nominal(0.025))
+    assert text == (folder / "README.md").read_text()
+    head = text.partition("What the seeds are drawn from")[0]
+    holds, breaks = head.split("**What breaks:**")
+    for noise in ("mild_gap", "skewed_gap"):
+        broken = [line for line in lines if line.noise == noise and "NOT" not in line.case]
+        for part, quantity in (("fixed", "false"), ("looks", "false"), ("fixed", "false equivalence")):
+            worst = max(line.value for line in broken if (line.part, line.quantity) == (part, quantity))
+            assert f"{worst:.1%}" in breaks and f"{worst:.1%}" not in holds
+    guessed = [line.value for line in lines if (line.part, line.quantity) == ("guess", "settled")]
+    assert min(guessed) < 0.5 and all(f"{end(guessed):.1%}" in holds for end in (min, max))
 
 
 @pytest.mark.slow
