@@ -33,6 +33,7 @@ COSTS = {  # summary metrics that stand beside the primary one: name -> heading
     "tokens": "tokens",
     "train_seconds": "train s",
 }
+MEASURED = ("tokens_per_s", "gpu_peak_mib", "host_peak_mib", "train_seconds")  # these scatter, the others are counted
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Row:
 
     `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is
     none; `verdict` is "baseline" for such a cell. `states` counts runs by state; `reasons` say why some did not
-    complete.
+    complete. `ranges` are the lowest and the highest of each measured cost, where there are two seeds of it.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Row:
     baseline: str = ""
     difference: stats.Difference | None = None
     verdict: str = ""
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:
@@ -120,11 +122,13 @@ def cell_of(run: Mapping[str, Any], question: Question) -> str:
 def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
     done = [run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None]
     values = {int(run["seed"]): float(run[question.metric]) for run in done}
-    costs = {}
+    costs, ranges = {}, {}
     for cost in COSTS:
         seen = [number for run in done if (number := _number(run.get(cost))) is not None]
         if seen:
             costs[cost] = stats.interval(seen)
+        if cost in MEASURED and len(seen) > 1:
+            ranges[cost] = (min(seen), max(seen))
     reasons = dict.fromkeys(str(run.get("reason") or "") for run in runs if run["state"] != "completed")
     return Row(
         name=name,
@@ -134,6 +138,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Ro
         costs=costs,
         states=Counter(str(run["state"]) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
+        ranges=ranges,
     )
 
 

@@ -89,7 +89,8 @@ def _seeds(table: Sequence[Row], question: Question, colors: Mapping[str, str]) 
     rows = [Dots(r.name, colors[r.name], r.values, r.value.mean, r.value.low, r.value.high) for r in done if r.value]
     joined = 1 < len(done) <= CROWD and any(r.difference for r in done) and max(len(r.values) for r in done) > 1
     title = f"{question.metric}, every seed"
-    note = f"{better(question)}{'; thin lines join the runs of one seed' if joined else ''}"
+    bars = "; bar: 95 % interval" if any(row.low is not None for row in rows) else ""
+    note = f"{better(question)}{bars}{'; thin lines join one seed' if joined else ''}"
     return [Figure("seeds.svg", title, dots(rows, title=title, note=note, joined=joined), "effects")]
 
 
@@ -102,14 +103,24 @@ def _costs(table: Sequence[Row], question: Question, colors: Mapping[str, str]) 
         if cost is None or len(costly) < 2:
             continue
         spots = [
-            Spot(r.name, colors[r.name], r.costs[cost].mean, r.value.mean, r.value.low, r.value.high) for r in costly if r.value
+            Spot(r.name, colors[r.name], r.costs[cost].mean, r.value.mean, r.value.low, r.value.high, r.ranges.get(cost))
+            for r in costly
+            if r.value
         ]
         title = f"{question.metric} against {COSTS[cost]}"
         note = f"{better(question)}; {'left' if cheap == 'min' else 'right'} is {word}; ringed: Pareto front"
-        names = (COSTS[cost], question.metric)
-        svg = tradeoff(spots, title=title, note=note, direction=question.direction, cheap=cheap, names=names)
+        names, how = (COSTS[cost], question.metric), {"direction": question.direction, "cheap": cheap}
+        svg = tradeoff(spots, title=title, note=note, names=names, foot=_foot(spots, word), **how)
         found.append(Figure(f"{cost}.svg", title, svg, "cost"))
     return found
+
+
+def _foot(spots: Sequence[Spot], word: str) -> list[str]:
+    """What the bars of a trade-off plot are, and what is ringed where costs are measured; `word` is "faster" or "leaner"."""
+    bar = "upright bar: 95 % interval"
+    if any(spot.costs for spot in spots):
+        return [f"{bar}; level: lowest to highest seed", f"ringed unless another is as good and {word} in every seed"]
+    return [bar] if any(spot.low is not None for spot in spots) else []
 
 
 def _heats(table: Sequence[Row], question: Question) -> list[Figure]:

@@ -64,20 +64,10 @@ def _row(each: Effect, y: float, span: svg.Place) -> list[str]:
     if low is not None and high is not None and low < span[1] and high > span[0]:
         parts.append(svg.line((x(max(low, span[0])), y), (x(min(high, span[1])), y), each.color, width=2.2))
     ends = (each.mean if low is None else low, each.mean if high is None else high)
-    parts += [_arrow(x(edge), y, each.color, towards) for edge, towards in _beyond(ends, span)]
+    parts += [svg.arrow((x(edge) + 10 * way, y), each.color, (way, 0)) for edge, way in svg.beyond(ends, span)]
     if span[0] <= each.mean <= span[1]:
         parts.append(svg.rect(x(each.mean) - 4.5, y - 4.5, 9, 9, each.color))
     return parts
-
-
-def _beyond(ends: svg.Place, span: svg.Place) -> list[tuple[float, int]]:
-    """At which ends of the frame a row goes on."""
-    return [(span[0], -1)] * (ends[0] < span[0]) + [(span[1], 1)] * (ends[1] > span[1])
-
-
-def _arrow(x: float, y: float, color: str, towards: int) -> str:
-    tip, back = x + 10 * towards, x + 1 * towards
-    return f'<polygon points="{tip:.1f},{y:.1f} {back:.1f},{y - 6:.1f} {back:.1f},{y + 6:.1f}" fill="{color}"/>'
 
 
 def reach(effects: Sequence[Effect], margin: float | None) -> svg.Place:

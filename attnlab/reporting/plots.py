@@ -41,12 +41,13 @@ def dots(rows: Sequence[Dots], *, title: str, note: str = "", joined: bool = Fal
     Args:
         rows: from top to bottom.
         title: above the plot.
-        note: which direction is good, or the unit.
+        note: which direction is good, or the unit, and what the bars are.
         joined: draw a thin line from row to row through the runs of one seed, so that the pairing is seen.
     """
     height, top = 42, 44
     floor = top + height * len(rows)
-    span = _dot_range(rows)
+    ends = [v for r in rows for v in (r.low, r.high) if v is not None]
+    span = svg.around([v for r in rows for v in r.values.values()], ends)
     x = svg.scale(span, (14, svg.WIDTH - 14))
     parts = [*svg.head(title, note), *svg.across(x, span, top=top, floor=floor)]
     ys = [top + height * i + 28 for i in range(len(rows))]
@@ -59,6 +60,8 @@ def dots(rows: Sequence[Dots], *, title: str, note: str = "", joined: bool = Fal
         if r.low is not None and r.high is not None:
             ends = (x(max(r.low, span[0])), y), (x(min(r.high, span[1])), y)
             parts.append(svg.line(*ends, r.color, width=4, opacity=0.3))
+            on = svg.beyond((r.low, r.high), span)
+            parts += [svg.arrow((x(edge) + 10 * way, y), r.color, (way, 0)) for edge, way in on]
         parts.append(svg.line((x(r.mean), y - 8), (x(r.mean), y + 8), r.color, width=2.5))
         parts += [svg.dot(x(value), y, r.color) for value in r.values.values()]
     return svg.svg(floor + 26, title, parts)
@@ -112,14 +115,3 @@ def legend(labels: Sequence[tuple[str, str, str]], top: float, parts: list[str])
         parts.append(svg.path([(left, y), (left + 24, y)], color, dash=dash, width=2.5))
         parts.append(svg.text(left + 30, y + 4, svg.fitting(label, size=12.5, width=svg.WIDTH - 30), size=12.5))
     return 19 * math.ceil(len(labels) / columns)
-
-
-def _dot_range(rows: Sequence[Dots]) -> tuple[float, float]:
-    """Choose the axis: all dots fit, and of the intervals at most as much again on either side.
-
-    A 95 % interval from two seeds is 13 times as wide as they are apart; it is cut at the frame, not obeyed.
-    """
-    low, high = svg.padded([v for r in rows for v in r.values.values()])
-    ends = [v for r in rows for v in (r.low, r.high) if v is not None]
-    room = high - low
-    return max(min([low, *ends]), low - room / 2), min(max([high, *ends]), high + room / 2)

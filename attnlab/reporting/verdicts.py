@@ -48,10 +48,13 @@ def _effect(row: Row) -> str:
 
 
 def _cost(row: Row, cost: str, base: Row | None) -> str:
-    """A cost's mean; of what is counted exactly also how far it is from the baseline's, so that matched cells are seen."""
+    """A cost's mean, where it is measured its lowest and highest seed; where cells are matched in it, the baseline's share."""
     if cost not in row.costs:
         return ""
     mean = row.costs[cost].mean
+    ends = [significant(each) for each in row.ranges.get(cost, ())]
+    if len(set(ends)) > 1:
+        return f"{significant(mean)} ({' to '.join(ends)})"
     if cost not in SHARED or base is None or not (base.costs.get(cost) and base.costs[cost].mean):
         return significant(mean)
     share = 100 * (mean / base.costs[cost].mean - 1)
@@ -107,13 +110,16 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         if question.looks is not None:
             found.append(question.looks.words)
         found.append("In brackets: parameters against the baseline's.")
+    if any(row.ranges.keys() & set(BESIDE) for row in table):
+        found.append("In brackets behind what is measured (speed, peak memory): the lowest and the highest seed.")
     return found
 
 
 COST_NOTE = (
     "tokens/s counts training steps alone, after the first interval; saved MiB is what a step keeps for its backward "
-    "pass, the same on every device. Speeds compare only on an otherwise idle machine. Training PFLOP: 3 x the forward "
-    "pass x the tokens that were read."
+    "pass, the same on every device. Of what is measured the lowest and the highest seed stand in brackets, where they differ: "
+    "cells whose seeds overlap may well cost the same. Speeds compare only on an otherwise idle machine. Training PFLOP: "
+    "3 x the forward pass x the tokens that were read."
 )
 
 

@@ -1,0 +1,55 @@
+"""Costs in a report: spread, the front that is not drawn through noise, and bars that are named and not cut off unsaid."""
+
+from pathlib import Path
+from typing import Any
+
+from synthetic import SOURCE, made_up
+
+from attnlab import report
+from attnlab.reporting.plots import Dots, dots
+from attnlab.reporting.tradeoff import Spot, front, tradeoff
+
+HOW: dict[str, Any] = {"title": "t", "direction": "min", "cheap": "min", "names": ("a", "b")}
+
+
+def spot(cost: float, value: float, costs: tuple[float, float] | None = None) -> Spot:
+    return Spot("cell", "#000000", cost, value, costs=costs)
+
+
+def test_a_measured_cost_beats_another_only_where_their_seeds_do_not_overlap() -> None:
+    alike = [spot(10, 2.0, (4, 14)), spot(8, 2.1, (3, 12)), spot(7, 2.2, (5, 11))]
+    for cheap in ("min", "max"):
+        assert sorted(front(alike, direction="min", cheap=cheap)) == [0, 1, 2]
+    slow = spot(2, 2.3, (1, 2.5))
+    assert 3 not in front([*alike, slow], direction="min", cheap="max"), "each of its seeds is slower than each of another"
+    assert 3 in front([*alike, slow], direction="min", cheap="min")
+    assert front([spot(8, 2.0), spot(8, 2.1)], direction="min", cheap="min") == [0], "of one cost the better"
+    drawn = tradeoff([*alike, slow], title="t", direction="min", cheap="max", names=("a", "b"))
+    assert "stroke-dasharray" not in drawn and "stroke-dasharray" in tradeoff([spot(1, 5)] * 2 + [spot(2, 4)], **HOW)
+
+
+def test_timings_stand_with_their_spread_and_what_is_counted_without(tmp_path: Path) -> None:
+    runs, points = made_up()
+    dense = (runs["variant"] == "dense") & (runs["position"] == "learned")
+    runs.loc[dense, "tokens_per_s"] = [800.0, 12_600.0, 6_100.0]
+    report.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    text = (tmp_path / "README.md").read_text()
+    assert text.count("| 6,500 (800 to 12,600) |") == 2 and "| 21,700 |" in text, "no brackets where all seeds are alike"
+    assert "the lowest and the highest seed" in text
+    speed, memory = ((tmp_path / f"{name}.svg").read_text() for name in ("tokens_per_s", "saved_mib"))
+    assert ">upright bar: 95 % interval; level: lowest to highest seed<" in speed
+    assert ">ringed unless another is as good and faster in every seed<" in speed
+    assert ">upright bar: 95 % interval<" in memory and "every seed" not in memory
+
+
+def test_bars_are_named_and_one_that_goes_on_beyond_the_frame_has_an_arrow(tmp_path: Path) -> None:
+    wide = Dots("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, 1.0, 42.0)
+    assert dots([wide], title="t").count("<polygon") == 1
+    far = Spot("far", "#000000", 1, 1.05, -40.0, 42.0)
+    assert tradeoff([far, spot(1, 1.1)], **HOW).count("<polygon") == 2
+    near = Spot("near", "#000000", 1, 1.05, 1.04, 1.06)
+    assert "<polygon" not in tradeoff([near, spot(1, 1.1)], **HOW)
+    for seeds, said in ((1, False), (2, True)):
+        runs, points = made_up(seeds=seeds)
+        report.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+        assert all(("bar: 95 % interval" in (tmp_path / name).read_text()) == said for name in ("seeds.svg", "saved_mib.svg"))
