@@ -197,3 +197,6 @@ def test_the_protocol_says_where_the_runs_time_went() -> None:
     assert told.startswith("3.0 minutes over all runs, evaluation included: steps 90.0%, evaluation 6.0%, ")
     assert told.endswith("start 2.0% (drawing batches 0.5%, within the steps)")
     assert dict(protocol.protocol([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("evaluation included")
+    trials = [{"seed": 1, "seconds": 600.0}, {"seed": 1, "seconds": 1_008.0}, {"seed": 1, "seconds": None}]
+    told = dict(protocol.protocol([record], axes=[], trials=trials))
+    assert told["time"].endswith("within the steps); and 26.8 minutes of search before them") and told["seeds"] == "0"

@@ -78,14 +78,14 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
     trials = searched(records, question, source.search) if source.search else []
     table = rows([*reported(records), *unconfirmed(records, question, trials)], question)
     table.sort(key=lambda row: source.place(row.name))
-    records = reported(records)
+    tried, records = [record for record in records if record.get("phase") == "search"], reported(records)
     colors, figures = cell_colors(table), draw(table, records, curves, question=question)
     trivial = beside(source.baselines, records, metric=question.metric)
     maps = sorted(maps, key=lambda each: source.place(each.cell))
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in drawn(maps)]
     lengths = lengths_section(table, records, question=question, colors=colors)
     figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
-    search, how = _search(trials, source), protocol(records, axes=question.axes)
+    search, how = _search(trials, source), protocol(records, axes=question.axes, trials=tried)
     return Page(
         source=source,
         lead=lead(source.yaml),

@@ -133,8 +133,10 @@ def lead(yaml: str) -> list[str]:
     return [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
 
 
-def protocol(records: Sequence[Mapping[str, Any]], *, axes: Sequence[str]) -> list[tuple[str, str]]:
-    """What all runs share, section by section, and what differed without being an axis."""
+def protocol(
+    records: Sequence[Mapping[str, Any]], *, axes: Sequence[str], trials: Sequence[Mapping[str, Any]] = ()
+) -> list[tuple[str, str]]:
+    """What all runs share, section by section, and what differed without being an axis; of a search's trials their time."""
     names = list(dict.fromkeys(name for record in records for name in record))
     found = [(name, _values(records, name)) for name in SINGLE if name in names and name not in axes]
     for section in SECTIONS:
@@ -148,7 +150,8 @@ def protocol(records: Sequence[Mapping[str, Any]], *, axes: Sequence[str]) -> li
     if started:
         found.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
     minutes = _seconds(records, "seconds") / 60
-    found.append(("time", f"{minutes:.1f} minutes over all runs, evaluation included{_shares(records)}"))
+    before = f"; and {_seconds(trials, 'seconds') / 60:.1f} minutes of search before them" if trials else ""
+    found.append(("time", f"{minutes:.1f} minutes over all runs, evaluation included{_shares(records)}{before}"))
     return [(name, text) for name, text in found if text]
 
 
