@@ -1,15 +1,17 @@
 """The report's section on other lengths: which scores, which lines, and what is said of cells that cannot go there."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from synthetic import QUESTION, made_up
 
 from attnlab.reporting.bylength import Reach, by_length
-from attnlab.reporting.compare import rows
+from attnlab.reporting.compare import plus_minus, rows
 from attnlab.reporting.figures import cell_colors
 from attnlab.reporting.lengths import Lengths, lengths_section
+from attnlab.sequential import Looks
 
 LENGTHS = (64, 128, 256, 512)
 REASON = "learned positions: trained up to 128"
@@ -64,6 +66,29 @@ def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
     found = records()
     found[3]["length.512"] = "out of memory: asked for 1.2 GiB"
     assert sum(note.startswith("Cannot") for note in made(found).notes) == 2
+
+
+def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
+    found = [run for run in records() if run["position"] == "rotary" and run["variant"] in ("dense", "no_wo")]
+    for run in found[1:3]:
+        run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: asked for 9 GiB"}
+    there = made(found)
+    cells = {line.cells[0]: line.cells[-2:] for line in there.table.lines}
+    score = found[0]["bits_per_byte_at/512"]
+    assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
+    told = [note for note in there.notes if "512" in note]
+    assert told == ["Only 1 of 3 seeds could be tested at 512: dense rotary (out of memory: asked for 9 GiB)."]
+
+
+def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
+    found = records()
+    looked = replace(QUESTION, looks=Looks(3, 12))
+    table = rows(found, looked)
+    there = lengths_section(table, found, question=looked, colors=cell_colors(table))
+    assert there is not None and "corrected for the looks" in there.notes[0] and "looks" not in made(found).notes[0]
+    row, line = table[0], there.table.lines[0]
+    assert line.cells[3] == plus_minus(row.value), "at the trained length that of the verdicts"
+    assert plus_minus(row.value) != made(found).table.lines[0].cells[3]
 
 
 def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:

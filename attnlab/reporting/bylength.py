@@ -17,7 +17,7 @@ CLOSE = 30  # lengths that stand closer than this have one label
 class Reach:
     """One cell: its scores by length, with those of the trained length, and why it has none at others.
 
-    `values` maps a length to the scores of its seeds, `reasons` a length to what was said of it.
+    `values` maps a length to the scores of its seeds, `reasons` a length to what was said of it; `seeds` have completed.
     """
 
     name: str
@@ -26,6 +26,12 @@ class Reach:
     trained: int | None = None
     values: Mapping[int, Sequence[float]] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
+    seeds: int = 0
+
+    def share(self, length: int) -> str:
+        """ "1 of 4" where only some of the seeds have a score, "" where all have one, or none."""
+        n = len(self.values.get(length, ()))
+        return f"{n} of {self.seeds}" if 0 < n < self.seeds else ""
 
     @property
     def stops(self) -> int | None:

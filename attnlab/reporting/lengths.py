@@ -58,7 +58,7 @@ def lengths_section(
     shown = [reach for reach in found if reach.values]
     faceted = len(shown) > CROWD and 1 < len(order) < len(table)
     panels = {kind: [reach for reach in shown if kinds[reach.name] == kind] for kind in order} if faceted else {"": shown}
-    return Lengths(TITLE, _plots(panels, question), _table(found), list(_notes(found, question)))
+    return Lengths(TITLE, _plots(panels, question), _table(found, question), list(_notes(found, question)))
 
 
 def _reach(name: str, runs: Sequence[Mapping[str, Any]], question: Question, *, color: str, dash: str) -> Reach:
@@ -74,7 +74,7 @@ def _reach(name: str, runs: Sequence[Mapping[str, Any]], question: Question, *, 
         for length, score in scores.items():
             values.setdefault(length, []).append(float(score))
         reasons |= {int(key.removeprefix(REASON)): str(said) for key, said in given.items() if key.startswith(REASON)}
-    return Reach(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())))
+    return Reach(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())), len(runs))
 
 
 def _given(value: Any) -> bool:
@@ -95,30 +95,40 @@ def _plots(panels: Mapping[str, Sequence[Reach]], question: Question) -> list[tu
     return found
 
 
-def _table(found: Sequence[Reach]) -> Table:
-    """A line a cell: the trained length, and mean and interval at each; "cannot" where there is a reason."""
+def _table(found: Sequence[Reach], question: Question) -> Table:
+    """A line a cell: the trained length, and mean and interval at each; "cannot" where no seed has a score, with a reason."""
     lengths = sorted({length for reach in found for length in (*reach.values, *reach.reasons)})
     columns = [Column("cell", words=True), Column("trained at"), *(Column(f"at {n}") for n in lengths)]
     lines = []
     for reach in found:
-        cells = [plus_minus(stats.interval(list(reach.values[n]))) if n in reach.values else "" for n in lengths]
-        cells = [cell or ("cannot" if n in reach.reasons else "") for cell, n in zip(cells, lengths, strict=True)]
+        cells = [_score(reach, n, question) or ("cannot" if n in reach.reasons else "") for n in lengths]
         lines.append(Line([reach.name, str(reach.trained or ""), *cells], reach.color))
     return Table(columns, lines)
+
+
+def _score(reach: Reach, length: int, question: Question) -> str:
+    """ "2.5000 ± 0.0100", of how many seeds where some have no score, or "" where none has one."""
+    if length not in reach.values:
+        return ""
+    share = reach.share(length)
+    score = plus_minus(stats.interval(list(reach.values[length]), looks=question.looks))
+    return f"{score} ({share})" if share else score
 
 
 def _notes(found: Sequence[Reach], question: Question) -> Iterable[str]:
     items = "bytes" if question.metric == "bits_per_byte" else "texts, cut off there,"
     yield (
         f"{question.metric} on the test split. Each model is tested as it is, with its own memory, at lengths that it "
-        f"was not trained on. The same {items} are scored at every length. ± is half of the 95 % interval over seeds."
+        f"was not trained on. The same {items} are scored at every length. ± is half of the 95 % interval over seeds"
+        f"{', corrected for the looks' if question.looks else ''}."
     )
-    cells: dict[tuple[str, str], list[str]] = {}
+    cells: dict[tuple[str, str, str], list[str]] = {}
     for reach in found:
-        by_reason: dict[str, list[int]] = {}
+        by_reason: dict[tuple[str, str], list[int]] = {}
         for length, reason in reach.reasons.items():
-            by_reason.setdefault(reason, []).append(length)
-        for reason, lengths in by_reason.items():
-            cells.setdefault((", ".join(map(str, lengths)), reason), []).append(reach.name)
-    for (lengths, reason), names in cells.items():
-        yield f"Cannot be tested at {lengths}: {', '.join(names)} ({reason})."
+            by_reason.setdefault((reach.share(length), reason), []).append(length)
+        for (share, reason), lengths in by_reason.items():
+            cells.setdefault((", ".join(map(str, lengths)), share, reason), []).append(reach.name)
+    for (lengths, share, reason), names in cells.items():
+        what = f"Only {share} seeds could be tested at" if share else "Cannot be tested at"
+        yield f"{what} {lengths}: {', '.join(names)} ({reason})."
