@@ -9,10 +9,13 @@ from synthetic import QUESTION, made_up
 
 from attnlab.reporting.answer import answer
 from attnlab.reporting.compare import Question, Row, rows
+from attnlab.reporting.page import _opening
 from attnlab.reporting.render import stressed
-from attnlab.reporting.verdicts import verdict_table
+from attnlab.reporting.verdicts import notes, verdict_table
+from attnlab.sequential import Looks
 
 ONE = Question("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
+LACKS = "its baseline has no bits_per_byte"
 STEADY = [2.0, 2.1, 2.05, 1.98, 2.02]
 
 
@@ -88,10 +91,62 @@ def test_what_could_not_be_compared_is_named_with_its_state() -> None:
     found = answer(study({"dense": STEADY, "a": shifted(0.1)}, basic="refused", wide="diverged"), ONE)
     assert found.open == "Not compared: basic (refused); wide (diverged)."
     assert answer(study({}, dense="diverged"), ONE).settled == "No run has completed, so there is no answer yet."
-    assert "nothing can be compared yet" in answer(study({"a": STEADY}, dense="failed"), ONE).settled
     unnamed = replace(ONE, baseline={})
     found = answer(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
     assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in found.settled and "is not known" in found.open
+
+
+@pytest.mark.parametrize(
+    ("cells", "states", "why", "left"),
+    [
+        ({"a": STEADY}, {"dense": "refused"}, "no cell shares a seed with its baseline", f"a ({LACKS}: refused)"),
+        ({"a": STEADY}, {"dense": "out_of_memory"}, "no cell shares a seed with its baseline", f"a ({LACKS}: out_of_memory)"),
+        ({"dense": STEADY}, {"a": "failed"}, "no cell shares a seed with its baseline", "Not compared: a (failed)."),
+        ({"dense": STEADY}, {}, "no cell stands beside the baseline", "The baseline has variant dense."),
+        ({"a": STEADY, "b": STEADY}, {}, "none of these cells is the baseline", "The baseline has variant dense."),
+    ],
+)
+def test_why_nothing_is_compared_is_taken_from_what_is_there(
+    cells: dict[str, list[float]], states: dict[str, Any], why: str, left: str
+) -> None:
+    table = study(cells, **states)
+    found = answer(table, ONE)
+    assert found.settled == f"In bits per byte (lower is better), nothing can be compared: {why}." and left in found.open
+    assert "compared with dense" not in _opening(table, ONE)
+
+
+def test_seeds_that_are_not_the_baseline_s_are_no_pairs() -> None:
+    runs = [{"variant": name, "seed": i, "state": "completed", "bits_per_byte": 2.0} for i, name in enumerate(("dense", "a"))]
+    table = rows(runs, ONE)
+    assert table[1].verdict == "no seed in common with the baseline"
+    assert answer(table, ONE).open == "Not compared: a (no seed in common with the baseline)."
+    runs += [run | {"seed": 1 - i, "state": "diverged", "bits_per_byte": None} for i, run in enumerate(runs)]
+    assert rows(runs, ONE)[1].verdict == "no seed in common with the baseline (1 diverged, 1 of its baseline diverged)"
+
+
+def test_a_difference_of_fewer_pairs_than_the_cell_has_seeds_says_so() -> None:
+    table = study({"dense": STEADY[:3], "no_wo": shifted(0.01, 0.04), "same": STEADY[:3]})
+    printed = {line.cells[0]: line.cells for line in verdict_table(table, ONE).lines}
+    assert printed["no_wo"][3].endswith(" (3 of 5 seeds)") and "of" not in printed["same"][3]
+    assert table[1].verdict.startswith("not settled: ") and table[1].verdict.endswith("; the baseline lacks 2 of its 5 seeds")
+    told = "“3 of 8 seeds”: of the cell's seeds"
+    assert any(note.startswith(told) for note in notes(table, ONE))
+    assert not any(note.startswith(told) for note in notes([table[0], table[2]], ONE))
+
+
+def test_an_infinite_value_counts_as_diverged() -> None:
+    inf = float("inf")
+    table = study({"dense": [*STEADY, inf], "no_wo": [*shifted(0.1), 2.0], "all": [inf, inf]})
+    assert table[0].value is not None and table[0].value.n == 5 and table[0].outcome == "5 completed, 1 diverged"
+    assert table[0].reasons == ("bits_per_byte is inf",) and table[2].outcome == "diverged"
+    assert table[1].verdict == "worse where both completed (1 of its baseline diverged)"
+
+
+@pytest.mark.parametrize(("looks", "errors"), [(None, "12.7"), (Looks(2, 12), "72.3")])
+def test_how_wide_two_seeds_are_is_worked_out(looks: Looks | None, errors: str) -> None:
+    question = replace(ONE, looks=looks)
+    said = [note for note in notes(study({"dense": STEADY, "a": [2.3, 2.5]}, question), question) if "standard errors" in note]
+    assert len(said) == 1 and f"interval is {errors}" in said[0]
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 5])

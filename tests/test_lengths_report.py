@@ -80,6 +80,13 @@ def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
     assert told == ["Only 1 of 3 seeds could be tested at 512: dense rotary (out of memory: asked for 9 GiB)."]
 
 
+def test_an_infinite_score_is_none() -> None:
+    found = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
+    there = made(found)
+    assert there.table.lines[0].cells[-1] == "cannot" and "inf" not in there.plots[0][2]
+    assert there.notes[-1] == "Cannot be tested at 512: dense rotary (bits_per_byte is inf)."
+
+
 def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     found = records()
     looked = replace(QUESTION, looks=Looks(3, 12))

@@ -130,7 +130,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
         looks: of a study whose seeds were added until its verdicts were settled.
     """
     from attnlab.reporting.baselines import labels
-    from attnlab.reporting.compare import COSTS, fixed, plus_minus, question_of, records_of, rows, significant
+    from attnlab.reporting.compare import COSTS, fixed, gap, plus_minus, question_of, records_of, rows, significant
     from attnlab.reporting.search import reported, searched, sentence, unconfirmed
 
     found, question, records = result.plan, question_of(result.plan, looks=looks), records_of(result)
@@ -154,7 +154,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
             row.name,
             plus_minus(row.value),
             str(len(row.values) or ""),
-            plus_minus(row.difference.interval, sign=True) if row.difference else "",
+            gap(row),
             row.verdict,
             *(significant(row.costs[cost].mean) if cost in row.costs else "" for cost in TABLE_COSTS),
             row.outcome,

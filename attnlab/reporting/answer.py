@@ -139,12 +139,17 @@ def _difference(row: Row) -> str:
 def _nothing(table: Sequence[Row], question: Question, about: str) -> tuple[str, str]:
     """The two sentences of a study in which nothing is compared."""
     done = [row for row in table if row.value is not None]
+    rest = [row for row in table if row.verdict != BASELINE]
     states = "; ".join(f"{row.name}: {row.outcome}" for row in table[:MOST])
     if not done:
         return "No run has completed, so there is no answer yet.", f"{states}{'; ...' if len(table) > MOST else ''}."
     if question.baseline:
-        why = "nothing can be compared yet: only one of a cell and its baseline has completed runs"
-        return f"{about}, {why}.", f"The baseline has {_where(question)}."
+        if len(rest) == len(table):
+            why = "none of these cells is the baseline"
+        else:
+            why = "no cell shares a seed with its baseline" if rest else "no cell stands beside the baseline"
+        left = _left([], rest) if 0 < len(rest) < len(table) else f"The baseline has {_where(question)}."
+        return f"{about}, nothing can be compared: {why}.", left
     sign = 1 if question.direction == "min" else -1
     best = min(done, key=lambda row: sign * row.value.mean if row.value else 0.0)
     seeds = f"{len(best.values)} seed{'' if len(best.values) == 1 else 's'}"

@@ -5,6 +5,7 @@ Both the table that ends `attnlab run` and the report are made of these rows, so
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -72,7 +73,7 @@ class Row:
     """One cell: its values by seed, what they come to, and what became of its runs.
 
     `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is
-    none; `verdict` is "baseline" for such a cell. `states` counts runs by state; `reasons` say why some did not
+    none; `verdict` is "baseline" for a cell that is one. `states` counts runs by state; `reasons` say why some did not
     complete. `ranges` are the lowest and the highest of each measured cost, where there are two seeds of it.
     """
 
@@ -129,17 +130,27 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Ro
             costs[cost] = stats.interval(seen)
         if cost in MEASURED and len(seen) > 1:
             ranges[cost] = (min(seen), max(seen))
-    reasons = dict.fromkeys(str(run.get("reason") or "") for run in runs if run["state"] != "completed")
+    reasons = dict.fromkeys(_reason(run, question) for run in runs if _state(run, question) != "completed")
     return Row(
         name=name,
         axes={axis: plain(runs[0].get(axis)) for axis in question.axes},
         values=values,
         value=stats.interval(list(values.values()), looks=question.looks) if values else None,
         costs=costs,
-        states=Counter(str(run["state"]) for run in runs),
+        states=Counter(_state(run, question) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
         ranges=ranges,
     )
+
+
+def _state(run: Mapping[str, Any], question: Question) -> str:
+    """A run's state; one that came to an infinite value has diverged, though its training ended."""
+    return "diverged" if _is_infinite(run.get(question.metric)) else str(run["state"])
+
+
+def _reason(run: Mapping[str, Any], question: Question) -> str:
+    value = run.get(question.metric)
+    return f"{question.metric} is {value:g}" if _is_infinite(value) else str(run.get("reason") or "")
 
 
 def _compared(cells: list[Row], question: Question) -> list[Row]:
@@ -151,29 +162,34 @@ def _compared(cells: list[Row], question: Question) -> list[Row]:
     for row in cells:
         at = tuple(plain(question.baseline.get(axis, row.axes[axis])) for axis in question.axes)
         other = by_axes.get(at)
-        if other is None or other is row or row.value is None:
-            found.append(row)
+        if other is row:
+            found.append(replace(row, verdict=BASELINE))
+            continue
+        if other is None or row.value is None:
+            found.append(row if other else replace(row, verdict="its baseline is not in the table"))
             continue
         difference = stats.difference(row.values, other.values, margin=question.margin, looks=question.looks)
         found.append(replace(row, baseline=other.name, difference=difference))
     corrected = stats.correct([row.difference for row in found])
-    others = {row.baseline for row in found}
-    found = [replace(row, verdict=BASELINE) if row.name in others else row for row in found]
-    states = {row.name: row.states for row in cells}
+    by_name = {row.name: row for row in cells}
     return [
-        replace(row, difference=difference, verdict=_verdict(row, difference, states[row.baseline], question))
+        replace(row, difference=difference, verdict=_verdict(row, difference, by_name[row.baseline], question))
         if row.baseline
         else row
         for row, difference in zip(found, corrected, strict=True)
     ]
 
 
-def _verdict(row: Row, difference: stats.Difference | None, baseline: Mapping[str, int], question: Question) -> str:
+def _verdict(row: Row, difference: stats.Difference | None, baseline: Row, question: Question) -> str:
     """The verdict of the pairs that completed, never without those that did not: what diverged may have been the worst."""
+    if baseline.value is None:
+        return f"its baseline has no {question.metric}: {baseline.outcome}"
     lost = [f"{count} {state}" for state, count in row.states.items() if state in LOST]
-    lost += [f"{count} of its baseline {state}" for state, count in baseline.items() if state in LOST]
+    lost += [f"{count} of its baseline {state}" for state, count in baseline.states.items() if state in LOST]
     said = stats.verdict(difference, direction=question.direction)
-    return f"{said} where both completed ({', '.join(lost)})" if lost else said
+    if difference is not None and not difference.finding and (alone := len(row.values) - difference.interval.n):
+        said += f"; the baseline lacks {alone} of its {len(row.values)} seeds"
+    return f"{said}{' where both completed' if difference else ''} ({', '.join(lost)})" if lost else said
 
 
 def plain(value: Any) -> str:
@@ -182,10 +198,14 @@ def plain(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a float, or None for what is absent (a table of runs pads with NaN)."""
+    """Return a float, or None for what is absent (a table of runs pads with NaN) or infinite: no mean has it."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    return None if value != value else float(value)
+    return float(value) if math.isfinite(value) else None
+
+
+def _is_infinite(value: Any) -> bool:
+    return isinstance(value, Real) and math.isinf(value)
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -206,6 +226,14 @@ def plus_minus(value: stats.Interval | None, *, sign: bool = False) -> str:
         return ""
     mean = ("+" if sign and value.mean > 0 else "") + fixed(value.mean)
     return mean if value.half is None else f"{mean} ± {fixed(value.half)}"
+
+
+def gap(row: Row) -> str:
+    """Write a row's difference: "+0.0100 ± 0.0020", with " (3 of 8 seeds)" where not all of its seeds have a pair."""
+    if row.difference is None:
+        return ""
+    seen, n = row.difference.interval, len(row.values)
+    return plus_minus(seen, sign=True) + (f" ({seen.n} of {n} seeds)" if seen.n < n else "")
 
 
 def p_value(p: float | None, *, equals: bool = False) -> str:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from attnlab.palette import BUILT_IN, color_of
-from attnlab.reporting.compare import COSTS, Question, Row, plus_minus
+from attnlab.reporting.compare import COSTS, Question, Row, gap
 from attnlab.reporting.forest import Effect, forest
 from attnlab.reporting.heat import heat
 from attnlab.reporting.learning import CROWD, learning
@@ -70,8 +70,7 @@ def _effects(table: Sequence[Row], question: Question, colors: Mapping[str, str]
         if row.difference is not None:
             seen, base = row.difference.interval, by_name[row.baseline].values
             values = [value - base[seed] for seed, value in row.values.items() if seed in base]
-            figure = plus_minus(seen, sign=True)
-            effects.append(Effect(row.name, colors[row.name], values, seen.mean, seen.low, seen.high, figure))
+            effects.append(Effect(row.name, colors[row.name], values, seen.mean, seen.low, seen.high, gap(row)))
     if not effects:
         return []
     names = {row.baseline for row in table if row.baseline}

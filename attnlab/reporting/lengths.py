@@ -6,6 +6,7 @@ columns ``length.512`` of ``attnlab.load_runs``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,9 @@ def _reach(name: str, runs: Sequence[Mapping[str, Any]], question: Question, *, 
         if trained is not None and question.metric in given:
             scores[trained] = given[question.metric]
         for length, score in scores.items():
+            if not math.isfinite(score):
+                reasons[length] = f"{question.metric} is {score:g}"
+                continue
             values.setdefault(length, []).append(float(score))
         reasons |= {int(key.removeprefix(REASON)): str(said) for key, said in given.items() if key.startswith(REASON)}
     return Reach(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())), len(runs))

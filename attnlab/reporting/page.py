@@ -167,7 +167,7 @@ def _search(found: Sequence[Searched], source: Source) -> Section | None:
 def _opening(table: Sequence[Row], question: Question) -> str:
     counted = sum(count for row in table for state, count in row.states.items() if state not in ("refused", NOT_CONFIRMED))
     text = f"{len(table)} cells, {counted} runs. The metric is {question.metric} on the test split: {better(question)}."
-    names = dict.fromkeys(row.baseline for row in table if row.baseline)
+    names = dict.fromkeys(row.baseline for row in table if row.difference)
     if len(names) == 1:
         text += f" The others are compared with {next(iter(names))}."
     elif names:

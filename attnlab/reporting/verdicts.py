@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.reporting.compare import BASELINE, COSTS, Question, Row, fixed, p_value, plus_minus, significant
+from attnlab.reporting.compare import BASELINE, COSTS, Question, Row, fixed, gap, p_value, plus_minus, significant
 from attnlab.reporting.tables import Column, Line, Table
 
 BESIDE = ("parameters", "tokens_per_s", "saved_mib", "gpu_peak_mib")  # costs in the main table
@@ -33,7 +34,7 @@ def verdict_table(table: Sequence[Row], question: Question, *, colors: Mapping[s
         cells = [row.name, plus_minus(row.value) or row.outcome, str(len(row.values) or "")]
         if compared:
             d = row.difference
-            cells += [plus_minus(d and d.interval, sign=True), p_value(d.p_holm if d else None)]
+            cells += [gap(row), p_value(d.p_holm if d else None)]
             cells += [*([_effect(row)] if effects else []), row.verdict]
         cells += [_cost(row, cost, by_name.get(row.baseline)) for cost in costs]
         cells += ["" if row.outcome == "completed" else row.outcome] if states else []
@@ -52,13 +53,18 @@ def _cost(row: Row, cost: str, base: Row | None) -> str:
     if cost not in row.costs:
         return ""
     mean = row.costs[cost].mean
-    ends = [significant(each) for each in row.ranges.get(cost, ())]
-    if len(set(ends)) > 1:
-        return f"{significant(mean)} ({' to '.join(ends)})"
+    if spread := _spread(row, cost):
+        return f"{significant(mean)} {spread}"
     if cost not in SHARED or base is None or not (base.costs.get(cost) and base.costs[cost].mean):
         return significant(mean)
     share = 100 * (mean / base.costs[cost].mean - 1)
     return f"{significant(mean)} ({'same' if share == 0 else f'{share:+.1f} %'})"
+
+
+def _spread(row: Row, cost: str) -> str:
+    """ "(800 to 12,600)": the lowest and the highest seed of what is measured, where they differ."""
+    ends = [significant(each) for each in row.ranges.get(cost, ())]
+    return f"({' to '.join(ends)})" if len(set(ends)) > 1 else ""
 
 
 def cost_table(table: Sequence[Row], *, colors: Mapping[str, str] | None = None) -> Table | None:
@@ -91,8 +97,10 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
     counts = {row.value.n for row in table if row.value is not None}
     if counts - {1}:
         found.append("± is half of the 95 % t-interval over seeds.")
-    if 2 in counts:
-        found.append("From two seeds that interval is 12.7 standard errors to either side: run more of them.")
+    seen = [each for row in table for each in (row.value, row.difference and row.difference.interval)]
+    wide = {each.half / each.sd * math.sqrt(2) for each in seen if each and each.n == 2 and each.half and each.sd}
+    if wide:
+        found.append(f"From two seeds that interval is {max(wide):.1f} standard errors to either side: run more of them.")
     if 1 in counts:
         found.append("One seed: no interval. How much another seed would change the figure is not known.")
     if any(row.difference for row in table):
@@ -103,6 +111,11 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
             "the cells are equal. The t-tests are for differences that scatter about evenly to both sides: where one "
             "or two seeds lie far to one side of the others, verdicts are surer of themselves than they should be."
         )
+        if any(row.difference and row.difference.interval.n < len(row.values) for row in table):
+            found.append(
+                "“3 of 8 seeds”: of the cell's seeds so many have completed at its baseline, too, and are compared. "
+                "More seeds are seeds of both."
+            )
         if any(_effect(row) for row in table):
             found.append("Effect size: the mean difference in standard deviations of the paired differences.")
         if question.margin is not None:
@@ -110,7 +123,7 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         if question.looks is not None:
             found.append(question.looks.words)
         found.append("In brackets: parameters against the baseline's.")
-    if any(row.ranges.keys() & set(BESIDE) for row in table):
+    if any(_spread(row, cost) for row in table for cost in BESIDE):
         found.append("In brackets behind what is measured (speed, peak memory): the lowest and the highest seed.")
     return found
 
