@@ -60,6 +60,16 @@ def test_ratios_are_taken_within_a_pair_of_the_medians_of_its_steps() -> None:
 
 def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
     assert found.fastest_peer(STEPS, "fp32", SHIPPED) == ([1.5, 2.0, 1.7], "quick")
+    assert found.fastest_ms(STEPS, "fp32", SHIPPED, "cpu") == ("quick", [150, 400, 170])
+
+
+def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
+    times = {(OURS, "a", "fp32", SHIPPED): [100], ("a", "a", "fp32", SHIPPED): [150]}
+    times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab stumbled beside b
+    frame = lines("step", times)
+    assert found.fastest_peer(frame, "fp32", SHIPPED)[1] == "b"
+    assert found.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
+    assert found.fastest_ms(frame, "bf16", SHIPPED, "cpu") == ("", [])
 
 
 @pytest.mark.parametrize(
