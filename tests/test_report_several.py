@@ -9,6 +9,7 @@ from attnlab import cli, track
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import report
+from attnlab.reporting.several import shared
 from attnlab.tracking.tracker import Tracker
 
 QUESTIONS = {"first": "Does the output projection matter?", "second": "Does it matter on other text?"}
@@ -41,6 +42,12 @@ def test_one_page_holds_what_a_reader_cites_and_each_study_its_report(root: Path
     for study in QUESTIONS:
         assert (folder / study / "index.html").is_file() and (folder / study / "runs.parquet").is_file()
         assert f"({study}/forest.svg)" in (folder / "README.md").read_text() and (folder / study / "forest.svg").is_file()
+
+
+def test_notes_that_are_not_said_of_all_studies_begin_with_whom_they_are_said_of() -> None:
+    notes = {"a": ["both", "within ±0.02", "two"], "b": ["both", "within ±0.01"], "c": ["both", "two"]}
+    assert shared(notes) == ["both", "a: within ±0.02", "a, c: two", "b: within ±0.01"]
+    assert shared({"a": ["alone"]}) == ["alone"]
 
 
 def test_several_studies_need_a_folder(root: Path) -> None:

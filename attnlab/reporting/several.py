@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab.reporting.compare import COSTS
@@ -27,10 +27,18 @@ def write_several(folder: Path, pages: Sequence[Page]) -> None:
         for page in pages
     ]
     again = f"attnlab report {' '.join(page.study for page in pages)} --out reports/{folder.name}"
-    notes = dict.fromkeys(note for page in pages for note in page.notes)
-    fields = {"title": folder.name, "studies": studies, "again": again, "notes": list(notes)}
+    fields = {"title": folder.name, "studies": studies, "again": again, "notes": shared({p.study: p.notes for p in pages})}
     for template, name in (("several.html.j2", "index.html"), ("several.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8")
+
+
+def shared(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """The notes of several studies (study -> its notes), each once; what is not said of all begins with whom it is said of."""
+    told: dict[str, list[str]] = {}
+    for study, own in notes.items():
+        for note in dict.fromkeys(own):
+            told.setdefault(note, []).append(study)
+    return [note if len(of) == len(notes) else f"{', '.join(of)}: {note}" for note, of in told.items()]
 
 
 def short(table: Table) -> Table:
