@@ -8,7 +8,7 @@ import pytest
 from synthetic import QUESTION, made_up
 
 from attnlab.reporting.answer import answer
-from attnlab.reporting.compare import Question, Row, rows
+from attnlab.reporting.compare import Question, Row, p_value, rows
 from attnlab.reporting.page import _opening
 from attnlab.reporting.render import stressed
 from attnlab.reporting.verdicts import notes, verdict_table
@@ -149,6 +149,25 @@ def test_how_wide_two_seeds_are_is_worked_out(looks: Looks | None, errors: str) 
     assert len(said) == 1 and f"interval is {errors}" in said[0]
 
 
+def test_the_p_value_of_an_equivalent_cell_is_that_of_its_equivalence() -> None:
+    table = study({"dense": STEADY, "near": shifted(0, 0.003), "far": shifted(0.1)})
+    printed = {line.cells[0]: line.cells for line in verdict_table(table, ONE).lines}
+    near = table[1].difference
+    assert near is not None and near.p_equivalent_holm is not None and near.p_holm is not None
+    assert near.p_equivalent_holm < 0.05 < near.p_holm
+    assert printed["near"][4] == f"{p_value(near.p_equivalent_holm)} (equivalence)" and printed["far"][4] == "< 0.001"
+    assert any("the p-value beside such a verdict is theirs" in note for note in notes(table, ONE))
+
+
+def test_a_share_that_is_not_the_same_is_not_zero() -> None:
+    records: list[dict[str, Any]] = [
+        {"variant": name, "seed": 0, "state": "completed", "bits_per_byte": 2.0, "parameters": parameters}
+        for name, parameters in (("dense", 100_000.0), ("a", 100_040.0), ("b", 100_000.0), ("c", 99_900.0))
+    ]
+    printed = [line.cells[-1] for line in verdict_table(rows(records, ONE), ONE).lines]
+    assert printed == ["100,000", "100,040 (+0.04 %)", "100,000 (same)", "99,900 (-0.1 %)"]
+
+
 @pytest.mark.parametrize("seeds", [1, 2, 5])
 def test_every_number_of_the_answer_is_one_of_the_table(seeds: int) -> None:
     runs, _ = made_up(seeds=seeds)
@@ -164,3 +183,5 @@ def test_verdicts_stand_out_and_markup_is_escaped() -> None:
     text = "In a < b (lower is better), 2 are worse (x & y)."
     assert stressed(text, "<b>", "</b>", html=True) == "In a &lt; b (lower is better), <b>2 are worse</b> (x &amp; y)."
     assert stressed(text, "**", "**", html=False) == "In a < b (lower is better), **2 are worse** (x & y)."
+    small = "3 are equivalent within ±1e-05 (<b>a</b>)."
+    assert stressed(small, "**", "**", html=False) == "**3 are equivalent within ±1e-05** (&lt;b>a&lt;/b>)."

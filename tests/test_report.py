@@ -3,6 +3,7 @@
 import csv
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -122,6 +123,24 @@ def test_markup_of_a_name_is_escaped(tmp_path: Path) -> None:
     report.write(tmp_path, source=SOURCE, runs=runs, curves=points)
     assert "needs a &lt; b &amp; c | d" in (tmp_path / "index.html").read_text()
     assert "needs a < b & c \\| d" in (tmp_path / "README.md").read_text()
+
+
+def test_nothing_of_a_study_becomes_markup_in_markdown(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    runs["cell"] = runs["cell"].replace("einsum learned", "<img src=x>|y")
+    runs.loc[runs["state"] == "refused", "reason"] = "no <script>"
+    runs["matched"] = "<i>"
+    report.write(tmp_path, source=replace(SOURCE, yaml=f"{YAML}# ````\n# a fence\n"), runs=runs, curves=points)
+    text = (tmp_path / "README.md").read_text()
+    assert "| &lt;img src=x>\\|y |" in text and "no &lt;script>" in text and "is matched: &lt;i>" in text
+    assert not re.search(r"<(img|script|i)\b", text)
+    assert "\n`````yaml\n# ablations" in text and "# a fence\n`````\n" in text
+
+
+def test_one_is_one(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    report.write(tmp_path, source=SOURCE, runs=runs.head(1), curves=points)
+    assert "\n1 cell, 1 run. The metric" in (tmp_path / "README.md").read_text()
 
 
 def test_svg_is_well_formed_whatever_the_values(folder: Path) -> None:

@@ -166,7 +166,8 @@ def _search(found: Sequence[Searched], source: Source) -> Section | None:
 
 def _opening(table: Sequence[Row], question: Question) -> str:
     counted = sum(count for row in table for state, count in row.states.items() if state not in ("refused", NOT_CONFIRMED))
-    text = f"{len(table)} cells, {counted} runs. The metric is {question.metric} on the test split: {better(question)}."
+    text = f"{_count(len(table), 'cell')}, {_count(counted, 'run')}. "
+    text += f"The metric is {question.metric} on the test split: {better(question)}."
     names = dict.fromkeys(row.baseline for row in table if row.difference)
     if len(names) == 1:
         text += f" The others are compared with {next(iter(names))}."
@@ -174,6 +175,10 @@ def _opening(table: Sequence[Row], question: Question) -> str:
         where = ", ".join(f"{axis} {value}" for axis, value in question.baseline.items())
         text += f" Each cell is compared with the one that has {where} and is otherwise the same."
     return text
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,11 +36,16 @@ class Table:
     lines: Sequence[Line]
 
 
+def untagged(text: str) -> str:
+    """Text for Markdown in which nothing is an HTML tag: names and reasons are somebody else's words."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+
+
 def markdown(table: Table) -> str:
     """Return a table as Markdown; figures stand right."""
 
     def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        return "| " + " | ".join(untagged(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
     rule = "|" + "|".join("---" if column.words else "---:" for column in table.columns) + "|"
     return "\n".join(

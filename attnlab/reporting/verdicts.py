@@ -33,14 +33,21 @@ def verdict_table(table: Sequence[Row], question: Question, *, colors: Mapping[s
     for row in table:
         cells = [row.name, plus_minus(row.value) or row.outcome, str(len(row.values) or "")]
         if compared:
-            d = row.difference
-            cells += [gap(row), p_value(d.p_holm if d else None)]
+            cells += [gap(row), _p(row)]
             cells += [*([_effect(row)] if effects else []), row.verdict]
         cells += [_cost(row, cost, by_name.get(row.baseline)) for cost in costs]
         cells += ["" if row.outcome == "completed" else row.outcome] if states else []
         kind = "missing" if row.value is None else "baseline" if row.verdict == BASELINE else ""
         lines.append(Line(cells, (colors or {}).get(row.name, ""), kind))
     return Table(columns, lines)
+
+
+def _p(row: Row) -> str:
+    """The p-value that the verdict rests on: of two cells that are equivalent not that of the test for a difference."""
+    d = row.difference
+    if d is None or d.finding != "equivalent":
+        return p_value(d.p_holm if d else None)
+    return f"{p_value(d.p_equivalent_holm)} (equivalence)"
 
 
 def _effect(row: Row) -> str:
@@ -58,7 +65,9 @@ def _cost(row: Row, cost: str, base: Row | None) -> str:
     if cost not in SHARED or base is None or not (base.costs.get(cost) and base.costs[cost].mean):
         return significant(mean)
     share = 100 * (mean / base.costs[cost].mean - 1)
-    return f"{significant(mean)} ({'same' if share == 0 else f'{share:+.1f} %'})"
+    if share == 0:
+        return f"{significant(mean)} (same)"
+    return f"{significant(mean)} ({share:+.1f} %)" if abs(share) >= 0.05 else f"{significant(mean)} ({share:+.1g} %)"
 
 
 def _spread(row: Row, cost: str) -> str:
@@ -119,7 +128,10 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         if any(_effect(row) for row in table):
             found.append("Effect size: the mean difference in standard deviations of the paired differences.")
         if question.margin is not None:
-            found.append(f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero.")
+            found.append(
+                f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero; the p-value beside "
+                "such a verdict is theirs, the others are of the test for a difference."
+            )
         if question.looks is not None:
             found.append(question.looks.words)
         found.append("In brackets: parameters against the baseline's.")
