@@ -91,6 +91,7 @@ def test_what_could_not_be_compared_is_named_with_its_state() -> None:
     found = answer(study({"dense": STEADY, "a": shifted(0.1)}, basic="refused", wide="diverged"), ONE)
     assert found.open == "Not compared: basic (refused); wide (diverged)."
     assert answer(study({}, dense="diverged"), ONE).settled == "No run has completed, so there is no answer yet."
+    assert answer(study({}, dense="completed"), ONE).settled == "No run has bits_per_byte, so there is no answer yet."
     unnamed = replace(ONE, baseline={})
     found = answer(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
     assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in found.settled and "is not known" in found.open

@@ -142,7 +142,8 @@ def _nothing(table: Sequence[Row], question: Question, about: str) -> tuple[str,
     rest = [row for row in table if row.verdict != BASELINE]
     states = "; ".join(f"{row.name}: {row.outcome}" for row in table[:MOST])
     if not done:
-        return "No run has completed, so there is no answer yet.", f"{states}{'; ...' if len(table) > MOST else ''}."
+        what = f"has {question.metric}" if any("completed" in row.states for row in table) else "has completed"
+        return f"No run {what}, so there is no answer yet.", f"{states}{'; ...' if len(table) > MOST else ''}."
     if question.baseline:
         if len(rest) == len(table):
             why = "none of these cells is the baseline"
