@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from attnlab.stats import FEW
 from benchmarks.simulate import ABOUT, CELLS, MOST
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ Mean and spread known: {power_broken}.
 
 Mean and spread guessed from the first seeds, in studies that these leave open: {guess_least} to
 {guess_most} are settled by the number named; more than {most} seeds are not tried, and count as
-not settled. The true difference is in standard deviations of the pairs.
+not settled. Below {few} pairs a report names none. The true difference is in standard deviations of the pairs.
 
 {guesses}
 
@@ -206,6 +207,7 @@ def _added(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
         "guess_least": worst(settled, least=True),
         "guess_most": worst(settled),
         "most": str(MOST),
+        "few": str(FEW),
         "guesses": listed(part["guess"], ["open", "seeds named", "settled"], heads=guess),
         "looks_table": listed(part["looks"], ["false", "covered", "seeds"], heads=looks),
         "rules_seeds": table(part["rules"], "seeds", over="rule"),
