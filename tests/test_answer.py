@@ -65,6 +65,16 @@ def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() 
     assert re.fullmatch(r"Not settled: open \(\+0\.0180 ± 0\.0544\): about \d+ more seeds would settle it\.", found.open)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"), [(shifted(0.01, 0.04), "4 times in 5, if mean and spread stay"), (shifted(0.1, 0), "by its sign alone")]
+)
+def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], said: str) -> None:
+    table = study({"dense": STEADY, "no_wo": values})
+    assert table[1].verdict.startswith("not settled")
+    assert said in " ".join(notes(table, ONE))
+    assert said not in " ".join(notes(study({"dense": STEADY, "no_wo": shifted(0.1)}), ONE))
+
+
 def test_the_direction_of_the_metric_counts() -> None:
     question = replace(ONE, metric="accuracy", direction="max")
     found = answer(study({"dense": STEADY, "no_wo": shifted(0.1)}, question), question)
