@@ -93,6 +93,12 @@ def test_a_recurrence_has_an_estimate(variant: str) -> None:
     assert footprint.cuda_peak_mib(tiny(variant=variant, position="none"), TEXT) > 0
 
 
+def test_blocks_have_an_estimate_with_dropped_weights() -> None:
+    config = tiny(**{**SMALL, "backend": "blocked"})
+    dropping = config.with_({"model.attention_dropout": 0.1})
+    assert footprint.cuda_peak_mib(dropping, TEXT) == footprint.cuda_peak_mib(config, TEXT)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", [{}, {"position": "relative"}, {"train__checkpoint_activations": True}])

@@ -141,6 +141,15 @@ def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:
     assert measure.plan_figures(tiny(model__depth=10**15), Bytes())["parameters"] > 10**15
 
 
+@pytest.mark.parametrize("backend", ["reference", "blocked", "sdpa"])
+def test_dropping_weights_costs_no_arithmetic_and_no_real_model(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = measure.plan_figures(tiny(backend=backend), Bytes())
+    built = []
+    monkeypatch.setattr(measure, "build", lambda *given: built.append(torch.empty(0).device.type) or build(*given))
+    assert measure.plan_figures(tiny(backend=backend, model__attention_dropout=0.1), Bytes()) == without
+    assert set(built) == {"meta"}
+
+
 def test_a_size_that_no_tensor_has_is_not_tried_on_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     monkeypatch.setattr(measure, "build", lambda *given: built.append(torch.empty(0).device.type) or build(*given))

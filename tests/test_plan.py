@@ -8,6 +8,7 @@ import pytest
 from studies import STUDY, misplanned, write
 
 import attnlab
+from attnlab import backends
 from attnlab.commands.summary import print_plan
 from attnlab.grid.schema import json_schema
 from attnlab.planning.plan import plan
@@ -48,6 +49,16 @@ def test_the_figures_are_of_the_model(tmp_path: Path) -> None:
     assert found.eval_flops == dense.flops_per_token * (3 * 504 + 600)
     untested = plan(write(tmp_path, STUDY), sets={**sets, "evaluate.test": False}).cells[0]
     assert untested.eval_flops == dense.flops_per_token * 3 * 504
+
+
+def test_what_runs_on_a_device_alone_is_planned_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """xformers' kernels take neither meta tensors nor a CPU's."""
+    monkeypatch.setattr(backends, "unavailable", lambda backend, device: None)
+    there, here = (plan(write(tmp_path, STUDY), sets={"backend": name}).cells for name in ("xformers", "sdpa"))
+    assert {cell.config.backend for cell in there} == {"xformers"} and there[0].train_flops
+    for one, other in zip(there, here, strict=True):
+        assert one.refusal is None
+        assert (one.parameters, one.train_flops, one.eval_flops) == (other.parameters, other.train_flops, other.eval_flops)
 
 
 def test_python_may_call_the_package(tmp_path: Path) -> None:
