@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnlab.layers import shift
 
@@ -116,8 +115,9 @@ class _Blocked(torch.autograd.Function):
         return y.unflatten(0, (b, h))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True; once_differentiable would let torch.autograd.grad pass its error by
+            raise RuntimeError("backend blocked cannot be differentiated twice: take backend reference")
         (q, k, v, additive, distance, r, *saved), how = ctx.saved_tensors, ctx.how
         dy = dy.flatten(0, 1).contiguous()
         dq, dk, dv = (torch.empty_like(z) for z in (q, k, v))

@@ -1,11 +1,13 @@
 """Backends compute the same function; where one cannot run, it says so."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
 
 from attnlab import blocked
 from attnlab.backends import BACKENDS, attend, resolve, unavailable
@@ -137,6 +139,27 @@ def test_blocks_drop_the_same_weights_on_the_way_back(small_blocks: None) -> Non
         return attend(q, k, v, backend="blocked", causal=True, dropout=0.5)
 
     assert torch.autograd.gradcheck(dropped, tensors(5, 7))
+
+
+@pytest.mark.parametrize("again", [torch.autograd.grad, lambda y, x: y.backward()], ids=["grad", "backward"])
+def test_blocks_refuse_a_second_derivative_instead_of_leaving_it_out(again: Callable[[Tensor, Tensor], object]) -> None:
+    """Of a loss that is quadratic in y a graph of the first gradient exists without them: nothing else would tell."""
+    q, k, v = tensors(5, 7)
+    y = attend(q, k, v, backend="blocked").square().sum()
+    with pytest.raises(RuntimeError, match="backend blocked cannot be differentiated twice: take backend reference"):
+        again(torch.autograd.grad(y, q, create_graph=True)[0].square().sum(), q)
+    y = attend(q, k, v).square().sum()
+    again(torch.autograd.grad(y, q, create_graph=True)[0].square().sum(), q)
+
+
+def test_blocks_computed_once_more_have_the_same_gradients() -> None:
+    found = []
+    for call in (lambda run, *x: run(*x), lambda run, *x: checkpoint(run, *x, use_reentrant=False)):
+        x = tensors(5, 7)
+        torch.manual_seed(0)
+        y = call(lambda q, k, v: attend(q, k, v, backend="blocked", dropout=0.5), *x)
+        found.append(torch.autograd.grad(y.square().sum(), x))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 def test_long_sequences_save_what_grows_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
