@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from attnlab.config import RunConfig
 from attnlab.machine import autocast, host_peak
@@ -92,14 +92,24 @@ def _flops(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape
 
 def count_flops(run: Callable[[], object]) -> int:
     """2 x multiply-accumulate of the matrix products and convolutions of ``run``, without gradients."""
-    recurrent = {torch.ops.aten.mkldnn_rnn_layer: _of_one_layer, torch.ops.aten._cudnn_rnn: _of_all_layers}
-    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=recurrent) as counter:
+    unknown = {
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _of_attention,
+        torch.ops.aten.mkldnn_rnn_layer: _of_one_layer,
+        torch.ops.aten._cudnn_rnn: _of_all_layers,
+    }
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=unknown) as counter:
         run()
     return counter.get_total_flops()
 
 
-# Recurrent layers that oneDNN and cuDNN compute in one piece, which torch's counter does not know: shapes come in, (t, b, n) of
-# the input, and every matrix is used once a position.
+# What is computed in one piece that torch's counter does not know; shapes come in.
+
+
+def _of_attention(q: list[int], k: list[int], v: list[int], *_: object, **__: object) -> int:
+    return sdpa_flop_count(q, k, v)
+
+
+# Recurrent layers of oneDNN and cuDNN: (t, b, n) of the input, and every matrix is used once a position.
 
 
 def _of_one_layer(x: list[int], *weights_and_rest: Any, **_: object) -> int:

@@ -48,6 +48,14 @@ def test_what_is_no_attention_is_counted_by_hand(variant: str | dict, products: 
     assert measure._flops(build(config, Bytes()), config, Bytes()) == T * figures["flops_per_token"]
 
 
+@pytest.mark.parametrize("backend", ["reference", "blocked", "sdpa"])
+def test_a_real_model_is_counted_as_in_the_plan(backend: str) -> None:
+    """On this machine's own kernels, too: a length of one block, of which ``blocked`` leaves nothing out."""
+    config = tiny(position="none", backend=backend)
+    planned = measure.plan_figures(config, Bytes())["flops_per_token"]
+    assert measure._flops(build(config, Bytes()), config, Bytes()) == T * planned
+
+
 def test_the_recurrent_kernel_of_cudnn_is_counted_by_hand() -> None:
     weights = [[3 * DIM, DIM], [3 * DIM, DIM], [3 * DIM], [3 * DIM]]
     assert measure._of_all_layers([T, 2, DIM], weights, 0, None) == 2 * T * 2 * 6 * DIM**2

@@ -45,6 +45,7 @@ from mutants.numbers import (
     PlainTensor,
     Remembers,
     SavesSquare,
+    SaysLinear,
     UnscaledDropout,
 )
 from mutants.schemes import (
@@ -123,7 +124,7 @@ MUTANTS: dict[str, list[Mutant]] = {
     "dropout": [Mutant(NoDropout), Mutant(AlwaysDropout), Mutant(UnscaledDropout)],
     "backends refused": [Mutant(AnyBackend)],
     "saved bytes": [Mutant(SavesSquare)],
-    "arithmetic": [Mutant(ComputesSquare)],
+    "arithmetic": [Mutant(ComputesSquare), Mutant(SaysLinear)],
     "state_dict": [Mutant(PlainTensor)],
     "deepcopy": [Mutant(KeepsOutput)],
     "pickle": [Mutant(HoldsLambda)],

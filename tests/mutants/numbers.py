@@ -106,6 +106,13 @@ class ComputesSquare(StridedSparse):
         return super().forward(x, source=source, mask=mask) + 0 * logits.clamp(-1, 1).mean()
 
 
+class SaysLinear(Plain):
+    """Dense attention by a kernel that saves little, and is not linear for that."""
+
+    backends = ("sdpa",)
+    growth = 1.0
+
+
 class PlainTensor(Dense):
     """Weights that are no parameter."""
 
