@@ -10,10 +10,11 @@ from attnlab.checks.subject import Cell, Check, Failure, NotDeclared, Refused, S
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 SAMPLES = 4096
+BLOCKS = 131  # positions: more than two of the blocks of 64 queries by which backends go through a causal role
 
 
 def equal(subject: Subject) -> str:
-    """Output and every gradient equal those of ``reference``, with and without mask and memory."""
+    """Output and every gradient equal those of ``reference``, with and without mask and memory, and where it is long."""
     others = _to_compare(subject)
     found = []
     for backend in others:
@@ -49,7 +50,8 @@ def _gap(subject: Subject, backend: str, role: str, dtype: torch.dtype) -> float
     exact.load_state_dict({name: p.double() for name, p in weights.items()})
     worst = 0.0
     remembers = role == "causal" and subject.variant.memory and not subject.asks(role=role, memory=True)
-    for name in ("plain", "masked", *(["memory"] if remembers else [])):
+    in_blocks = role == "causal" and dtype == torch.float64
+    for name in ("plain", "masked", *(["memory"] if remembers else []), *([f"length {BLOCKS}"] if in_blocks else [])):
         one, two = (_outputs(subject, cell, role, name, kind) for cell, kind in ((exact, torch.float64), (other, dtype)))
         for what, expected in one.items():
             largest = max(expected.abs().max().item(), 1e-3)
@@ -67,7 +69,8 @@ def _gap(subject: Subject, backend: str, role: str, dtype: torch.dtype) -> float
 
 def _outputs(subject: Subject, cell: Cell, role: str, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
     """The output, and the gradients to x, source and every parameter."""
-    x, source = subject.inputs(role, 2, T)
+    t = BLOCKS if name == f"length {BLOCKS}" else T
+    x, source = subject.inputs(role, 2, t)
     if name == "memory":
         source = torch.cat([subject.noise(2, 5, seed=8), x], dim=1)
     mask = None
@@ -79,7 +82,7 @@ def _outputs(subject: Subject, cell: Cell, role: str, name: str, dtype: torch.dt
         leaves["the gradient to source"] = source.to(torch.bfloat16).to(dtype).requires_grad_()
     y = cell(leaves["the gradient to x"], leaves.get("the gradient to source"), mask)
     leaves |= {f"the gradient to {n}": p for n, p in cell.attention.named_parameters()}
-    weights = subject.noise(2, T, seed=9).to(dtype)
+    weights = subject.noise(2, t, seed=9).to(dtype)
     gradients = torch.autograd.grad((y * weights).sum(), list(leaves.values()), allow_unused=True)
     found = {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}
     return {"the output": y.detach(), **found}

@@ -2,8 +2,10 @@
 
 import torch
 
-from attnlab.checks.subject import LENGTHS, Check, Failure, Subject, number
+from attnlab.checks.subject import LENGTHS, LONG, Check, Failure, Subject, T, number
 
+# Length -> positions: every one of few, and of many those around the borders of blocks that are powers of 2.
+PLACES = {**{t: range(t) for t in LENGTHS}, LONG: (63, 64, 65, 128, 129, 200, 256, LONG - 1)}
 MASK = (
     "Query i may see keys up to position i + s - t and no further: pass causal=self.causal to attend, or hide with "
     "`~layers.causal_mask(t, s)`, whose diagonal is visible."
@@ -13,15 +15,15 @@ MASK = (
 def by_value(subject: Subject) -> str:
     """Changing input j changes no output before j, and does change output j."""
     subject.need("causal")
-    cell = subject.build("causal")
     worst, least = 0.0, float("inf")
-    for t in LENGTHS:
-        x = subject.noise(1, t)
+    for t, places in PLACES.items():
+        cell = subject.build("causal", length=max(t, T))
+        x, new = subject.noise(1, t), subject.noise(1, t, seed=2)
         with torch.no_grad():
             y = cell(x)
-            for j in range(t):
+            for j in places:
                 other = x.clone()
-                other[:, j] = subject.noise(1, t, seed=2)[:, j]
+                other[:, j] = new[:, j]
                 changed = (cell(other) - y).abs().amax((0, 2))  # (t,)
                 case = f"causal, batch 1, length {t}: changing input {j} changes"
                 before = changed[:j].max().item() if j else 0.0
@@ -31,18 +33,18 @@ def by_value(subject: Subject) -> str:
                 if not changed[j].item() > subject.tolerance:
                     raise Failure(f"{case} nothing in output {j}", f"A token must see itself. {MASK}")
                 worst, least = max(worst, before), min(least, changed[j].item())
-    return f"before j {number(worst)}, at j at least {number(least)}, every j of {LENGTHS[-1]}"
+    return f"before j {number(worst)}, at j at least {number(least)}, every j of {LENGTHS[-1]}, {len(PLACES[LONG])} of {LONG}"
 
 
 def by_gradient(subject: Subject) -> str:
     """The gradient of output i to input j is zero for j after i, and not zero for j = i."""
     subject.need("causal")
-    cell = subject.build("causal")
     worst = 0.0
-    for t in LENGTHS:
+    for t, places in PLACES.items():
+        cell = subject.build("causal", length=max(t, T))
         x = subject.noise(1, t).requires_grad_()
         y = (cell(x) * subject.noise(1, t, seed=3)).sum((0, 2))  # (t,)
-        for i in range(t):
+        for i in places:
             reach = torch.autograd.grad(y[i], x, retain_graph=True)[0].abs().amax((0, 2))  # (t,)
             case = f"causal, batch 1, length {t}: the gradient of output {i} to input"
             after = reach[i + 1 :].max().item() if i + 1 < t else 0.0
@@ -52,7 +54,7 @@ def by_gradient(subject: Subject) -> str:
             if not reach[i].item() > 0:
                 raise Failure(f"{case} {i} is zero", f"A token must learn from itself: is something detached? {MASK}")
             worst = max(worst, after)
-    return f"after i {number(worst)}, every i of {LENGTHS[-1]}"
+    return f"after i {number(worst)}, every i of {LENGTHS[-1]}, {len(PLACES[LONG])} of {LONG}"
 
 
 def both_sides(subject: Subject) -> str:

@@ -5,9 +5,8 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.func import functional_call
 
-from attnlab.checks.subject import Check, Failure, NotDeclared, Subject
+from attnlab.checks.subject import LONG, Check, Failure, NotDeclared, Subject
 
-LONG = 293  # beyond 256, where bf16 stops counting
 ROUGH = 0.05  # bf16 has 8 bits: an error of 1 in 256 a step, a few steps
 
 

@@ -13,6 +13,7 @@ from attnlab.variants import ROLES, Setting, Variant
 
 B, T, S = 3, 13, 11  # batch, length, length of the other sequence in cross-attention: prime, unequal
 LENGTHS = (2, 3, T)  # ascending, so that the first failure is the smallest
+LONG = 293  # beyond the blocks of most kernels and patterns, and beyond 256, where bf16 stops counting
 SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first that fits
 ALIGNED = ((3, 8), (2, 8), (4, 8), (8, 8))  # head widths that xformers' kernels take
 

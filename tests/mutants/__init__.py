@@ -26,6 +26,7 @@ from mutants.mixing import (
     MixesRows,
     NeedsTwoHeads,
     SeesNext,
+    SeesNextLater,
     Squeezed,
 )
 from mutants.numbers import (
@@ -38,6 +39,7 @@ from mutants.numbers import (
     DoubleGradient,
     ForeignRandom,
     ForgetsScale,
+    ForgetsScaleLater,
     HoldsLambda,
     IdleProjection,
     KeepsOutput,
@@ -87,6 +89,7 @@ MUTANTS: dict[str, list[Mutant]] = {
     "causality by value": [
         Mutant(LeaksValue),
         Mutant(SeesNext, also=frozenset({"causality by gradient"})),
+        Mutant(SeesNextLater, also=frozenset({"causality by gradient"})),
     ],
     "causality by gradient": [Mutant(LeaksGradient)],
     "sees both sides": [Mutant(AlwaysCausal), Mutant(IgnoresSource, also=frozenset({"padded content"}))],
@@ -120,7 +123,7 @@ MUTANTS: dict[str, list[Mutant]] = {
     "gradcheck": [Mutant(DoubleGradient)],
     "gradients everywhere": [Mutant(IdleProjection), Mutant(DeadKeys, also=frozenset({"gradcheck"}))],
     "bf16": [Mutant(CountsInBf16)],
-    "backends": [Mutant(ForgetsScale)],
+    "backends": [Mutant(ForgetsScale), Mutant(ForgetsScaleLater)],
     "dropout": [Mutant(NoDropout), Mutant(AlwaysDropout), Mutant(UnscaledDropout)],
     "backends refused": [Mutant(AnyBackend)],
     "saved bytes": [Mutant(SavesSquare)],

@@ -90,6 +90,14 @@ class SeesNext(ByHand):
     diagonal = 2
 
 
+class SeesNextLater(ByHand):
+    """The causal mask is off by one from a second block of 64 queries on."""
+
+    def seen(self, t: int, s: int) -> Tensor:
+        i, j = torch.arange(t)[:, None], torch.arange(s)
+        return j <= i + s - t + (i >= 64)
+
+
 class IgnoresMask(Bare):
     """Padding is attended to."""
 
