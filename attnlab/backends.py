@@ -48,15 +48,26 @@ def unavailable(backend: str, device: str) -> str | None:
     return None
 
 
-def resolve(device: str, *, hook: str, offered: tuple[str, ...]) -> str:
+def not_compiled(backend: str) -> str | None:
+    """Why ``torch.compile`` is not to take ``backend``, or None.
+
+    Its loop over blocks would be unrolled anew for every length, and from the ninth on torch.compile gives up without a word.
+    """
+    if backend != "blocked":
+        return None
+    return "backend blocked goes through its blocks in Python, which torch.compile does not take"
+
+
+def resolve(device: str, *, hook: str, offered: tuple[str, ...], compiled: bool = False) -> str:
     """The backend that ``auto`` stands for, decided when the plan is made.
 
     Args:
         hook: the position scheme's hook. A bias that needs a gradient sends SDPA down its slow path.
         offered: the backends that the variant declares.
+        compiled: whether it runs under ``torch.compile``, which ``blocked`` does not.
     """
     rest = "reference" if hook == "bias" else "sdpa"
-    wanted = [rest] if device.startswith("cuda") else ["blocked", rest]
+    wanted = [rest] if compiled or device.startswith("cuda") else ["blocked", rest]
     return next((name for name in wanted if name in offered), offered[0])
 
 

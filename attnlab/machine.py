@@ -63,7 +63,8 @@ def compile_each(blocks: Iterable[nn.Module]) -> None:
     """Let ``torch.compile`` fuse what stands between the matrix products of equal modules, from their first call on.
 
     In place, so that weights keep their names; what is compiled for one serves all. A second shape (in evaluation, or reviews
-    of other lengths) compiles once more, for any shape. Kernels are chosen without timing them, so that a run repeats.
+    of other lengths) compiles once more, for any shape; of the backend with which it would not, the plan makes no compiled run
+    (``backends.not_compiled``). Kernels are chosen without timing them, so that a run repeats.
     """
     for block in blocks:
         block.compile(options={"deterministic": True})

@@ -200,6 +200,11 @@ def test_auto_is_resolved_by_rule(device: str, hook: str, offered: tuple[str, ..
     assert resolve(device, hook=hook, offered=offered) == expected
 
 
+@pytest.mark.parametrize(("hook", "expected"), [("embed", "sdpa"), ("bias", "reference")])
+def test_auto_is_the_same_on_each_device_where_it_is_compiled(hook: str, expected: str) -> None:
+    assert [resolve(device, hook=hook, offered=BACKENDS, compiled=True) for device in ("cpu", "cuda")] == [expected] * 2
+
+
 @pytest.mark.parametrize("device", [CUDA])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)

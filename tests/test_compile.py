@@ -7,6 +7,7 @@ import pytest
 from small_runs import recorded, tiny
 from studies import STUDY
 
+from attnlab.check import check
 from attnlab.checkpoint import load
 from attnlab.config import RunConfig
 from attnlab.planning.plan import plan
@@ -28,6 +29,28 @@ def test_a_variant_that_does_not_compile_is_refused_with_the_reason(tmp_path: Pa
     dense, gru = planned(tmp_path)
     assert dense is None
     assert gru == "gru: torch.compile does not take it whole (train.compile)"
+
+
+def test_blocks_are_not_compiled(tmp_path: Path) -> None:
+    """Each length would be compiled anew, and from the ninth on nothing would, unsaid: ``auto`` is another backend."""
+    reason = "train.compile: backend blocked goes through its blocks in Python, which torch.compile does not take"
+    assert planned(tmp_path, backend="blocked")[0] == reason
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY.replace("  position: learned\n", "").replace("seeds:", "  position: [learned, alibi]\nseeds:"))
+    ways = {True: {"learned": "sdpa", "alibi": "reference"}, False: {"learned": "blocked", "alibi": "blocked"}}
+    for compiled, backends in ways.items():
+        cells = plan(path, sets={"train.compile": compiled}).cells
+        assert all(cell.refusal is None for cell in cells)
+        assert {cell.config.position.name: cell.config.backend for cell in cells if cell.config.position} == backends
+
+
+def test_what_a_check_compiles_is_what_a_compiled_run_uses() -> None:
+    asked = (None, "sdpa", "blocked")
+    found = {backend: check("dense", backend=backend, position="rotary", only=["compile"]) for backend in asked}
+    told = {backend: f"{outcomes[-1].result}: {outcomes[-1].measured}" for backend, outcomes in found.items()}
+    assert told[None] == "passed: reference, sdpa: one graph, differs by 0"
+    assert told["sdpa"] == "passed: sdpa: one graph, differs by 0"
+    assert told["blocked"].startswith("not declared: backend blocked goes through its blocks in Python")
 
 
 def test_a_machine_without_a_compiler_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

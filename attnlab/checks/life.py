@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attnlab.backends import not_compiled, resolve
 from attnlab.checks.subject import Check, Failure, NotDeclared, Subject, T, distance, number
 
 
@@ -73,13 +74,23 @@ def pickled(subject: Subject) -> str:
 
 
 def compiled(subject: Subject) -> str:
-    """``torch.compile`` takes it whole, and changes no output."""
+    """``torch.compile`` takes it whole, and changes no output: with the backend asked for, and with that of a compiled run."""
     if not subject.variant.compiles:
         raise NotDeclared("it does not claim to compile")
     if subject.backend == "xformers":
         raise NotDeclared("claimed for torch's own kernels alone")
+    if reason := not_compiled(subject.backend):
+        raise NotDeclared(reason)
+    offered = subject.variant.backends
+    auto = resolve(subject.device, hook=subject.scheme.hook, offered=offered, compiled=True)
+    names = dict.fromkeys([subject.backend, auto] if subject.backend == "reference" else [subject.backend])
+    gap = max(_compiled(subject, name) for name in names)
+    return f"{', '.join(names)}: one graph, differs by {number(gap)}"
+
+
+def _compiled(subject: Subject, backend: str) -> float:
     role = subject.roles[0]
-    cell = subject.build(role)
+    cell = subject.build(role, backend=backend)
     torch.compiler.reset()
     try:
         found = torch.compile(cell, fullgraph=True, backend="eager", dynamic=False)
@@ -87,15 +98,15 @@ def compiled(subject: Subject) -> str:
     except Exception as error:  # dynamo raises many kinds, and each means that it was not taken whole
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise Failure(
-            f"{role}, length {T}: the graph breaks: {reason[:150]}",
+            f"{role}, {backend}, length {T}: the graph breaks: {reason[:150]}",
             "Avoid .item(), .numpy(), print and branches on values in forward(), or declare `compiles = False`.",
         ) from error
     finally:
         torch.compiler.reset()
     if not gap <= subject.tolerance:
-        case = f"{role}, length {T}: compiled it differs by {number(gap)}"
+        case = f"{role}, {backend}, length {T}: compiled it differs by {number(gap)}"
         raise Failure(case, "Branches must not ask whether they are being traced.")
-    return f"one graph, differs by {number(gap)}"
+    return gap
 
 
 def stateless(subject: Subject) -> str:

@@ -259,12 +259,12 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
         raise UserError(message, cell.where("backend"))
     if name != "auto":
         return name
-    return resolve(device, hook=position.hook, offered=variant.backends)
+    return resolve(device, hook=position.hook, offered=variant.backends, compiled=config.train.compile)
 
 
 def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
     """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
-    from attnlab.backends import unavailable
+    from attnlab.backends import not_compiled, unavailable
     from attnlab.machine import cannot_compile
     from attnlab.model import position_setting
 
@@ -292,7 +292,7 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
     reason = unavailable(config.backend, device) or task.check(config) or parallel.refusal(config)
     if reason:
         return reason
-    if config.train.compile and (reason := cannot_compile(device)):
+    if config.train.compile and (reason := not_compiled(config.backend) or cannot_compile(device)):
         return f"train.compile: {reason}"
     if model.memory and config.evaluate.protocol == "sliding":
         return "sliding windows overlap: they cannot carry a memory from one to the next"

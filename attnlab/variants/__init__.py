@@ -70,7 +70,7 @@ class Variant(nn.Module):
             knows positions.
         growth: the exponent of t that bounds both its arithmetic and the bytes it saves for the backward pass, at the options
             of ``suited``.
-        compiles: whether ``torch.compile`` takes it whole, without a graph break.
+        compiles: whether ``torch.compile`` takes it whole, without a graph break, with backends ``reference`` and ``sdpa``.
         paper: who proposed it.
     """
 
