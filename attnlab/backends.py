@@ -177,9 +177,7 @@ def _blocked(
     if lowered:
         q, k, v = (z.to(torch.get_autocast_dtype(device)) for z in (q, k, v))
     distance, r = (None, None) if relative is None else (z.to(q.dtype) for z in relative)
-    additive = _additive(allowed, bias, q.dtype)
-    if additive is not None:
-        additive = additive[(None,) * (4 - additive.dim())]
+    additive = _with_batch(_additive(allowed, bias, q.dtype))
     # Autocast would have the softmax in float32, for twice the memory traffic, only to round it for the next product.
     with torch.autocast(device, enabled=False) if lowered else nullcontext():
         return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale, span=span)
@@ -191,7 +189,7 @@ def _sdpa(
     plain = causal and allowed is None and bias is None and q.shape[-2] == k.shape[-2]
     if plain:  # is_causal aligns to the top left, which is our alignment only where t = s
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
-    mask = _additive(_visible(q, k, causal, allowed), bias, q.dtype)
+    mask = _with_batch(_additive(_visible(q, k, causal, allowed), bias, q.dtype))  # of (h, t, s) its kernels keep all logits
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
 
 
@@ -203,6 +201,11 @@ def _additive(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     if bias is None:
         return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, lowest)
     return bias.to(dtype).masked_fill(~visible, lowest)
+
+
+def _with_batch(mask: Tensor | None) -> Tensor | None:
+    """Four-dimensional, with sizes of 1 in front."""
+    return None if mask is None else mask[(None,) * (4 - mask.dim())]
 
 
 def _xformers(

@@ -120,9 +120,10 @@ class _Blocked(torch.autograd.Function):
             raise RuntimeError("backend blocked cannot be differentiated twice: take backend reference")
         (q, k, v, additive, distance, r, *saved), how = ctx.saved_tensors, ctx.how
         dy = dy.flatten(0, 1).contiguous()
-        dq, dk, dv = (torch.empty_like(z) for z in (q, k, v))
-        d_additive = torch.zeros_like(additive) if ctx.needs_input_grad[3] else None
-        d_distance, d_r = (None if z is None else torch.zeros_like(z) for z in (distance, r))
+        made = torch.empty_like if q.shape[1] else torch.zeros_like  # without queries no block writes to dk and dv
+        dq, dk, dv = (made(z) for z in (q, k, v))
+        d_additive = _sum_like(additive) if ctx.needs_input_grad[3] else None
+        d_distance, d_r = None if distance is None else torch.zeros_like(distance), _sum_like(r)
         kept, keep = iter(saved), how.drawn(q.device)
         for block in _blocks(q, k, how):
             part, rows, seen = block
@@ -149,19 +150,27 @@ class _Blocked(torch.autograd.Function):
                 by_distance = d_logits.new_zeros(*d_logits.shape[:2], columns.stop - columns.start)
                 shift(by_distance, seen).copy_(d_logits)
                 torch.bmm(by_distance, _each(r[:, columns], part, how), out=d_distance[part, rows])
-                d_r[:, columns] += torch.bmm(by_distance.mT, distance[part, rows]).unflatten(0, (-1, how.heads)).sum(0)
+                each = torch.bmm(by_distance.mT, distance[part, rows])
+                d_r[:, columns] += each.unflatten(0, (-1, how.heads)).sum(0, dtype=d_r.dtype)
         for z in (dq, dk, d_distance, d_r):
             if z is not None:
                 z *= how.scale
+        d_additive, d_r = (None if z is None else z.to(q.dtype) for z in (d_additive, d_r))
         dq, dk, dv, d_distance = (None if z is None else z.unflatten(0, (-1, how.heads)) for z in (dq, dk, dv, d_distance))
         return dq, dk, dv, d_additive, d_distance, d_r, None
+
+
+def _sum_like(z: Tensor | None) -> Tensor | None:
+    """Zeros to add up the gradient of ``z`` in, over blocks and sequences: in float32 at least, as bf16 loses what is small."""
+    return None if z is None else torch.zeros_like(z, dtype=torch.promote_types(z.dtype, torch.float32))
 
 
 def _blocks(q: Tensor, k: Tensor, how: _How) -> Iterator[Block]:
     """Of each part of the batch the last queries first."""
     (n, t, _), s = q.shape, k.shape[1]
-    rows = max(1, min(ROWS if how.causal else t, AT_A_TIME // s))
-    each = how.heads * max(1, AT_A_TIME // (how.heads * rows * s))  # whole sequences
+    row = max(1, s)  # logits of a query
+    rows = max(1, min(ROWS if how.causal else t, AT_A_TIME // row))
+    each = how.heads * max(1, AT_A_TIME // (how.heads * rows * row))  # whole sequences
     for start in range(0, n, each):
         for i in reversed(range(0, t, rows)):
             end = min(i + rows, t)

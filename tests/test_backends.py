@@ -172,6 +172,41 @@ def test_long_sequences_save_what_grows_with_their_length(monkeypatch: pytest.Mo
     assert len(saved) == 6 and two == 2 * one
 
 
+def test_a_bias_of_heads_leaves_sdpa_its_fast_path() -> None:
+    (q, k, v), bias = tensors(64, 64), torch.randn(3, 64, 64, dtype=torch.float64)
+    saved = []
+    with saved_tensors_hooks(lambda z: saved.append(z.numel()) or z, lambda z: z):
+        attend(q, k, v[..., :8], backend="sdpa", bias=bias)
+    assert max(saved) == bias.numel(), "and no logits, which every sequence has its own of"
+
+
+@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("sizes", [(3, 0), (0, 3)], ids=["no keys", "no queries"])
+def test_nothing_attended_to_is_zero_with_its_gradients(
+    sizes: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "empty_like", lambda z: torch.full_like(z, float("nan")))  # what nobody writes to is seen
+    given = tensors(*sizes)
+    y = attend(*given, backend=backend)
+    assert y.shape == (2, 3, sizes[0], 16) and not y.any()
+    y.sum().backward()
+    assert all(z.grad is not None and not z.grad.any() for z in given)
+
+
+def test_sums_over_blocks_and_sequences_keep_what_is_small_in_bf16(small_blocks: None) -> None:
+    """Of a bias and of relative positions every sequence adds a little to one gradient."""
+    torch.manual_seed(3)
+    shapes = [(400, 2, 7, 4)] * 4 + [(2, 8, 4), (2, 7, 7)]
+    rounded = [torch.randn(*shape).bfloat16() for shape in shapes]
+    found = []
+    for dtype in (torch.float64, torch.bfloat16):
+        q, k, v, distance, r, bias = (z.to(dtype).requires_grad_() for z in rounded)
+        y = attend(q, k, v, backend="blocked", causal=True, bias=bias, relative=(distance, r))
+        found.append(torch.autograd.grad(y.square().sum(), [r, bias]))
+    for exact, rough in zip(*found, strict=True):
+        assert (rough.double() - exact).norm() < 0.01 * exact.norm()
+
+
 def test_bf16_is_close_to_float64() -> None:
     exact = attend(*tensors(9, 9), causal=True)
     for backend in HERE:
