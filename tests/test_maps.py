@@ -20,9 +20,10 @@ from attnlab.tracking.maps import Map
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study that was trained: dense, no_wo and strided_sparse, one seed, one layer of two heads."""
+    """A study that was trained: dense, no_wo and sparse ones, one seed, one layer of two heads."""
     folder = tmp_path_factory.mktemp("maps")
-    study.run(plan(write(folder, STUDY.replace("seeds: [3, 5]", "seeds: [3]"))), root=folder / "runs")
+    text = STUDY.replace("seeds: [3, 5]", "seeds: [3]").replace("stride: 7}]", "stride: 7}, {name: fixed_sparse, stride: 20}]")
+    study.run(plan(write(folder, text)), root=folder / "runs")
     return folder / "runs"
 
 
@@ -40,6 +41,7 @@ def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_non
     said = dict(record_maps("s", length=11, root=root))
     assert said["dense"] == said["no_wo"] == "recorded: depth 1, heads 2"
     assert "passes no whole matrix of weights" in said["strided_sparse stride=7"]
+    assert "passes no whole matrix of weights" in said["fixed_sparse stride=20"], "of half the heads one is"
     folder = report("s", root, tmp_path / "out")
     pages = (folder / "index.html").read_text(), (folder / "README.md").read_text()
     for page in pages:
