@@ -201,6 +201,12 @@ def test_the_first_reason_is_named(sets: dict[str, Any], words: str, tmp_path: P
     assert words in str(dense.refusal)
 
 
+def test_heads_of_the_full_width_need_not_divide_it(tmp_path: Path) -> None:
+    text = STUDY.replace("no_wo, {name: strided_sparse, stride: 7}", "wide")
+    dense, wide = plan(write(tmp_path, text), sets={"model.dim": 13}).cells
+    assert dense.refusal and wide.refusal is None and wide.parameters
+
+
 def test_a_bias_that_does_not_come_in_pieces_is_refused_where_it_must(tmp_path: Path) -> None:
     write(tmp_path, RECENCY, name="recency.py")
     text = STUDY.replace("  position: learned\n", "")

@@ -1,5 +1,7 @@
 """Shapes and roles: what goes in comes out, and what does not fit is refused."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -58,17 +60,25 @@ def one_head(subject: Subject) -> str:
 
 
 def width(subject: Subject) -> str:
-    """A width that the heads do not divide is refused."""
+    """A width that the heads do not divide works, or is refused."""
     if not subject.variant.has_heads:
         raise NotDeclared("it has no heads")
     heads = max(subject.heads, 2)
-    reason = subject.asks(dim=heads * 7 + 1, heads=heads)
-    if not reason:
+    backend = "reference" if "reference" in subject.variant.backends else subject.backend  # xformers wants head widths of 8 n
+    odd, role = replace(subject, heads=heads, dim=heads * 7 + 1, backend=backend), subject.roles[0]
+    if reason := odd.refusal(role):
+        return f"refused: {reason}"
+    x, source = odd.inputs(role, 1, 3)
+    case = f"role {role}, width {odd.dim} with {heads} heads, batch 1, length 3"
+    try:
+        y = odd.build(role)(x, source)
+    except Exception as error:  # anything that such a width breaks is what this check is about
         raise Failure(
-            f"width {heads * 7 + 1} with {heads} heads is accepted",
+            f"{case}: it is accepted, and {type(error).__name__}: {str(error)[:90]}",
             "refuses() must return a reason: end your override with `return super().refuses(...)`, or drop it.",
-        )
-    return f"refused: {reason}"
+        ) from error
+    _same_shape(x, y, case=case)
+    return f"width {odd.dim} works with {heads} heads"
 
 
 def roles(subject: Subject) -> str:

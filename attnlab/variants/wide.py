@@ -28,6 +28,10 @@ class Wide(Variant):
     def head_dim(cls, dim: int, heads: int) -> int:
         return dim
 
+    @classmethod
+    def refuses(cls, *, heads: int, **asked: object) -> str | None:
+        return super().refuses(heads=1, **asked)  # type: ignore[arg-type] no width is divided among the heads
+
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, source)
         return self.out(merge_heads(self.attend(q, k, v, mask)))
