@@ -1,5 +1,7 @@
 """Gradients: right, everywhere, and of use in low precision."""
 
+from itertools import product
+
 import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
@@ -11,32 +13,40 @@ ROUGH = 0.05  # bf16 has 8 bits: an error of 1 in 256 a step, a few steps
 
 
 def right(subject: Subject) -> str:
-    """``gradcheck`` in float64: gradients to x, source and every parameter are those of finite differences."""
+    """``gradcheck`` in float64: gradients to x, source and all parameters are those of finite differences, under dropout too."""
     if subject.dtype != torch.float64:
         raise NotDeclared(f"backend {subject.backend} has no double precision")
-    compared = 0
-    for role in subject.roles:
-        cell = subject.build(role)
-        x, source = subject.inputs(role, 1, 3, s=2)
-        parameters = {f"attention.{name}": p for name, p in cell.attention.named_parameters()}
-        inputs = [x.requires_grad_(), *([] if source is None else [source.requires_grad_()]), *parameters.values()]
-        n = 1 if source is None else 2
+    compared = sum(_compared(subject, role, subject.backend) for role in subject.roles)
+    dropping = [name for name in subject.backends if name != "xformers"] if subject.variant.drops else []
+    for role, name in product(subject.roles, dropping):
+        _compared(subject, role, name, dropout=0.3)
+    also = f", and with dropout by {', '.join(dropping)}" if dropping else ""
+    return f"float64, {compared} inputs and parameters in {', '.join(subject.roles)}{also}"
 
-        def run(*given: Tensor, cell: torch.nn.Module = cell, n: int = n, names: tuple[str, ...] = tuple(parameters)) -> Tensor:
-            weights = dict(zip(names, given[n:], strict=True))
-            return functional_call(cell, weights, given[:n])
 
-        try:
-            torch.manual_seed(0)
-            gradcheck(run, inputs, fast_mode=True)  # along random directions: every entry of the Jacobian takes part
-        except GradcheckError as error:
-            which = f"{role}, batch 1, length 3"
-            raise Failure(
-                f"{which}: gradients are not those of finite differences ({str(error).splitlines()[0][:90]})",
-                "Look for detach(), .data, .item(), torch.no_grad() or a custom backward on the way to the output.",
-            ) from error
-        compared += sum(each.numel() for each in inputs)
-    return f"float64, {compared} inputs and parameters in {', '.join(subject.roles)}"
+def _compared(subject: Subject, role: str, backend: str, *, dropout: float = 0.0) -> int:
+    """How many numbers took part; with dropout in training mode, the same weights dropped every time."""
+    cell = subject.build(role, backend=backend, dropout=dropout).train(dropout > 0)
+    x, source = subject.inputs(role, 1, 3, s=2)
+    parameters = {f"attention.{name}": p for name, p in cell.attention.named_parameters()}
+    inputs = [x.requires_grad_(), *([] if source is None else [source.requires_grad_()]), *parameters.values()]
+    n = 1 if source is None else 2
+
+    def run(*given: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return functional_call(cell, dict(zip(parameters, given[n:], strict=True)), given[:n])
+
+    try:
+        gradcheck(run, inputs, fast_mode=True)  # along random directions: every entry of the Jacobian takes part
+    except GradcheckError as error:
+        which = f"{role}, batch 1, length 3" + (f", {backend}, dropout {dropout} in training" if dropout else "")
+        raise Failure(
+            f"{which}: gradients are not those of finite differences ({str(error).splitlines()[0][:90]})",
+            "A custom backward must drop what its forward dropped: draw from a seed that forward keeps, or keep the mask."
+            if dropout
+            else "Look for detach(), .data, .item(), torch.no_grad() or a custom backward on the way to the output.",
+        ) from error
+    return sum(each.numel() for each in inputs)
 
 
 def everywhere(subject: Subject) -> str:

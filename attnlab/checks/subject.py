@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnlab.backends import unavailable
 from attnlab.positions import Position, PositionSetting
 from attnlab.registry import POSITIONS, check_options
 from attnlab.variants import ROLES, Setting, Variant
@@ -92,6 +93,12 @@ class Subject:
     def tolerance(self) -> float:
         """What still counts as the same value."""
         return 1e-4 if self.dtype == torch.float32 else 1e-9
+
+    @property
+    def backends(self) -> list[str]:
+        """The backend that was asked for; with ``reference`` the others that it declares, too, as far as they run here."""
+        others = self.variant.backends if self.backend == "reference" else ()
+        return [self.backend, *(n for n in others if n != "reference" and unavailable(n, self.device) is None)]
 
     def fitted(self, asked: tuple[str, ...] = ROLES) -> "Subject":
         """The same with the first shape that the variant takes, the roles in which it takes it, and why not the others."""

@@ -81,6 +81,25 @@ class UnscaledDropout(ByHand):
         return F.dropout(weights, self.dropout, self.training) * (1 - self.dropout if self.training else 1)
 
 
+class _ForgetsMask(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, p: float) -> Tensor:
+        ctx.p = p
+        return F.dropout(weights, p)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        drawn = torch.empty_like(dy).bernoulli_(1 - ctx.p, generator=torch.Generator().manual_seed(1))
+        return dy * drawn / (1 - ctx.p), None
+
+
+class ForgetsMask(ByHand):
+    """Drops other weights on the way back."""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return _ForgetsMask.apply(weights, self.dropout) if self.training and self.dropout else weights  # type: ignore[no-any-return]
+
+
 class AnyBackend(Plain):
     """Declares one backend and refuses none."""
 
