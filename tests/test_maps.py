@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from small_runs import tiny
 from studies import STUDY, write
 
 from attnlab import backends, study
+from attnlab.commands.maps import _map as record
 from attnlab.commands.maps import record_maps
 from attnlab.planning.plan import plan
 from attnlab.report import report
 from attnlab.reporting import maps
 from attnlab.tracking.maps import Map
+from attnlab.train import train
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,14 @@ def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_non
     for page in pages:
         assert "strided_sparse stride=7: no maps: " in page and "Input: “" in page
     assert pages[0].count("<image ") == 2 and "attention-1.svg" in pages[1] and (folder / "attention-1.svg").is_file()
+
+
+def test_a_class_token_stands_before_the_words(small_reviews: None, tmp_path: Path) -> None:
+    imdb = {"name": "imdb", "length": 24}
+    train(tiny(task=imdb, position="none", model__pool="class", train__steps=1, evaluate__test_limit=4), folder=tmp_path)
+    found = record(tmp_path, length=9)
+    assert found.words[0] == "[class]" and {"good", "bad"} & set(found.words[1:])
+    assert found.weights.shape == (2, 3, len(found.words), len(found.words))
 
 
 def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:

@@ -58,11 +58,11 @@ def _map(folder: Path, *, length: int) -> Map:
     batch = _first(task, config, length)
     with torch.inference_mode(), backends.recorded_weights() as weights:
         forward(model, batch, None)
-    t = batch.inputs.shape[1]
-    whole = (1, config.model.heads, t, t)  # less may be a part of the heads, more a sequence that was filled up
+    words = [] if model.backbone.class_token is None else ["[class]"]
+    words += [task.decode([token]) for token in batch.inputs[0].tolist()]
+    whole = (1, config.model.heads, len(words), len(words))  # less: a part of the heads; more: a sequence that was filled up
     if len(weights) != config.model.depth or any(each.shape != whole for each in weights):
         return Map(reason=f"{config.variant.name} passes no whole matrix of weights a layer through the reference backend")
-    words = [task.decode([token]) for token in batch.inputs[0].tolist()]
     return Map(torch.cat(weights).half().numpy(), tuple(words))
 
 
