@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from attnlab.study import run
     from attnlab.track import load_curves, load_runs
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "load_curves",

@@ -13,7 +13,7 @@ ROUGH = 0.05  # bf16 has 8 bits: an error of 1 in 256 a step, a few steps
 
 
 def right(subject: Subject) -> str:
-    """``gradcheck`` in float64: gradients to x, source and all parameters are those of finite differences, under dropout too."""
+    """``gradcheck`` in float64: gradients to x, source and parameters are those of finite differences; under dropout, too."""
     if subject.dtype != torch.float64:
         raise NotDeclared(f"backend {subject.backend} has no double precision")
     compared = sum(_compared(subject, role, subject.backend) for role in subject.roles)
