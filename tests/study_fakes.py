@@ -53,6 +53,18 @@ def killed_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
     return good(config, report=report, folder=folder)
 
 
+def killed_at_its_checkpoint(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; when there is a checkpoint it is killed from outside, once."""
+
+    def watched(step: int, metrics: dict[str, float]) -> bool:
+        if (folder / "checkpoint.pt").exists() and not (folder / "been_here").exists():
+            (folder / "been_here").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return report(step, metrics)
+
+    return train(config, report=watched, folder=folder)
+
+
 def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """The first attempt of seed 1 never ends, and has a child of its own; the second attempt goes well."""
     mark = folder / "pids"

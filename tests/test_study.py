@@ -20,6 +20,7 @@ from attnlab.running.display import Display
 from attnlab.running.worker import Job, _shared
 from attnlab.study import StudyResult, run
 from attnlab.track import load_curves, load_runs
+from attnlab.tracking.tracker import Tracker
 
 HERE = Path(__file__).parent
 QUIET = Display(quiet=True)
@@ -172,13 +173,55 @@ def test_a_run_beyond_its_memory_limit_ends_alone(root: Path) -> None:
     assert "MiB" in large.reason, large.reason
 
 
+ONE: dict[str, Any] = {"grid": {"variant": ["dense"]}, "seeds": [0]}
+
+
+def truly(root: Path, *, retry: tuple[str, ...] = (), **changes: Any) -> StudyResult:
+    """Runs the study with the trainer itself, which leaves its results in the folders of the runs."""
+    return run(study(**changes), root=root, show=QUIET, retry=retry)
+
+
+def seconds(result: StudyResult) -> list[float]:
+    """What each run measured: another number when it was trained again, the same when it was not."""
+    return [row.summary["train_seconds"] for row in result.rows]
+
+
 def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
-    grid = {"variant": ["narrow", "dense"]}
-    assert [row.state for row in go(root, "by_variant", grid=grid, seeds=[0]).rows] == ["diverged", "completed"]
-    again = go(root, "good", grid=grid, seeds=[0], retry=["diverged"])
-    assert [(row.state, row.earlier) for row in again.rows] == [("completed", False), ("completed", True)]
+    grid = {"variant": ["dense"], "train.clip": [None], "train.lr": [1e30, 1e-3]}
+    first = truly(root, grid=grid, seeds=[0])
+    assert [row.state for row in first.rows] == ["diverged", "completed"]
+    again = truly(root, grid=grid, seeds=[0], retry=("diverged",))
+    assert [(row.state, row.earlier) for row in again.rows] == [("diverged", False), ("completed", True)]
+    assert seconds(again)[0] != seconds(first)[0] and seconds(again)[1] == seconds(first)[1]
+    after = truly(root, grid=grid, seeds=[0])
+    assert all(row.earlier for row in after.rows) and seconds(after) == seconds(again)
     with pytest.raises(UserError, match=r"expected states among .*, got 'divergd' \(did you mean 'diverged'"):
-        go(root, retry=["divergd"])
+        truly(root, retry=("divergd",))
+
+
+def test_a_run_that_is_tried_again_and_killed_goes_on_from_its_checkpoint(root: Path) -> None:
+    before = truly(root, **ONE)
+    result = go(root, "killed_at_its_checkpoint", retry=["completed"], **ONE)
+    (log,) = root.glob("work/*/log.txt")
+    assert result.ok and "going on from step 10" in log.read_text()
+    assert list(load_runs("small", root)["attempt"]) == [3] and seconds(result) != seconds(before)
+
+
+def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = truly(root, **ONE)
+    (folder,) = root.glob("work/*")
+    start = Tracker.start
+
+    def start_and_end(*given: Any, **words: Any) -> str:
+        start(*given, **words)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, hold(folder / "lock", what="the run"), pytest.raises(KeyboardInterrupt):
+        patched.setattr(Tracker, "start", start_and_end)  # the child still waits: it has forgotten nothing yet
+        truly(root, retry=("completed",), **ONE)
+    after = truly(root, **ONE)
+    assert [(row.state, row.earlier) for row in after.rows] == [("completed", False)] and seconds(after) != seconds(before)
+    assert seconds(truly(root, **ONE)) == seconds(after)
 
 
 SEARCHED: dict[str, Any] = {

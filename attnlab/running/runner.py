@@ -19,7 +19,7 @@ from attnlab.running.display import Display
 from attnlab.running.work import Assignment, Work
 from attnlab.running.worker import Job, Worker, start
 from attnlab.signals import uninterrupted
-from attnlab.tracking.tracker import failures
+from attnlab.tracking.tracker import DEVICE, failures
 from attnlab.trials.queue import FAILED as NOT_DONE  # every other state is a result
 
 if TYPE_CHECKING:
@@ -206,12 +206,14 @@ class Runner:
             train=self._train,
             asks=given.search.values if given.search else None,
             memory_limit=self._limits.memory_limit,
+            anew=run.key in self._work.anew,
             environment={**os.environ, **self._device(run, slot)},
         )
         worker = start(job)  # before its record is opened: what cannot start leaves none behind
         try:
             self._show.started(run.name, total=run.config.train.steps)
-            self._active.append(_Active(given, self._tracker.start(run), worker, slot))
+            run_id = self._tracker.start(run, anew=job.anew)
+            self._active.append(_Active(given, run_id, worker, slot))
         except BaseException:
             worker.kill()
             raise
@@ -223,7 +225,8 @@ class Runner:
                 self._show.metrics(active.run.name, *rest)
                 self._judge(active, *rest)
             elif kind == "started":
-                self._tracker.tag(active.run_id, "attnlab.device", rest[0]["device"])
+                self._work.anew.discard(active.run.key)  # from here on a further attempt goes on from its checkpoints
+                self._tracker.tag(active.run_id, DEVICE, rest[0]["device"])
                 self._show.started(active.run.name, total=rest[0]["total"])
             elif kind == "tag":
                 self._tracker.tag(active.run_id, f"attnlab.{rest[0]}", rest[1])

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlab.tracking.tracker import failures
-from attnlab.trials.queue import Queue, Ticket
+from attnlab.tracking.tracker import failures, left_to_forget, state_of
+from attnlab.trials.queue import FAILED, Queue, Ticket
 from attnlab.trials.search import Search
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Work:
         retry: states to try again although they are results, or although they were tried often enough.
 
     Attributes:
+        anew: keys of runs whose earlier result is still to be forgotten, by the child that trains them again.
         runs: key -> run of everything that will be reported, as far as it is known.
         found: key -> record of those of them that had a result before this call.
         unconfirmed: cell -> why nothing of it can be confirmed, or "" once its confirming runs are queued.
@@ -52,12 +53,18 @@ class Work:
         searched = [cell for cell in plan.cells if cell.refusal is None] if plan.searched else []
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
         self._records: dict[str, Record] = {}
+        self._asked: set[str] = set()  # MLflow's ids of the records that are to be replaced: what replaces them is a result
+        self.anew: set[str] = set()
         self._refreshed = time.monotonic()
 
     def open(self) -> None:
         """Put in order what earlier parents left, and queue what has no result yet."""
         alive = {key for queue in self._queues for key in queue.keys("RUNNING")} if self._store.shared else set()
         self._records = self._tracker.sweep(alive=alive, shared=self._store.shared)
+        asked = {key: found for key, found in self._records.items() if state_of(found) in self._retry}
+        self._asked = {found.info.run_id for found in asked.values()}
+        self.anew = {key for key, found in asked.items() if state_of(found) not in FAILED}
+        self.anew |= {key for key, found in self._records.items() if left_to_forget(found)}
         done = {key: _value(found, self._metric) for key, found in self._records.items() if self._has_result(found)}
         for search in self._searches.values():
             at_valid = {key: _value(self._records[key], f"valid_{self._metric}") for key in search.keys if key in done}
@@ -73,8 +80,7 @@ class Work:
         return [self._grid, *(search.queue for search in self._searches.values())]
 
     def _has_result(self, found: Record) -> bool:
-        state = found.data.tags.get("attnlab.state", "")
-        if state in self._retry:
+        if found.info.run_id in self._asked:
             return False
         return found.info.status == "FINISHED" or failures(found) > self._plan.study.retries
 

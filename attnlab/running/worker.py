@@ -47,6 +47,7 @@ class Job:
         folder: for checkpoints and the child's own output (``log.txt``).
         share: of how many workers this is one; they divide the processor's threads where the configuration
             leaves the number open.
+        anew: a result of an earlier attempt that lies in the folder is forgotten first.
         train: ``"module:function"`` called as ``function(config, report=..., folder=...)``.
     """
 
@@ -56,6 +57,7 @@ class Job:
     train: str = TRAIN
     asks: str | None = None
     memory_limit: int | None = None
+    anew: bool = False
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
@@ -201,6 +203,8 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
 
             limit_memory(job.memory_limit)
         with hold(job.folder / "lock", what="this very configuration", wait=20):
+            if job.anew:
+                _forget(job.folder)
             pipe.send(_train(job, pipe))
     except BrokenPipeError:  # the parent is gone; so are we in a moment
         _end(1)
@@ -214,6 +218,15 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
         reason = one_line(f"{type(error).__name__}: {error}" + raised_at())
         pipe.send(("raised", redact(reason), redact(traceback.format_exc())))
     _end(0)
+
+
+def _forget(folder: Path) -> None:
+    """Have a run begin anew. Without a result it keeps its checkpoints: that was forgotten earlier, or memory had run out."""
+    from attnlab import checkpoint, result
+
+    if (folder / result.FILE).exists():
+        checkpoint.remove(folder)  # before the result: a kill in between must not leave one to go on from
+        result.forget(folder)
 
 
 def _end(code: int) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
 COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
 MOST_QUESTIONS = 10  # earlier ones that are remembered: MLflow's tags are short
+ANEW = "attnlab.anew"  # tag of an attempt that forgets the result before it
+DEVICE = "attnlab.device"  # tag that an attempt gets when its process is about to train
 TEXT_BYTES = 1_000_000  # of a log, from its end
 
 
@@ -161,17 +163,21 @@ class Tracker:
         if found.data.tags.get("attnlab.current") != current:
             self._client.set_tag(found.info.run_id, "attnlab.current", current)
 
-    def start(self, run: Run) -> str:
-        """Open the record of a run, in place of an earlier attempt's; return MLflow's id of it."""
-        return self._create(run, name=run.name, key=run.key, state="running")
+    def start(self, run: Run, *, anew: bool = False) -> str:
+        """Open the record of a run, in place of an earlier attempt's; return MLflow's id of it.
+
+        Args:
+            anew: its process forgets the earlier result first: written down, should the parent die before that is done.
+        """
+        return self._create(run, name=run.name, key=run.key, state="running", more={ANEW: "yes"} if anew else {})
 
     def discard(self, run_id: str) -> None:
         """Take back a record whose run has become another parent's."""
         self._points.take(run_id)
         self.delivery.ask(partial(self._drop, run_id))
 
-    def _create(self, run: Run, *, name: str, key: str, state: str) -> str:
-        tags = record.tags(run, plan=self._plan)
+    def _create(self, run: Run, *, name: str, key: str, state: str, more: dict[str, str] | None = None) -> str:
+        tags = {**record.tags(run, plan=self._plan), **(more or {})}
         tags |= {"attnlab.fingerprint": key, "attnlab.state": state, "attnlab.current": "yes"}
         tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
         earlier = self._active.get(key)
@@ -313,6 +319,16 @@ def _tail(path: Path) -> str:
 def failures(found: Record) -> int:
     """How many attempts of a run have failed, up to this record; those that lost their parent do not count."""
     return int(found.data.tags.get("attnlab.failures", 0))
+
+
+def state_of(found: Record) -> str:
+    """The state that a record was closed with, or ``running``."""
+    return found.data.tags.get("attnlab.state", "")
+
+
+def left_to_forget(found: Record) -> bool:
+    """Whether an attempt that was to begin anew ended before its process had forgotten the earlier result."""
+    return ANEW in found.data.tags and DEVICE not in found.data.tags
 
 
 def _refused(run: Run) -> str:

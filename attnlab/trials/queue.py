@@ -80,13 +80,13 @@ class Queue:
         return {trial.user_attrs["key"] for trial in self.trials(*states)}
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Enter a ticket for each of these that has none waiting or running; with the parameters of a failed one."""
+        """Enter a ticket for each of these that has none waiting or running; with the parameters of the one before it."""
         with self._store.alone():
             live = self.keys("WAITING", "RUNNING")
-            failed = {trial.user_attrs["key"]: trial.params for trial in self.trials("FAIL")}
+            before = {trial.user_attrs["key"]: trial.params for trial in self.trials() if trial.params}
             for key in keys:
                 if key not in live:
-                    self.study.enqueue_trial(failed.get(key, {}), user_attrs={"key": key})
+                    self.study.enqueue_trial(before.get(key, {}), user_attrs={"key": key})
 
     def recover(self, finished: Mapping[str, float], *, wanted: Collection[str]) -> None:
         """Take back what dead parents held.
