@@ -81,6 +81,16 @@ def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
     return good(config, report=report, folder=folder)
 
 
+def failing(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The driver is broken today."""
+    raise RuntimeError("the driver is broken today")
+
+
+def valued(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """A trial that is completed: better the smaller its learning rate."""
+    return Result("completed", {"valid_bits_per_byte": config.train.lr}, 20)
+
+
 def pruned(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Says nothing but that it was stopped early."""
     return Result("pruned", {}, 3, "pruned at step 3")

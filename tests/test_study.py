@@ -255,6 +255,23 @@ def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None
     assert all(row.earlier for row in again.rows) and len(again.rows) == len(result.rows)
 
 
+def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
+    def states(fate: str, **changes: Any) -> list[tuple[str, int, bool]]:
+        found = searched(root, train=f"study_fakes:{fate}", **changes)
+        attempts = dict(zip(load_runs("small", root)["name"], load_runs("small", root)["attempt"], strict=True))
+        return [(row.state, attempts[row.name], row.earlier) for row in found.rows if row.phase == "search"]
+
+    assert states("failing") == [("failed", 1, False)] * 6
+    tried = {row.name: row.params for row in searched(root, train="study_fakes:failing").rows if row.phase == "search"}
+    assert states("good") == [("failed", 2, True)] * 6, "tried twice is enough"
+    assert states("pruned", retry=["failed"]) == [("pruned", 3, False)] * 6
+    assert states("good") == [("pruned", 3, True)] * 6, "a result stays one"
+    assert states("valued", retry=["pruned"]) == [("completed", 4, False)] * 6
+    last = searched(root)
+    assert {row.name: row.params for row in last.rows if row.phase == "search"} == tried, "with the parameters they had"
+    assert last.ok and [row.state for row in last.rows if row.phase == "confirm"] == ["completed"] * 4
+
+
 def test_a_search_chooses_the_same_however_it_was_run(root: Path, empty_store: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(empty_store, tmp_path / "other"))
     searched(root, workers=3)
