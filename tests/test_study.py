@@ -233,7 +233,7 @@ SEARCHED: dict[str, Any] = {
 
 def searched(root: Path, **changes: Any) -> StudyResult:
     fields = {key: value for key, value in study(**SEARCHED).items() if key != "seeds"}
-    return run(fields, root=root, sets={"machine.threads": 1}, **{"show": QUIET, **changes})
+    return run(fields, root=root, **{"sets": {"machine.threads": 1}, "show": QUIET, **changes})
 
 
 def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None:
@@ -270,6 +270,17 @@ def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
     last = searched(root)
     assert {row.name: row.params for row in last.rows if row.phase == "search"} == tried, "with the parameters they had"
     assert last.ok and [row.state for row in last.rows if row.phase == "confirm"] == ["completed"] * 4
+
+
+def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
+    def rates(trials: int, phase: str) -> list[float]:
+        found = searched(root, train="study_fakes:valued", sets={"search.trials": trials})
+        return [row.params["train.lr"] for row in found.rows if row.phase == phase and row.cell == "dense"]
+
+    tried = rates(3, "search")
+    fewer = tried.index(min(tried))
+    assert fewer > 0 and set(rates(3, "confirm")) == {min(tried)}
+    assert rates(fewer, "search") == tried[:fewer] and set(rates(fewer, "confirm")) == {min(tried[:fewer])}
 
 
 def test_a_search_chooses_the_same_however_it_was_run(root: Path, empty_store: Path, tmp_path: Path) -> None:

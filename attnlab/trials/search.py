@@ -82,5 +82,8 @@ class Search:
         return set(self.keys) <= self.ended
 
     def best(self) -> dict[str, Any]:
-        """The setting of the best completed trial; empty where none was completed."""
-        return values(self.queue.study.best_params, self._settings.space) if self.queue.keys("COMPLETE") else {}
+        """The setting of the best completed trial within the budget; empty where none was completed."""
+        found = [t for t in self.queue.trials("COMPLETE") if t.user_attrs["key"] in self.keys]
+        choose = min if self._plan.direction == "min" else max  # among equals the oldest
+        best = choose(found, key=lambda trial: trial.values[0], default=None)
+        return values(best.params, self._settings.space) if best else {}
