@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.trials.store import Store
 
+STOP = "stop"  # attribute of a trial: the step at which it was told to end
+
 
 class Search:
     """The search for one cell's best setting.
@@ -64,11 +66,17 @@ class Search:
         """Whether to end a trial after this point of its curve; None where the point is no evaluation."""
         if self.values not in metrics:
             return None
-        value = metrics[self.values]
-        if step in ticket.trial.storage.get_trial(ticket.trial._trial_id).intermediate_values:
-            return False  # an earlier attempt came this far, and was let go on
-        ticket.trial.report(value, step)
-        return bool(ticket.trial.should_prune())
+        before = ticket.trial.storage.get_trial(ticket.trial._trial_id)
+        if step not in before.intermediate_values:
+            ticket.trial.report(metrics[self.values], step)
+        elif step != before.last_step:
+            return False  # an earlier attempt came further: it was let go on
+        elif before.user_attrs.get(STOP) == step:
+            return True
+        stop = bool(ticket.trial.should_prune())
+        if stop:
+            ticket.trial.set_user_attr(STOP, step)  # successive halving does not say so twice
+        return stop
 
     @property
     def ended(self) -> set[str]:

@@ -1,0 +1,62 @@
+"""What a trial is told while it runs: the same after its parent died."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from studies import SEARCH, write
+
+from attnlab.planning.plan import plan
+from attnlab.trials.queue import Ticket
+from attnlab.trials.search import Search
+from attnlab.trials.store import Store
+
+CURVE = "valid/bits_per_byte"
+PRUNERS = ["{name: MedianPruner, n_startup_trials: 1}", "{name: SuccessiveHalvingPruner, min_resource: 10}"]
+Begin = Callable[[], tuple[Search, Ticket]]
+
+
+@pytest.fixture(params=PRUNERS)
+def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
+    """A parent takes over the search; its ticket is of the second trial, after one that was good."""
+    planned = plan(write(tmp_path, SEARCH.replace("{name: MedianPruner, n_startup_trials: 2}", request.param)))
+    with closing(Store(tmp_path)) as store:
+
+        def parent() -> tuple[Search, Ticket]:
+            search = Search(planned, planned.cells[0], store)
+            search.queue.recover({}, wanted=search.keys)
+            taken = search.take()
+            assert taken is not None
+            return search, taken[0]
+
+        search = Search(planned, planned.cells[0], store)
+        search.queue.fill(search.keys)
+        search, first = parent()
+        for step in (10, 20):
+            search.judge(first, step, {CURVE: 1.0})
+        search.queue.tell(first, "completed", 1.0)
+        yield parent
+
+
+def test_a_trial_that_was_to_end_is_told_so_again(begin: Begin) -> None:
+    search, ticket = begin()
+    assert search.judge(ticket, 10, {CURVE: 2.0}) is True
+    search, again = begin()
+    assert again.number == ticket.number and search.judge(again, 10, {CURVE: 2.0}) is True
+
+
+def test_a_trial_whose_parent_died_before_it_judged_is_judged(begin: Begin) -> None:
+    _, ticket = begin()
+    ticket.trial.report(2.0, 10)
+    search, again = begin()
+    assert search.judge(again, 10, {CURVE: 2.0}) is True
+
+
+def test_a_trial_that_was_let_go_on_is_not_asked_about_the_past(begin: Begin) -> None:
+    search, ticket = begin()
+    assert search.judge(ticket, 10, {"train/loss": 2.0}) is None
+    for step in (10, 20):
+        ticket.trial.report(2.0, step)
+    search, again = begin()
+    assert [search.judge(again, step, {CURVE: 2.0}) for step in (10, 20)] == [False, True]
