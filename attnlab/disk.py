@@ -1,7 +1,10 @@
 """A disk that takes nothing more, recognised in whatever a library made of it, and told in one line."""
 
 import errno
+import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 # What no run is to blame for, and what the next one would meet as well.
 _FULL = {errno.ENOSPC: "it is full", errno.EDQUOT: "its quota is used up", errno.EROFS: "it may only be read"}
@@ -14,9 +17,15 @@ _WORDS = {  # of libraries that pass on no number: sqlite's, the tokenizers', nu
 }
 
 
-def refused(error: BaseException) -> str | None:
-    """``the disk takes nothing more: it is full (...)``; None where the error is about something else."""
+def refused(error: BaseException, *, within: Sequence[Path] = ()) -> str | None:
+    """``the disk takes nothing more: it is full (...)``; None where the error is about something else.
+
+    Args:
+        within: folders: a file that lies in none of them is something else, too. None given: every file counts.
+    """
     for cause in _causes(error):
+        if within and _elsewhere(cause, within):
+            return None
         why = _FULL.get(cause.errno or 0) if isinstance(cause, OSError) else None
         why = why or next((meaning for words, meaning in _WORDS.items() if re.search(words, str(cause))), None)
         if why is not None:
@@ -30,6 +39,14 @@ def told(error: BaseException) -> str:
         name = error.filename2 or error.filename  # the second is the one that is written
         return f"{error.strerror}: {name}" if name else error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _elsewhere(error: BaseException, within: Sequence[Path]) -> bool:
+    name = (error.filename2 or error.filename) if isinstance(error, OSError) else None
+    if not isinstance(name, str | bytes):  # a number where it was opened by one: which file that is nobody says
+        return False
+    path = Path(os.fsdecode(name)).resolve()
+    return not any(path.is_relative_to(folder.resolve()) for folder in within)
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -1,6 +1,7 @@
 """Stand-ins for ``attnlab.train.train`` that end in every way a run can end; children import them by name."""
 
 import ctypes
+import errno
 import os
 import signal
 import time
@@ -78,6 +79,15 @@ def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
         part.write_text(f"{os.getpid()} {helper}")
         part.rename(mark)
         time.sleep(600)
+    return good(config, report=report, folder=folder)
+
+
+def says_strange_things(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Errors that no file can hold as they are, or that sound as if the disk of the runs took nothing more."""
+    if config.variant.name == "no_wo":
+        raise ValueError("bad \udc80\0")
+    if config.variant.name == "wide":
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/nowhere/kernel.bin")
     return good(config, report=report, folder=folder)
 
 

@@ -289,7 +289,8 @@ def test_texts_and_the_end_of_a_long_log(root: Path, tmp_path: Path, monkeypatch
     pen.text(run_id, "traceback.txt", "Traceback:\n  somewhere\n")
     pen.artifact(run_id, log)
     pen.artifact(run_id, tmp_path / "none.txt")
-    pen.finish(run_id, "failed")
+    pen.tag(run_id, "attnlab.length.8", "\udc80\n" * 9_000)
+    assert pen.finish(run_id, "failed").data.tags["attnlab.length.8"].startswith(r"\udc80\n\udc80")
     folder = root / "artifacts" / "small" / run_id / "artifacts"
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json", "config.yaml", "log.txt", "study.yaml", "traceback.txt",

@@ -1,5 +1,6 @@
 """Hostile surroundings: one clear line, a true state, and the same command ends in the same bits as if nothing had been."""
 
+import errno
 import functools
 import json
 import math
@@ -23,6 +24,7 @@ from surroundings import read_only, small_disk
 
 from attnlab import cli, data, study
 from attnlab.checkpoint import load
+from attnlab.disk import refused
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan
 from attnlab.planning.plan import plan as make_plan
@@ -117,6 +119,20 @@ def test_a_disk_that_fills(
             assert "going on from step 5" in (folder / "log.txt").read_text()
         else:  # not trained again
             assert load_runs("small", root)["train_seconds"][0] == trained["result"]["summary"]["train_seconds"]
+
+
+def test_which_files_a_disk_is_blamed_for(tmp_path: Path) -> None:
+    def full(*name: str | bytes | int | None) -> OSError:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *name)
+
+    runs = tmp_path / "runs"
+    blamed = [full(), full(3), full(str(runs / "a" / "b")), full(os.fsencode(runs / "a")), full("/a", None, str(runs / "b"))]
+    others = [full("/nowhere/a"), full(str(tmp_path / "runs.txt")), full(str(runs / "a"), None, "/nowhere/b")]
+    quoting = RuntimeError(f"no kernel: {others[0]}")
+    quoting.__cause__ = others[0]
+    assert all(refused(error, within=[tmp_path / "data", runs]) for error in blamed)
+    assert not any(refused(error, within=[tmp_path / "data", runs]) for error in [*others, quoting])
+    assert all(refused(error) for error in [*blamed, *others, quoting])
 
 
 def big_file(folder: Path, *, size: int = 1 << 20) -> Text:

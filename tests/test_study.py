@@ -136,6 +136,16 @@ def test_one_failing_run_does_not_stop_the_others(root: Path) -> None:
     assert asked.ok and [row.name.split()[0] for row in asked.rows if not row.earlier] == ["einsum", "no_wo"]
 
 
+def test_whatever_an_error_says_it_ends_its_own_run_only(root: Path) -> None:
+    result = go(root, "says_strange_things", grid={"variant": ["no_wo", "wide", "dense"]}, seeds=[0])
+    found = {row.cell: (row.state, row.reason.partition(" (")[0]) for row in result.rows}
+    assert found["dense"] == ("completed", "")
+    assert found["no_wo"] == ("failed", r"ValueError: bad \udc80\x00")
+    assert found["wide"] == ("failed", "OSError: [Errno 30] Read-only file system: '/nowhere/kernel.bin'")
+    (text,) = root.glob(f"artifacts/small/{result.rows[0].run_id}/artifacts/traceback.txt")
+    assert r"ValueError: bad \udc80" in text.read_text()
+
+
 def test_a_killed_child_is_tried_again(root: Path) -> None:
     result = go(root, "killed_once", seeds=[0])
     assert result.ok and list(load_runs("small", root)["attempt"]) == [2, 2]

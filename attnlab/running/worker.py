@@ -26,6 +26,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from attnlab import data
 from attnlab.config import RunConfig
 from attnlab.disk import refused
 from attnlab.errors import UserError, one_line
@@ -211,7 +212,8 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     except UserError as error:
         pipe.send(("raised", redact(str(error)), ""))
     except BaseException as error:
-        if (trouble := refused(error)) is not None:  # no fault of the run: the others would meet it, too
+        ours = (job.folder.parents[1], data.folder(), data.prepared_folder())
+        if (trouble := refused(error, within=ours)) is not None:  # no fault of the run: the others would meet it, too
             pipe.send(("disk", trouble))
             _end(1)
         traceback.print_exc()

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 from attnlab.metrics import length_of
 from attnlab.redact import redact
 from attnlab.track import QUESTIONS, connect, search, tracking_uri, write
@@ -221,8 +221,8 @@ class Tracker:
         self.delivery.post(partial(do, *args, **words), about=run_id)
 
     def tag(self, run_id: str, key: str, value: str) -> None:
-        """Set one tag of a run."""
-        self._post(run_id, self._raw.set_tag, run_id, key, value)
+        """Set one tag of a run, to one line that fits."""
+        self._post(run_id, self._raw.set_tag, run_id, key, one_line(value))
 
     def finish(
         self,
@@ -264,8 +264,8 @@ class Tracker:
         return next((found for found in self._active.values() if found.info.run_id == run_id), None)
 
     def text(self, run_id: str, name: str, content: str) -> None:
-        """Attach a text to a run, as a file of this name."""
-        self._post(run_id, self._raw.log_text, run_id, content, name)
+        """Attach a text to a run, as a file of this name. What cannot be encoded (half of a character) becomes its escape."""
+        self._post(run_id, self._raw.log_text, run_id, content.encode("utf8", "backslashreplace").decode("utf8"), name)
 
     def artifact(self, run_id: str, path: Path) -> None:
         """Attach a text file to a run: its last ``TEXT_BYTES``. One that is not there is left out."""
