@@ -4,15 +4,17 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from attnlab.errors import UserError
 
+SHORT = 1.0  # seconds in which an owner that was just killed is gone
+
 
 @contextmanager
-def hold(path: Path, *, what: str, wait: float = 0.0) -> Iterator[None]:
+def hold(path: Path, *, what: str, wait: float = 0.0, say: Callable[[str], None] | None = None) -> Iterator[None]:
     """Own ``path`` while the block runs.
 
     ``flock`` rather than ``lockf``: a second call in the same process (another thread, say) is refused too.
@@ -20,17 +22,23 @@ def hold(path: Path, *, what: str, wait: float = 0.0) -> Iterator[None]:
     Args:
         what: what is owned, for the message: ``"the study 'wo'"``.
         wait: seconds to wait for the present owner, which may be on its way out.
+        say: told once who that is, when the wait is not over in ``SHORT`` seconds.
 
     Raises:
         UserError: someone else has it; the line names their process and host.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:  # opened close-on-exec: no helper process can keep the lock by accident
-        until = time.monotonic() + wait
+        began = time.monotonic()
         while not _taken(file.fileno()):
-            if time.monotonic() >= until:
-                file.seek(0)
-                raise UserError(f"{what} is being run by {file.read().strip() or 'another process'}")
+            waited = time.monotonic() - began
+            file.seek(0)
+            owned = f"{what} is being run by {file.read().strip() or 'another process'}"
+            if waited >= wait:
+                raise UserError(owned)
+            if say is not None and waited >= SHORT:
+                say(f"waiting: {owned}")
+                say = None
             time.sleep(0.05)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")

@@ -2,11 +2,13 @@
 
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,6 +234,30 @@ def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path
     after = truly(root, **ONE)
     assert [(row.state, row.earlier) for row in after.rows] == [("completed", False)] and seconds(after) != seconds(before)
     assert seconds(truly(root, **ONE)) == seconds(after)
+
+
+class _Patient(Display):
+    """Lets go of a lock when it hears that somebody waits for it."""
+
+    def __init__(self, held: ExitStack) -> None:
+        super().__init__(quiet=True)
+        self.held, self.said = held, ""
+
+    def say(self, text: str) -> None:
+        if "waiting" in text:
+            self.said += text
+            self.held.close()
+
+
+def test_a_run_that_another_study_is_training_is_waited_for(root: Path) -> None:
+    first = truly(root, **ONE)
+    (folder,) = root.glob("work/*")
+    with ExitStack() as held:
+        held.enter_context(hold(folder / "lock", what="the run"))
+        show = _Patient(held)
+        result = run(study(study="another", run={"timeout": 300}, **ONE), root=root, show=show)
+    assert re.fullmatch(r"  dense s0: waiting: this very configuration is being run by process \d+ on \S+", show.said)
+    assert result.ok and seconds(result) == seconds(first) and list(load_runs("another", root)["attempt"]) == [1]
 
 
 SEARCHED: dict[str, Any] = {

@@ -228,6 +228,8 @@ class Runner:
                 self._work.anew.discard(active.run.key)  # from here on a further attempt goes on from its checkpoints
                 self._tracker.tag(active.run_id, DEVICE, rest[0]["device"])
                 self._show.started(active.run.name, total=rest[0]["total"])
+            elif kind == "waits":
+                self._show.say(f"  {active.run.name}: {rest[0]}")
             elif kind == "tag":
                 self._tracker.tag(active.run_id, f"attnlab.{rest[0]}", rest[1])
             else:

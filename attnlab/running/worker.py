@@ -9,6 +9,7 @@ the parent can read; and when the parent dies, a second pipe, the lifeline, clos
 import faulthandler
 import importlib
 import io
+import math
 import multiprocessing
 import os
 import signal
@@ -203,7 +204,13 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
             from attnlab.machine import limit_memory
 
             limit_memory(job.memory_limit)
-        with hold(job.folder / "lock", what="this very configuration", wait=20):
+
+        def wait(text: str) -> None:
+            print(text)
+            pipe.send(("waits", text))
+
+        # Another study that has this run in common may train it: its result will be ours. The run's own timeout is the limit.
+        with hold(job.folder / "lock", what="this very configuration", wait=math.inf, say=wait):
             if job.anew:
                 _forget(job.folder)
             pipe.send(_train(job, pipe))
