@@ -438,6 +438,14 @@ def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: P
     assert trials(root) == ["COMPLETE"] * 4
 
 
+def test_ctrl_c_does_not_reach_the_server_while_it_imports() -> None:
+    script = "import multiprocessing.forkserver as f; from attnlab.running.worker import warm_up; warm_up()\n"
+    script += "print(open(f'/proc/{f._forkserver._forkserver_pid}/status').read())"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120).stdout
+    (blocked,) = [int(line.split()[1], 16) for line in said.splitlines() if line.startswith("SigBlk")]
+    assert blocked >> (signal.SIGINT - 1) & 1
+
+
 def test_ctrl_c_ends_the_children_and_marks_the_runs(root: Path, tmp_path: Path) -> None:
     process, pids = parent(root, tmp_path)
     process.send_signal(signal.SIGINT)

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -137,6 +137,7 @@ class Worker:
 
 def warm_up() -> None:
     """Start the server that children are forked from, where it does not run: it imports torch while the caller goes on."""
+    resource_tracker.ensure_running()  # the server would start it, and let Ctrl-C through to itself in doing so
     forkserver.set_forkserver_preload(PRELOAD)
     with _no_main(), _no_interrupts():
         forkserver.ensure_running()
