@@ -308,6 +308,17 @@ def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
     assert last.ok and [row.state for row in last.rows if row.phase == "confirm"] == ["completed"] * 4
 
 
+def test_a_search_whose_queue_was_lost_is_not_made_again(root: Path) -> None:
+    first = searched(root)
+    (root / "optuna.db").write_text("no database")
+    with pytest.raises(UserError, match=r"optuna.db: .*file is not a database; it may be deleted: what is finished stands in"):
+        searched(root)
+    (root / "optuna.db").unlink()
+    again = searched(root)
+    assert [row.params for row in again.rows] == [row.params for row in first.rows] and seconds(again) == seconds(first)
+    assert again.ok and all(row.earlier for row in searched(root).rows)
+
+
 def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
     def rates(trials: int, phase: str) -> list[float]:
         found = searched(root, train="study_fakes:valued", sets={"search.trials": trials})

@@ -70,8 +70,9 @@ class Work:
             at_valid = {key: _value(self._records[key], f"valid_{self._metric}") for key in search.keys if key in done}
             search.queue.recover(at_valid, wanted=search.keys)
             ended, tried = search.ended, {key for key, found in self._records.items() if found.info.status != "RUNNING"}
-            # A trial that ended without a record was no valid configuration: it would not be one the next time either.
-            search.queue.fill(key for key in search.keys if key not in done and (key not in ended or key in tried))
+            # A trial that ended without a record was no valid configuration: it would not be one the next time either. One
+            # with a result and no ticket (optuna.db was deleted) gets one: its child finds the result in its folder.
+            search.queue.fill(key for key in search.keys if key not in ended or (key in tried and key not in done))
         kept = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in self._plan.runs}
         self._grid.recover(done, wanted=kept)
         self._add(self._plan.runs)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.disk import refused, told
 from attnlab.errors import UserError
 from attnlab.lock import hold
 from attnlab.redact import redact
@@ -56,7 +57,7 @@ class Store:
         grace: seconds without a sign of life after which a running trial counts as dead.
 
     Raises:
-        UserError: the database cannot be reached.
+        UserError: the database cannot be reached, or the file is none.
     """
 
     def __init__(self, root: Path, url: str | None = None) -> None:
@@ -76,9 +77,7 @@ class Store:
         from optuna.storages import RDBStorage
 
         if url is None:
-            waiting = {"connect_args": {"timeout": PATIENCE}}
-            with hold(root / "optuna.lock", what=f"the creation of {root / 'optuna.db'}", wait=2 * PATIENCE):
-                return RDBStorage(f"sqlite:///{root / 'optuna.db'}", engine_kwargs=waiting)
+            return self._own(root / "optuna.db")
         for tries_left in (2, 1, 0):  # two parents that create the tables at once are in each other's way, once
             try:
                 with warnings.catch_warnings(action="ignore"):  # heartbeats count as experimental since 2021
@@ -92,6 +91,21 @@ class Store:
                     raise UserError(f"cannot use the storage {redact(url)}: {reason}") from None
                 time.sleep(0.5)
         raise AssertionError("unreachable")
+
+    def _own(self, path: Path) -> RDBStorage:
+        from optuna.storages import RDBStorage
+        from sqlalchemy.exc import OperationalError
+
+        waiting = {"connect_args": {"timeout": PATIENCE}}
+        with hold(path.with_suffix(".lock"), what=f"the creation of {path}", wait=2 * PATIENCE):
+            try:
+                return RDBStorage(f"sqlite:///{path}", engine_kwargs=waiting)
+            except Exception as error:  # sqlite's, SQLAlchemy's, or Optuna's own about another version of it
+                if refused(error) is not None:
+                    raise
+                damaged = not isinstance(error, OperationalError)  # which says that it is locked, or cannot be opened
+                hint = "; it may be deleted: what is finished stands in MLflow" if damaged else ""
+                raise UserError(f"cannot use {path}: {told(error)}{hint}") from error
 
     @contextmanager
     def alone(self) -> Iterator[None]:
