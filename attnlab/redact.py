@@ -9,14 +9,16 @@ from urllib.parse import unquote
 HIDDEN = "***"
 SHORTEST = 8  # characters of a secret that is looked for by itself: a shorter one may be a common word
 
-_NAMES = r"(?:\w*password|\w*passwd|pwd|passphrase|\w*token|\w*secret|\w*api_?key|(?:access|secret|private)_?key(?:_?id)?)"
-_NAMES = rf"(?:{_NAMES}|sig|signature|credentials?|auth|authorization)".replace("_?", "[_-]?")
+# What a secret's name ends in, and what is a whole part of it. Nothing repeats before them: it would be tried from every place.
+_ENDS = "password|passwd|token|secret|api_?key"
+_PARTS = "pwd|passphrase|(?:access|secret|private)_?key(?:_?id)?|sig|signature|credentials?|auth|authorization"
+_NAME = rf"(?:{_ENDS}|(?<![^\W_])(?:{_PARTS}))".replace("_?", "[_-]?")
 # A password may hold "/" and "@" that nobody encoded: after "user:" the last "@" of the word ends it. "host:80/" is no user.
 _ADDRESS = re.compile(r"//(?:[^/\s:@]*:(?!\d+[/?#])\S*|[^/\s]*)@")
 _LOGIN = re.compile(r"\w://[^/\s:@]*:(?!\d+[/?#])[^\s@]+@")
-_FIELD = re.compile(rf"(?i)(?<![\w-])((?:--)?(?:[\w-]*[_-])?{_NAMES}=)[^\s&;'\"]+")
-_OPTION = re.compile(rf"(?i)--?(?:[\w-]*[_-])?{_NAMES}")
-_VARIABLE = re.compile(rf"(?i)(?:.*_)?{_NAMES}")
+_FIELD = re.compile(rf"(?i)({_NAME}=)[^\s&;'\"]+")
+_OPTION = re.compile(rf"(?i)--?[\w-]*{_NAME}")
+_VARIABLE = re.compile(rf"(?i).*{_NAME}")
 _FOLDER = "PWD"  # of the environment: the working directory, no password
 
 
