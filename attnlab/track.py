@@ -43,8 +43,15 @@ NO_ANSWER = {408, 429, 500, 502, 503, 504}  # HTTP: what MLflow itself takes for
 
 
 def runs_folder(root: str | Path | None = None) -> Path:
-    """Where runs are kept: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory."""
-    return Path(root or os.environ.get("ATTNLAB_RUNS") or "runs").resolve()
+    """Where runs are kept: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory.
+
+    Raises:
+        UserError: a path that would be another one in the addresses of sqlite's databases.
+    """
+    folder = Path(root or os.environ.get("ATTNLAB_RUNS") or "runs").resolve()
+    if found := {"?", "%"} & set(str(folder)):
+        raise UserError(f"expected a folder of runs without {min(found)!r} in its path, got {folder}")
+    return folder
 
 
 def tracking_uri(root: Path) -> str:

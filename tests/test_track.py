@@ -104,6 +104,12 @@ def test_where_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.parametrize("name", ["why?", "50%", "a%20b"])
+def test_a_folder_that_sqlite_s_addresses_would_change(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"^expected a folder of runs without '[?%]' in its path, got /"):
+        runs_folder(tmp_path / name / "runs")
+
+
 def test_a_study_that_is_not_there_and_one_that_was_deleted(tmp_path: Path) -> None:
     found = small()
     tracker = Tracker(found, tmp_path)
