@@ -1,4 +1,4 @@
-"""What a trial is told while it runs: the same after its parent died."""
+"""The search in each cell: which is looked at when, and what a trial is told, the same after its parent died."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -8,6 +8,8 @@ import pytest
 from studies import SEARCH, write
 
 from attnlab.planning.plan import plan
+from attnlab.running.work import Work
+from attnlab.tracking.tracker import Tracker
 from attnlab.trials.queue import Ticket
 from attnlab.trials.search import Search
 from attnlab.trials.store import Store
@@ -37,6 +39,23 @@ def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
             search.judge(first, step, {CURVE: 1.0})
         search.queue.tell(first, "completed", 1.0)
         yield parent
+
+
+def test_only_a_search_of_which_a_trial_ended_is_looked_at(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    over = Search.over.fget
+    assert over is not None
+    monkeypatch.setattr(Search, "over", property(lambda search: looked.append(search.cell.name) or over(search)))
+    planned = plan(write(tmp_path, SEARCH.replace("trials: 8", "trials: 1")))
+    with Tracker(planned, root) as tracker, closing(Store(root)) as store:
+        work = Work(planned, tracker, store, retry=())
+        work.open()
+        looked.clear()
+        first = work.next()
+        assert first is not None and first.run.cell.name == "dense" and looked == []
+        work.settle(first, "completed", {"valid_bits_per_byte": 1.0})
+        following = [given.run.name for _ in range(3) if (given := work.next())]
+        assert following == ["dense s100", "dense s101", "no_wo t00"] and looked == ["dense"]
 
 
 def test_a_trial_that_was_to_end_is_told_so_again(begin: Begin) -> None:

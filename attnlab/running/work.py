@@ -55,6 +55,7 @@ class Work:
         self._records: dict[str, Record] = {}
         self._asked: set[str] = set()  # MLflow's ids of the records that are to be replaced: what replaces them is a result
         self.anew: set[str] = set()
+        self._settled: set[str] = set()  # cells of which a trial has just ended
         self._refreshed = time.monotonic()
 
     def open(self) -> None:
@@ -76,7 +77,7 @@ class Work:
         kept = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in self._plan.runs}
         self._grid.recover(done, wanted=kept)
         self._add(self._plan.runs)
-        self._confirm()
+        self._confirm(self._searches)
 
     @property
     def _queues(self) -> list[Queue]:
@@ -96,9 +97,10 @@ class Work:
         order = sorted(new.values(), key=lambda run: self._plan.seeds.index(run.seed))
         self._grid.fill(run.key for run in order if run.key not in self.found)
 
-    def _confirm(self) -> None:
-        """Queue the confirming runs of the cells whose search is over."""
-        for name, search in self._searches.items():
+    def _confirm(self, names: Collection[str]) -> None:
+        """Queue the confirming runs of those of these cells whose search is over."""
+        for name in names:
+            search = self._searches[name]
             if name in self.unconfirmed or not search.over:
                 continue
             best = search.best()
@@ -120,12 +122,21 @@ class Work:
 
     def next(self) -> Assignment | None:
         """Claim something to run; None when there is nothing at this moment."""
-        self._confirm()
+        self._confirm(self._settled)  # asking every search costs more the more cells there are
+        self._settled.clear()
+        given = self._claim()
+        if given is not None:
+            return given
+        before = len(self.unconfirmed)
+        self._confirm(self._searches)  # another parent may have brought one to its end
+        return self._claim() if len(self.unconfirmed) > before else None
+
+    def _claim(self) -> Assignment | None:
         ticket = self._grid.take(self.runs.keys())  # of a finished run, too: a parent that died had entered it again meanwhile
         if ticket is not None:
             return Assignment(self.runs[ticket.key], ticket, self._grid)
-        for search in self._searches.values():
-            claimed = search.take()
+        for name, search in self._searches.items():
+            claimed = None if name in self.unconfirmed else search.take()
             if claimed is not None:
                 return Assignment(claimed[1], claimed[0], search.queue, search)
         return None
@@ -134,6 +145,8 @@ class Work:
         """A run that was claimed ended in ``state``, with these figures."""
         name = self._metric if given.search is None else f"valid_{self._metric}"
         given.queue.tell(given.ticket, state, summary.get(name, math.nan))
+        if given.search is not None:
+            self._settled.add(given.search.cell.name)
 
     def finished_elsewhere(self, given: Assignment) -> bool:
         """Whether another parent finished a run before we claimed it; its ticket is settled then."""
