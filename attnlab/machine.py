@@ -46,7 +46,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
     if device.type == "cuda":
         device = torch.device("cuda", rank) if machine.processes > 1 else device
         torch.cuda.init()
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(device.index or 0)  # it takes no device that has no index
         torch.cuda.reset_peak_memory_stats(device)
     return device
 
