@@ -4,8 +4,8 @@
 
 ``reference`` materialises the logits and reads like the formula: it is the oracle for the others. ``blocked`` goes through
 them by blocks (``attnlab.blocked``) and is what a CPU does best. ``sdpa`` is PyTorch's
-``scaled_dot_product_attention``; ``xformers`` is ``memory_efficient_attention`` and needs a CUDA device. A query that
-may see no key at all yields zeros, never NaN, in each of them.
+``scaled_dot_product_attention``; ``xformers`` is ``memory_efficient_attention`` (``attnlab.efficient``) and needs a CUDA
+device. A query that may see no key at all yields zeros, never NaN, in each of them.
 """
 
 import math
@@ -42,10 +42,10 @@ def unavailable(backend: str, device: str) -> str | None:
     if not device.startswith("cuda"):
         return f"backend xformers needs a CUDA device (its attention has no operator for {device})"
     try:
-        import xformers.ops  # noqa: F401
+        from attnlab import efficient
     except ImportError as error:
         return f"backend xformers cannot be imported: {error}"
-    return None
+    return efficient.closed()
 
 
 def not_compiled(backend: str) -> str | None:
@@ -110,7 +110,9 @@ def attend(
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     local = backend == "xformers" and allowed is None and bias is None and relative is None and q.shape[-2] == k.shape[-2]
     if window is not None and local:
-        return _xformers_local(q, k, v, window=window, dropout=dropout, scale=scale)
+        from attnlab import efficient
+
+        return efficient.local(q, k, v, window=window, dropout=dropout, scale=scale)
     if window is not None:
         near = relative_distance(q.shape[-2], k.shape[-2], device=q.device) < window
         allowed = near if allowed is None else near & allowed
@@ -211,31 +213,8 @@ def _with_batch(mask: Tensor | None) -> Tensor | None:
 def _xformers(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
 ) -> Tensor:
-    from xformers.ops import fmha, memory_efficient_attention
+    from attnlab import efficient
 
-    if causal and allowed is None and bias is None:
-        mask = fmha.attn_bias.LowerTriangularFromBottomRightMask()
-    else:
-        mask = _aligned(_additive(_visible(q, k, causal, allowed), bias, q.dtype), q, k)
-    by_position = [x.transpose(1, 2) for x in (q, k, v)]  # xformers wants (b, t, h, d)
-    return memory_efficient_attention(*by_position, attn_bias=mask, p=dropout, scale=scale).transpose(1, 2)
-
-
-def _xformers_local(q: Tensor, k: Tensor, v: Tensor, *, window: int, dropout: float, scale: float) -> Tensor:
-    """Causal, within a window: the sequences end to end, as the only local bias with a backward pass in float32 wants them."""
-    from xformers.ops import fmha, memory_efficient_attention
-
-    b, _, t, _ = q.shape
-    mask = fmha.attn_bias.BlockDiagonalMask.from_seqlens([t] * b, device=q.device).make_local_attention(window)
-    end_to_end = [x.transpose(1, 2).flatten(0, 1).unsqueeze(0) for x in (q, k, v)]  # (1, b t, h, d)
-    y = memory_efficient_attention(*end_to_end, attn_bias=mask, p=dropout, scale=scale)
-    return y.unflatten(1, (b, t))[0].transpose(1, 2)
-
-
-def _aligned(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """(b, h, t, s) in memory whose rows begin at multiples of 8 elements, which the kernels demand."""
-    if mask is None:
-        return None
-    b, h, t, s = *q.shape[:3], k.shape[-2]
-    rows = F.pad(mask.expand(*mask.shape[:-2], t, s), (0, -s % 8))
-    return rows[..., :s].expand(b, h, t, s)
+    plain = causal and allowed is None and bias is None
+    mask = None if plain else _additive(_visible(q, k, causal, allowed), bias, q.dtype)
+    return efficient.attention(q, k, v, causal=plain, mask=mask, dropout=dropout, scale=scale)

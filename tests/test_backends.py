@@ -220,6 +220,23 @@ def test_xformers_says_why_it_cannot_run_here() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "available", "said"),
+    [("cutlassF-pt", True, None), ("cutlassF", True, "CUDA 12"), ("cutlassF-pt", False, "CUDA 12")],
+)
+def test_kernels_of_torch_are_let_through_where_the_library_of_xformers_does_not_load(
+    name: str, available: bool, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    efficient = pytest.importorskip("attnlab.efficient")
+    common, operator = efficient.ops.fmha.common, efficient.ops.fmha.cutlass.FwOp
+    monkeypatch.setattr(common, "_built_with_cuda", False)
+    monkeypatch.setattr(operator, "NAME", name)
+    monkeypatch.setattr(operator, "is_available", lambda: available)
+    reason = unavailable("xformers", "cuda:1")
+    assert common._built_with_cuda == (said is None)
+    assert reason is None if said is None else said in (reason or "") and "\n" not in (reason or "")
+
+
+@pytest.mark.parametrize(
     ("device", "hook", "offered", "expected"),
     [
         ("cpu", "embed", BACKENDS, "blocked"),

@@ -13,7 +13,8 @@ LAYERS = [
     {"errors", "disk", "redact", "seeds", "palette", "signals"},
     {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
     {"fields", "config", "grid"},
-    {"layers", "blocked", "backends", "positions", "metrics", "archives", "data", "lock", "machine", "out_of_memory"},
+    {"layers", "blocked", "efficient", "backends", "positions"}
+    | {"metrics", "archives", "data", "lock", "machine", "out_of_memory"},
     {"variants", "tasks", "baselines"},
     {"model", "checkpoint", "result", "selection"},
     {"train", "loop", "feed", "gradients", "clock", "optimise", "parallel", "evaluate", "lengths"}
