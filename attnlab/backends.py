@@ -58,6 +58,14 @@ def not_compiled(backend: str) -> str | None:
     return "backend blocked goes through its blocks in Python, which torch.compile does not take"
 
 
+def misfit(backend: str, width: int, precision: str) -> str | None:
+    """Why ``backend`` cannot take heads of ``width`` in ``precision`` (``"fp32"``, ``"bf16"``), or None when it can."""
+    step = 4 if precision == "fp32" else 8  # its kernels read 16 bytes at a time
+    if backend != "xformers" or width % step == 0:
+        return None
+    return f"backend xformers needs heads whose width is a multiple of {step} in {precision}, got {width}"
+
+
 def resolve(device: str, *, hook: str, offered: tuple[str, ...], compiled: bool = False) -> str:
     """The backend that ``auto`` stands for, decided when the plan is made.
 
@@ -216,5 +224,5 @@ def _xformers(
     from attnlab import efficient
 
     plain = causal and allowed is None and bias is None
-    mask = None if plain else _additive(_visible(q, k, causal, allowed), bias, q.dtype)
+    mask = None if plain else _additive(_visible(q, k, causal, allowed), bias, v.dtype)
     return efficient.attention(q, k, v, causal=plain, mask=mask, dropout=dropout, scale=scale)

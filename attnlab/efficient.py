@@ -47,7 +47,7 @@ closed()
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None, dropout: float, scale: float) -> Tensor:
     """``attnlab.backends.attend`` with everything but ``causal`` in a ``mask`` to add, and one or the other only."""
     bias = ops.fmha.attn_bias.LowerTriangularFromBottomRightMask() if causal else _aligned(mask, q, k)
-    by_position = [x.transpose(1, 2) for x in (q, k, v)]  # xformers wants (b, t, h, d)
+    by_position = [x.transpose(1, 2) for x in _alike(q, k, v)]  # xformers wants (b, t, h, d)
     return ops.memory_efficient_attention(*by_position, attn_bias=bias, p=dropout, scale=scale).transpose(1, 2)
 
 
@@ -55,9 +55,14 @@ def local(q: Tensor, k: Tensor, v: Tensor, *, window: int, dropout: float, scale
     """Causal, within a window: the sequences end to end, as the only local bias with a backward pass in float32 wants them."""
     b, _, t, _ = q.shape
     bias = ops.fmha.attn_bias.BlockDiagonalMask.from_seqlens([t] * b, device=q.device).make_local_attention(window)
-    end_to_end = [x.transpose(1, 2).flatten(0, 1).unsqueeze(0) for x in (q, k, v)]  # (1, b t, h, d)
+    end_to_end = [x.transpose(1, 2).flatten(0, 1).unsqueeze(0) for x in _alike(q, k, v)]  # (1, b t, h, d)
     y = ops.memory_efficient_attention(*end_to_end, attn_bias=bias, p=dropout, scale=scale)
     return y.unflatten(1, (b, t))[0].transpose(1, 2)
+
+
+def _alike(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """All in the type of v: autocast leaves q and k in float32 where a norm is the last that happens to them."""
+    return q.to(v.dtype), k.to(v.dtype), v
 
 
 def _aligned(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -68,6 +69,14 @@ def test_xformers_is_asked_for_the_same(
         for backend in ("reference", "xformers")
     )
     torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("asked", [{}, {"causal": True}, {"causal": True, "window": 3}, {"allowed": masks(7, 7)["padding"]}])
+def test_xformers_gets_the_type_of_the_values(asked: dict[str, Any], xformers_on_cpu: list[str]) -> None:
+    q, k, v = (z.detach() for z in tensors(7, 7, dtype=torch.float32))
+    rough = attend(q, k, v.bfloat16(), backend="xformers", **asked)  # what autocast makes of them where q and k were normed
+    assert rough.dtype == torch.bfloat16
+    torch.testing.assert_close(rough.float(), attend(q, k, v, **asked), rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("window", [1, 3, 20])

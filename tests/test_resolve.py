@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from studies import COSINE, STUDY, misplanned, write
 
+from attnlab.backends import misfit
 from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
 
@@ -205,6 +206,17 @@ def test_heads_of_the_full_width_need_not_divide_it(tmp_path: Path) -> None:
     text = STUDY.replace("no_wo, {name: strided_sparse, stride: 7}", "wide")
     dense, wide = plan(write(tmp_path, text), sets={"model.dim": 13}).cells
     assert dense.refusal and wide.refusal is None and wide.parameters
+
+
+@pytest.mark.parametrize(("dim", "precision", "step"), [(12, "fp32", 4), (8, "bf16", 8)])
+def test_head_widths_that_xformers_has_no_kernel_for_are_refused(
+    dim: int, precision: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlab.backends.unavailable", lambda backend, device: None)
+    sets = {"backend": "xformers", "model.dim": dim, "model.heads": 2, "train.precision": precision}
+    dense = plan(write(tmp_path, STUDY), sets=sets, only={"variant": "dense"}).cells[0]
+    assert dense.refusal == f"backend xformers needs heads whose width is a multiple of {step} in {precision}, got {dim // 2}"
+    assert misfit("xformers", step, precision) is None and misfit("sdpa", dim // 2, precision) is None
 
 
 def test_a_bias_that_does_not_come_in_pieces_is_refused_where_it_must(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.backends import unavailable
+from attnlab.backends import misfit, unavailable
 from attnlab.checks import Subject
 from attnlab.config import MachineConfig
 from attnlab.machine import autocast, free_memory, host_peak, reset_host_peak, synchronise
@@ -64,6 +64,7 @@ def refusal(layer: Layer, device: torch.device) -> str | None:
     """Why the layer cannot be measured, where that is known before it is tried."""
     it = subject(layer, device)
     reason = it.refusal(layer.role) or unavailable(layer.backend, device.type)
+    reason = reason or misfit(layer.backend, it.variant.head_dim(layer.dim, it.heads), layer.precision)
     if reason or device.type != "cpu" or layer.backend != "reference" or it.variant.growth < 2:
         return reason
     free, needs = free_memory(), COPIES * 4 * layer.batch * it.heads * layer.length**2

@@ -264,7 +264,7 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
 
 def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
     """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
-    from attnlab.backends import not_compiled, unavailable
+    from attnlab.backends import misfit, not_compiled, unavailable
     from attnlab.machine import cannot_compile
     from attnlab.model import position_setting
 
@@ -289,7 +289,9 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
     reason = position.refuses(position_setting(config, task))
     if reason:
         return f"{config.position.name}: {reason}"
-    reason = unavailable(config.backend, device) or task.check(config) or parallel.refusal(config)
+    reason = unavailable(config.backend, device)
+    reason = reason or misfit(config.backend, variant.head_dim(model.dim, model.heads), config.train.precision)
+    reason = reason or task.check(config) or parallel.refusal(config)
     if reason:
         return reason
     if config.train.compile and (reason := not_compiled(config.backend) or cannot_compile(device)):
