@@ -169,7 +169,7 @@ def position_setting(config: RunConfig, task: TaskShape) -> PositionSetting:
     """What the configuration's position scheme is built for."""
     model = config.model
     variant: type[Variant] = VARIANTS.get(config.variant.name)
-    length = task.length + (1 if _has_class_token(config, task) else 0)
+    length = model.memory + task.length + (1 if _has_class_token(config, task) else 0)
     head_dim = variant.head_dim(model.dim, model.heads)
     return PositionSetting(
         dim=model.dim, heads=model.heads, head_dim=head_dim, length=length, role=task.role, pieces=variant.pieces

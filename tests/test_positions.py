@@ -1,10 +1,13 @@
 """Position schemes against their papers, and what each promises."""
 
+from copy import deepcopy
+from typing import Any
+
 import pytest
 import torch
 from oracles import positions as papers
 
-from attnlab.layers import relative_distance, shift, sinusoids
+from attnlab.layers import angles, relative_distance, shift, sinusoids
 from attnlab.positions import PositionSetting
 from attnlab.positions.alibi import Alibi, slopes
 from attnlab.positions.learned import Learned
@@ -63,6 +66,37 @@ def test_rotary_products_depend_on_the_difference_of_positions_only() -> None:
         same = products[distance == n]
         torch.testing.assert_close(same, same[:1].expand_as(same))
     assert products[5, 4] != pytest.approx(products[4, 5].item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("t", "s"), [(13, 13), (5, 13), (20, 20), (5, 20)])
+def test_rotary_turns_by_its_table_and_beyond_it_by_the_same_angles(t: int, s: int, dtype: torch.dtype) -> None:
+    q, k = (torch.randn(2, 3, n, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in (t, s))
+    turned = Rotary(SETTING).rotate(q.to(dtype), k.to(dtype))
+    angle = angles(torch.arange(s), 4)
+    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+    for x, y, first in ((q.to(dtype), turned[0], s - t), (k.to(dtype), turned[1], 0)):
+        x1, x2 = x[..., 0::2], x[..., 1::2]
+        exact = torch.stack([x1 * cos[first:] - x2 * sin[first:], x1 * sin[first:] + x2 * cos[first:]], dim=-1).flatten(-2)
+        assert torch.equal(y, exact)
+
+
+def test_rotary_takes_sines_once_and_keeps_them_out_of_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme = deepcopy(Rotary(SETTING))
+    assert not scheme.state_dict() and scheme.to("meta").cos.device.type == "meta"
+    scheme, x = deepcopy(Rotary(SETTING)), torch.randn(1, 3, 13, 4)
+    taken: list[int] = []
+
+    def counted(positions: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        taken.append(len(positions))
+        return angles(positions, *args, **options)
+
+    monkeypatch.setattr("attnlab.positions.rotary.angles", counted)
+    scheme.rotate(x, x)
+    scheme.rotate(x[:, :, :5], x)
+    assert taken == []
+    scheme.rotate(x, torch.cat([x, x], dim=2))
+    assert taken == [26]
 
 
 def test_rotary_refuses_an_odd_head_width() -> None:

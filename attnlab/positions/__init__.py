@@ -29,7 +29,7 @@ class PositionSetting:
 
     Attributes:
         dim: model width. heads: number of heads. head_dim: width of one head's queries and keys.
-        length: the longest sequence that it will meet.
+        length: the longest sequence that it will meet, memory included; at other lengths a trained model may meet longer ones.
         role: ``causal``, ``bidirectional`` or ``cross``.
         pieces: whether ``bias`` will be asked for pieces (``Variant.pieces``).
     """

@@ -27,6 +27,12 @@ class Rotary(Position):
     def __init__(self, setting: PositionSetting, *, base: float = 10_000.0) -> None:
         super().__init__(setting)
         self.base = base
+        # A table: what compiles this would take sines and cosines in float64 anew for every feature of every head and sequence.
+        cos, sin = self._waves(setting.length)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.cos: Tensor
+        self.sin: Tensor
 
     @classmethod
     def refuses(cls, setting: PositionSetting) -> str | None:
@@ -36,9 +42,15 @@ class Rotary(Position):
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         t, s = q.shape[-2], k.shape[-2]
-        angle = angles(torch.arange(s, device=k.device), self.setting.head_dim, base=self.base)  # (s, d/2)
-        cos, sin = angle.cos(), angle.sin()
+        cos, sin = self.cos[:s], self.sin[:s]
+        if len(cos) < s or cos.device != k.device:
+            cos, sin = self._waves(s, device=k.device)
         return _turn(q, cos[s - t :], sin[s - t :]), _turn(k, cos, sin)
+
+    def _waves(self, s: int, *, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+        """(s, d/2) each, in float64: the cosines and sines of the angles of positions 0 .. s-1."""
+        angle = angles(torch.arange(s, device=device), self.setting.head_dim, base=self.base)
+        return angle.cos(), angle.sin()
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
