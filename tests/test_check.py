@@ -69,6 +69,12 @@ def test_a_combination_that_cannot_be_had_is_refused_with_its_reason() -> None:
     assert (first.check, first.result) == ("role cross", "refused")
 
 
+def test_arithmetic_of_xformers_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.check.unavailable", lambda backend, device: None)
+    (outcome,) = check("strided_sparse", backend="xformers", only=["arithmetic"])
+    assert outcome.result == "not declared" and "counts no arithmetic of xformers" in outcome.measured
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
