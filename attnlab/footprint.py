@@ -120,7 +120,10 @@ def _attention(
     *,
     scale: float | None = None,
 ) -> Tensor:
-    """``F.scaled_dot_product_attention`` on CUDA: flash for half precision without a mask, else memory-efficient."""
+    """``F.scaled_dot_product_attention`` on CUDA: flash for half precision without a mask, else memory-efficient.
+
+    On some devices torch takes cuDNN's kernel in place of flash; it keeps tensors of the same sizes.
+    """
     if torch.is_autocast_enabled("cpu"):
         q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
         attn_mask = None if attn_mask is None else attn_mask.to(q.dtype)

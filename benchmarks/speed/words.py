@@ -55,5 +55,6 @@ SPARSE = """\
 Attention alone, forward and backward, batch 2, 8 heads of width 32, causal, without projections; stride near the root of the
 length. Dense attention is PyTorch's `scaled_dot_product_attention`, as shipped and with attnlab's
 `machine: {matmul_precision: medium, reuse_memory: true}`, which the sparse variants have in both. On a CPU these go by the
-backend `blocked`, on CUDA by `xformers`. Saved: what autograd keeps for the backward pass; peak: the most that the device held.
+backend `blocked`; on CUDA by `xformers`, and dense attention is held to FlashAttention. Saved: what autograd keeps for the
+backward pass; peak: the most that the device held.
 """
