@@ -12,7 +12,7 @@ import torch
 from attnlab import measure as cost
 from attnlab.registry import TASKS
 from benchmarks.speed import floor, found, imdb, imdb_parts, ours, page, profile, ratios, sparse, step, tables, targets, xl
-from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling
+from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
 ENCODER = "torch.nn.TransformerEncoder"
@@ -158,7 +158,7 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
     said = (tmp_path / "README.md").read_text()
     assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in said
     assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) times as fast against quick | **missed** |" in said
-    assert "| attention, fp32, cpu | 10.0 | 62 | 6.20 | 62 | 6.20 |" in said
+    assert "| attention, fp32, cpu | 10.0 | 62 | 6.20 | 10.0 | 62 | 6.20 |" in said
     assert "differ by 2.0e-06 at most" in said and "| 64, cpu | 30.0 | 9,000 | 300 |" in said
     assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in said
     assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in said and "COMMAND 0" not in said
@@ -242,6 +242,14 @@ def test_the_table_of_sparse_attention_has_a_part_a_device() -> None:
     assert "### fp32, cpu" in text and "### bf16, cuda" in text
     assert "| 4,096 | 90.0 | 90.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 |" in text
     assert "| 4,096 | 90.0 | 90.0 | 5.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 | 5.0 |" in text
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "precision"),
+    [("cpu", SHIPPED, "medium"), ("cpu", EQUAL, "medium"), ("cuda", SHIPPED, "highest"), ("cuda", EQUAL, "medium")],
+)
+def test_on_cuda_attnlab_has_tf32_only_where_its_peers_have_it(device: str, settings: str, precision: str) -> None:
+    assert own_settings(Case("step", OURS, settings=settings, device=device))["matmul_precision"] == precision
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import mean, median
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +39,12 @@ class Case:
     def __str__(self) -> str:
         beside = f" ({self.part})" if self.part not in ("", self.name) else ""
         return f"{self.section}: {self.name}{beside}, {self.device}, {self.precision}, {self.settings}"
+
+
+def own_settings(case: Case) -> dict[str, Any]:
+    """``machine`` of attnlab's side: on CUDA "medium" allows TF32, which a peer as shipped does not have."""
+    exact = case.device == "cuda" and case.settings == SHIPPED
+    return SETTINGS | ({"matmul_precision": "highest"} if exact else {})
 
 
 class Row(NamedTuple):

@@ -11,17 +11,17 @@ from attnlab import machine
 from attnlab.config import RunConfig
 from attnlab.loop import Training
 from attnlab.parallel.group import Group
-from benchmarks.speed.case import SETTINGS, Case, Size
+from benchmarks.speed.case import Case, Size, own_settings
 
 
-def config(case: Case, size: Size, *, settings: dict[str, Any] = SETTINGS, **changes: Any) -> RunConfig:
-    """Resolved as every run's is; dotted paths as keywords with ``__`` for the dot."""
+def config(case: Case, size: Size, *, settings: dict[str, Any] | None = None, **changes: Any) -> RunConfig:
+    """Resolved as every run's is; dotted paths as keywords with ``__`` for the dot. settings: None: ``own_settings``."""
     base = {
         "task": {"name": "pydocs", "length": size.length},
         "position": "learned",
         "model": {"dim": size.dim, "depth": size.depth, "heads": size.heads},
         "train": {"steps": 1_000, "batch_size": size.batch, "lr": size.lr, "precision": case.precision},
-        "machine": {"device": case.device, **settings},
+        "machine": {"device": case.device, **(own_settings(case) if settings is None else settings)},
     }
     grid = {"variant": [changes.pop("variant", "dense")]}
     sets = {name.replace("__", "."): value for name, value in changes.items()}

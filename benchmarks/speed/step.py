@@ -29,7 +29,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     """Forward, backward and AdamW on real bytes."""
     size = size or Size()
     if case.name in (OURS, PLAIN):
-        run = ours.training(ours.config(case, size, settings=SETTINGS if case.name == OURS else {}))
+        run = ours.training(ours.config(case, size, settings=None if case.name == OURS else {}))
         model, step = run.model, ours.stepper(run)
     else:
         model, step = plain_loop(case, size)

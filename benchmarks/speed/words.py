@@ -6,13 +6,14 @@ forward, backward and AdamW. attnlab takes the step of its own training loop, dr
 included, with `machine: {matmul_precision: medium, reuse_memory: true}` as in its CPU studies. The peers run in a plain
 loop, without clipping: as shipped, or with the same process settings and PyTorch's fused AdamW (equal settings). All are
 pre-norm, with GELU, a feed-forward of 4 times the width, learned positions, an output layer of its own and no dropout.
-`attnlab, no settings` is what a study gets that says nothing about `machine`.
+`attnlab, no settings` is what a study gets that says nothing about `machine`. On CUDA `medium` means TF32: there attnlab has
+`matmul_precision: highest` beside peers as shipped, and with equal settings everyone has TF32.
 """
 FLOOR = """\
 Rates of the step's matrix products, in GFLOP/s over the product and the two of its backward pass. A step is three times
 the forward pass, whose arithmetic `torch.utils.flop_counter` counts. Its floor is what the products alone would take, in
-fp32 at the rates of matmul_precision medium. That bounds what any code can gain on this machine: the last table says by how
-much a step that did nothing else would beat the fastest peer.
+fp32 at the rates of matmul_precision medium (on CUDA: TF32). That bounds what any code can gain on this machine: the last
+table says by how much a step that did nothing else would beat the fastest peer.
 """
 PROFILE = """\
 By `torch.profiler`. Matrix products: projections, feed-forward and output layer. Attention: its batched products, mask,
@@ -23,7 +24,7 @@ One layer, width 256, 8 heads, segment 256, memory 256, batch 8, forward and bac
 authors' code in `transformers` 4.57. With the same weights their outputs differ by {difference} at most. `attention` has
 the norm and the residual connection around it, `layer` also the feed-forward. attnlab makes its position embeddings in
 the layer; the original is given them. Equal settings are attnlab's `machine: {{matmul_precision: medium, reuse_memory:
-true}}`, which attnlab has in both.
+true}}`, which attnlab has in both; on CUDA, where that means TF32, it has `highest` beside the original as shipped.
 
 """
 EVALUATION = """

@@ -19,7 +19,7 @@ from attnlab.evaluate import evaluate
 from attnlab.model import Block, build
 from attnlab.registry import TASKS
 from benchmarks.speed import ours
-from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SETTINGS, SHIPPED, Case, Row, Size, check_finite, timed
+from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SHIPPED, Case, Row, Size, check_finite, own_settings, timed
 
 ORIGINAL = "original"
 ATTENTION, LAYER = "attention", "layer"
@@ -46,7 +46,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     if case.part not in (ATTENTION, LAYER):
         return _evaluation(case, size, int(case.part.split()[1]))
     as_is = case.name == ORIGINAL and case.settings == SHIPPED
-    machine.set_up(MachineConfig(device=case.device, **({} if as_is else SETTINGS)))
+    machine.set_up(MachineConfig(device=case.device, **({} if as_is else own_settings(case))))
     block = _block(case, size)
     module, layer = (block, _ours(block, case.part)) if case.name == OURS else _original(block, case, size)
     found = _train(layer, module, case, size)
