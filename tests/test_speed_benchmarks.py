@@ -1,5 +1,6 @@
 """What ``benchmarks.speed`` says of its timings; and a case of each section, at a tiny size, in this process."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +12,8 @@ import torch
 
 from attnlab import measure as cost
 from attnlab.registry import TASKS
+from benchmarks.speed import __main__ as speed
+from benchmarks.speed import environment as places
 from benchmarks.speed import floor, found, imdb, imdb_parts, ours, page, profile, ratios, sparse, step, tables, targets, xl
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
 
@@ -153,7 +156,7 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
     ]
     for number, (section, frame) in enumerate(sections):
         frame.to_csv(tmp_path / f"{section}.csv", index=False)
-        page.keep_about(tmp_path, section, {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"})
+        page.keep_about(tmp_path, section, "cpu", {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"})
         page.write(tmp_path)
     said = (tmp_path / "README.md").read_text()
     assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in said
@@ -163,6 +166,48 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
     assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in said
     assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in said and "COMMAND 0" not in said
     assert "![step-cpu-fp32](step-cpu-fp32.svg)" in said and (tmp_path / "xl-cpu.svg").read_text().startswith("<svg")
+
+
+@pytest.fixture
+def fake_cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+    """Have each case measured by saying 2 of everything; the cases, as they come."""
+    seen: list[Case] = []
+
+    def fake(case: Case, python: Path) -> dict:
+        seen.append(case)
+        assert python == Path(sys.executable)
+        rows = [{"quantity": name, "item": "0", "value": 2.0} for name in ("ms", "parameters", "bytes_per_s")]
+        return {"rows": rows, "about": {"machine": f"MACHINE with {case.device}"}}
+
+    monkeypatch.setattr(speed, "in_fresh_process", fake)
+    return seen
+
+
+def test_what_a_gpu_measures_stands_beside_what_a_cpu_has_measured(tmp_path: Path, fake_cases: list[Case]) -> None:
+    for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
+        speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
+    assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
+    frame, said = page.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
+    assert list(dict.fromkeys(frame["device"])) == ["cpu", "cuda"]
+    assert len(frame) == 3 * 2 * len([*sparse.cases("cpu"), *sparse.cases("cuda")])
+    assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in said
+    assert "`python -m benchmarks.speed sparse --rounds 2 --device cuda --here`: MACHINE with cuda; load" in said
+    assert "--rounds 1" not in said and "### fp32, cpu" in said and "### bf16, cuda" in said
+
+
+def test_peers_that_are_not_here_are_left_out_and_named(
+    tmp_path: Path, fake_cases: list[Case], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places, "NEEDS", {name: "no_such_package" for name in places.NEEDS})
+    for section in ("step", "xl"):
+        speed.main([section, "--here", "--device", "cpu", "--rounds", "1", "--out", str(tmp_path)])
+    assert {case.name for case in fake_cases} == {OURS, step.PLAIN, ENCODER, xl.MEMORY, xl.SLIDING}
+    assert "step: transformers GPT-2 is left out: No module named 'no_such_package'" in capsys.readouterr().out
+    assert ": MACHINE with cpu, left out original; load" in (tmp_path / "README.md").read_text()
+
+
+def test_what_peers_need_is_named_for_each_that_is_not_torch_s_own() -> None:
+    assert set(places.NEEDS) == {*step.PEERS, *imdb.READERS, xl.ORIGINAL} - {ENCODER}
 
 
 @pytest.mark.parametrize("losses", [[3.0, 2.0, 3.1, 3.2], [3.0, float("nan"), 2.0, 1.0]])

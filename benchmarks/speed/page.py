@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from benchmarks import loop
 from benchmarks.speed import tables
 from benchmarks.speed.figures import DRAWN
-from benchmarks.speed.ratios import on
+from benchmarks.speed.ratios import groups, on
 from benchmarks.speed.targets import verdicts
 
 ABOUT = "about.csv"
+COLUMNS = ["section", "device", "name", "value"]
 HEAD = """\
 # attnlab beside its peers
 
@@ -39,12 +41,21 @@ logging and checkpoints are at most 5 % of a run; of a study `attnlab plan` says
 """
 
 
-def keep_about(out: Path, section: str, about: Mapping[str, str]) -> None:
-    """Note what a section was measured on and by what, in place of what stood there of it."""
+def keep_rows(out: Path, section: str, rows: pd.DataFrame) -> None:
+    """Write a section's rows, in place of those of the same devices: a machine with a GPU adds to what others measured."""
+    path = out / f"{section}.csv"
+    if path.is_file():
+        old: Any = read(path)
+        rows = pd.concat([old[~old["device"].isin(rows["device"])], rows])
+    rows.sort_values("device", kind="stable").to_csv(path, index=False, float_format="%.9g")
+
+
+def keep_about(out: Path, section: str, device: str, about: Mapping[str, str]) -> None:
+    """Note on what machine and by what command a section was measured on a device, in place of what stood there of it."""
     path = out / ABOUT
-    old = pd.read_csv(path, dtype=str) if path.is_file() else pd.DataFrame(columns=["section", "name", "value"])
-    new = pd.DataFrame([(section, *pair) for pair in about.items()], columns=["section", "name", "value"])
-    pd.concat([old.drop(index=on(old, section=section).index), new]).to_csv(path, index=False)
+    old = pd.read_csv(path, dtype=str) if path.is_file() else pd.DataFrame(columns=COLUMNS)
+    new = pd.DataFrame([(section, device, *pair) for pair in about.items()], columns=COLUMNS)
+    pd.concat([old.drop(index=on(old, section=section, device=device).index), new]).to_csv(path, index=False)
 
 
 def write(out: Path) -> None:
@@ -67,11 +78,14 @@ def read(path: Path) -> pd.DataFrame:
 
 def _section(out: Path, name: str, frames: Mapping[str, pd.DataFrame], *, about: pd.DataFrame) -> str:
     frame = frames[name]
-    notes = dict(zip(about["name"], about["value"], strict=True))
-    command = notes.pop("command", "")
-    told = ", ".join(value if key in ("machine", "GPU") else f"{key} {value}" for key, value in notes.items())
-    load = f"load average {frame['load'].min():.1f} to {frame['load'].max():.1f}"
-    parts = [f"\n## {tables.SECTIONS[name].title}\n", f"`{command}`: {told}; {load}. Timings: [{name}.csv]({name}.csv).\n"]
+    parts = [f"\n## {tables.SECTIONS[name].title}\n"]
+    for (device,), one in groups(about, "device"):
+        notes = dict(zip(one["name"], one["value"], strict=True))
+        command = notes.pop("command", "")
+        told = ", ".join(value if key in ("machine", "GPU") else f"{key} {value}" for key, value in notes.items())
+        each = on(frame, device=device)["load"]
+        load = f"load average {each.min():.1f} to {each.max():.1f}"
+        parts.append(f"`{command}`: {told}; {load}. Timings: [{name}.csv]({name}.csv).\n")
     parts.append(tables.SECTIONS[name].text(frames))
     for file, svg in DRAWN[name](frame) if name in DRAWN else ():
         (out / file).write_text(svg, encoding="utf8")

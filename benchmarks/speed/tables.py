@@ -85,6 +85,8 @@ def xl(frames: Frames) -> str:
     frame = frames["xl"]
     contexts = frame["part"].str.startswith("context")
     layers, evaluation = frame.drop(index=frame.index[contexts]), frame.drop(index=frame.index[~contexts])
+    if layers.empty:  # the original was not there
+        return _evaluation(evaluation)
     text = XL.format(difference=f"{on(layers, quantity='difference')['value'].max():.1e}")
     heads = ["", "attnlab, ms", "original as shipped, ms", TIMES, "attnlab, ms", "original at equal settings, ms", TIMES]
     ms, rows = medians(layers), []
