@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help quickstart test lint types format overhead benchmarks clean
+.PHONY: help quickstart test lint types format gpu overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make quickstart  set up, run ablations/quickstart.yaml, write reports/quickstart/"
 	@echo "make test        set up, run the tests (PYTEST_ARGS='-m slow' for the slow ones)"
+	@echo "make gpu         run the tests that need a CUDA device in PYTHON's environment, the contract's matrix apart"
 	@echo "make lint        ruff: style and imports"
 	@echo "make types       pyright: types"
 	@echo "make format      let ruff repair what it can"
@@ -28,6 +29,9 @@ quickstart: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+gpu:
+	$(PYTHON) -m pytest -m gpu --ignore=tests/test_check.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
