@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
 
 from attnlab import __version__
-from attnlab.errors import UserError
+from attnlab.arguments import Parser
 
 EPILOG = "Runs are kept in ./runs (or ATTNLAB_RUNS), data sets in the user's cache (or ATTNLAB_DATA)."
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells of a mistake in one line, as the rest of the program does."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see {self.prog} --help)")
-
-
 def parser() -> argparse.ArgumentParser:
     """Everything that may be typed."""
-    found = _Parser(
+    found = Parser(
         prog="attnlab",
         description="A testbed for attention variants, with an ablation runner.",
         epilog=EPILOG,
     )
     found.add_argument("--version", action="version", version=f"attnlab {__version__}")
-    verbs = found.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    verbs = found.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     _add_studies(verbs)
     _add_submit(verbs)
     _add_results(verbs)
@@ -36,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _add_studies(verbs: argparse._SubParsersAction[_Parser]) -> None:
+def _add_studies(verbs: argparse._SubParsersAction[Parser]) -> None:
     plan = verbs.add_parser("plan", help="the cells of a study, refusals with reasons, estimated cost")
     run = verbs.add_parser("run", help="run a study; again = go on where it stopped")
     for verb in (plan, run):
@@ -63,34 +55,23 @@ def _add_studies(verbs: argparse._SubParsersAction[_Parser]) -> None:
     _add_running(train)
 
 
-def _add_choices(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="train.steps=50"
-    )
-    verb.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="AXIS=VALUE[,VALUE]",
-        help="variant=no_wo,dense",
-    )
+def _add_choices(verb: Parser) -> None:
+    verb.add_list("--set", goes_on=_assigns, metavar="KEY=VALUE", help="train.steps=50")
+    verb.add_list("--only", goes_on=_assigns, metavar="AXIS=VALUE[,VALUE]", help="variant=no_wo,dense")
 
 
-def _add_running(verb: argparse.ArgumentParser) -> None:
+def _add_running(verb: Parser) -> None:
     _add_sharing(verb)
     verb.add_argument("--no-baselines", action="store_true", help="leave out the trivial baselines (gzip, n-gram, ...)")
     verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
 
 
-def _add_sharing(verb: argparse.ArgumentParser) -> None:
+def _add_sharing(verb: Parser) -> None:
     verb.add_argument("--workers", type=_count, default=1, metavar="N", help="runs at a time (default 1)")
     verb.add_argument(
         "--storage", metavar="URL", help="postgresql://... whose queue any number of machines share (or ATTNLAB_STORAGE)"
     )
-    verb.add_argument(
-        "--retry", nargs="+", action="extend", default=[], metavar="STATE", help="try these again: failed, diverged, ..."
-    )
+    verb.add_list("--retry", goes_on=str.isidentifier, metavar="STATE", help="try these again: failed, diverged, ...")
 
 
 def _add_settling(verb: argparse.ArgumentParser) -> None:
@@ -98,7 +79,7 @@ def _add_settling(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--max-seeds", type=_count, metavar="N", help="no more than these, with --until-settled (default 12)")
 
 
-def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
+def _add_submit(verbs: argparse._SubParsersAction[Parser]) -> None:
     submit = verbs.add_parser("submit", help="run a study on several machines, as jobs of Slurm")
     submit.add_argument("study", help="a YAML file")
     _add_choices(submit)
@@ -112,12 +93,10 @@ def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
     submit.add_argument("--cpus", type=_count, metavar="N", help="of each machine")
     submit.add_argument("--gpus", type=_count, metavar="N", help="of each machine")
     submit.add_argument("--partition", metavar="NAME", help="of Slurm")
-    submit.add_argument(
-        "--slurm", nargs="+", action="extend", default=[], type=_pair, metavar="KEY=VALUE", help="of sbatch: account=lab"
-    )
+    submit.add_list("--slurm", goes_on=_assigns, type=_pair, metavar="KEY=VALUE", help="of sbatch: account=lab")
 
 
-def _add_results(verbs: argparse._SubParsersAction[_Parser]) -> None:
+def _add_results(verbs: argparse._SubParsersAction[Parser]) -> None:
     report = verbs.add_parser("report", help="write reports/STUDY/: page, tables, plots")
     report.add_argument("study", nargs="+", help="a study's name; several: one page above the report of each")
     report.add_argument("--out", metavar="FOLDER", help="where to (default reports/STUDY; several studies need it)")
@@ -158,13 +137,11 @@ def _add_questions(runs: argparse.ArgumentParser) -> None:
     runs.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
 
-def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:
+def _add_rest(verbs: argparse._SubParsersAction[Parser]) -> None:
     kinds = ("variants", "positions", "tasks", "backends")
     listed = verbs.add_parser("list", help="variants, positions, tasks and backends, with file and line")
     listed.add_argument("kind", nargs="?", choices=kinds, metavar="|".join(kinds))
-    listed.add_argument(
-        "--imports", nargs="+", default=[], metavar="FILE", help="Python files to import first"
-    )
+    listed.add_list("--imports", goes_on=lambda word: word not in kinds, metavar="FILE", help="Python files to import first")
     check = verbs.add_parser(
         "check",
         help="the contract of an attention variant, on anyone's: attnlab check my_lab/cosine.py:Cosine",
@@ -174,16 +151,14 @@ def _add_rest(verbs: argparse._SubParsersAction[_Parser]) -> None:
     check.add_argument("--position", metavar="NAME", help="check all with this position scheme (default: none)")
     check.add_argument("--backend", metavar="NAME", help="check all with this backend (default: its first)")
     check.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    check.add_argument(
-        "--options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="of the variant: stride=4"
-    )
+    check.add_list("--options", goes_on=_assigns, metavar="KEY=VALUE", help="of the variant: stride=4")
     _add_bench(verbs)
     data = verbs.add_parser("data", help="the data sets in the cache: list, fetch, verify")
     data.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list")
     data.add_argument("names", nargs="*", metavar="NAME", help="default: all")
 
 
-def _add_bench(verbs: argparse._SubParsersAction[_Parser]) -> None:
+def _add_bench(verbs: argparse._SubParsersAction[Parser]) -> None:
     bench = verbs.add_parser(
         "bench",
         help="time, memory and growth of an attention layer beside dense: attnlab bench my_lab/cosine.py:Cosine",
@@ -200,17 +175,15 @@ def _add_bench(verbs: argparse._SubParsersAction[_Parser]) -> None:
     bench.add_argument("--position", default="none", metavar="NAME", help="position scheme of every layer (default none)")
     bench.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="default fp32")
     bench.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    bench.add_argument(
-        "--options",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="of the variants (default: as suits the length)",
-    )
+    how = "of the variants (default: as suits the length)"
+    bench.add_list("--options", goes_on=_assigns, metavar="KEY=VALUE", help=how)
     bench.add_argument("--rounds", type=_count, default=7, metavar="N", help="turns of each case (default 7)")
     bench.add_argument("--shipped", action="store_true", help="also dense with SDPA under PyTorch's own process settings")
     bench.add_argument("--out", metavar="PATH", help="writes PATH.md, PATH.csv and plots (default reports/bench/NAMES)")
+
+
+def _assigns(word: str) -> bool:
+    return "=" in word
 
 
 def _counts(text: str) -> list[int]:

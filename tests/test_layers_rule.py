@@ -23,11 +23,11 @@ LAYERS = [
     {"planning"},
     {"trials", "running", "tracking", "track", "study", "bench", "benching"},
     {"stats", "sequential", "reporting", "report", "settle"},
-    {"commands", "parser", "cli"},
+    {"commands", "arguments", "parser", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
-WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "sequential", "reporting", "settle", "parser", "cli"}
+WITHOUT_TORCH = {*LAYERS[0], *LAYERS[1], *LAYERS[2], "stats", "sequential", "reporting", "settle", "arguments", "parser", "cli"}
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "sklearn", "jinja2"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
