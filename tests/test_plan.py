@@ -51,6 +51,13 @@ def test_the_figures_are_of_the_model(tmp_path: Path) -> None:
     assert untested.eval_flops == dense.flops_per_token * 3 * 504
 
 
+def test_a_row_longer_than_the_text_is_refused_before_its_cost_is_traced(tmp_path: Path) -> None:
+    """Dense attention over so many bytes would keep the plan busy for hours."""
+    cells = plan(write(tmp_path, STUDY), sets={"task.length": 100_000_000}).cells
+    assert [cell.parameters for cell in cells] == [None] * 3
+    assert all("a row needs 100,000,001" in str(cell.refusal) for cell in cells)
+
+
 def test_what_runs_on_a_device_alone_is_planned_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """xformers' kernels take neither meta tensors nor a CPU's."""
     monkeypatch.setattr(backends, "unavailable", lambda backend, device: None)

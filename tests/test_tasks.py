@@ -188,6 +188,8 @@ def test_what_would_fail_only_after_training_is_refused_before():
     assert random.check(settings(valid_limit=2, test_limit=2, batch_size=1000)) is None
     assert contiguous.check(settings(batch_size=35)) is None  # 249 bytes: 35 rows of 7
     assert "too short for 36 rows of 7 bytes each" in str(contiguous.check(settings(batch_size=36)))
+    assert "train has 7 bytes, a row needs 8" in str(Ramp(7).check(settings()))
+    assert Ramp(8).check(settings()) is None
 
 
 def test_a_memory_that_would_always_be_empty_in_training_is_refused():

@@ -85,14 +85,13 @@ class ByteTask(Task):
         evaluate = config.evaluate
         if config.model.memory and self.sampling == "random":
             return "memory goes on from the segment before: it needs the task's option sampling: contiguous"
-        if self.sampling == "contiguous":
-            try:
-                segments = self._segments_per_pass(config.train.batch_size)
-            except UserError as error:
-                return error.message
-            if config.model.memory and segments == 1:
-                rows = f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} bytes to itself"
-                return f"memory goes on from the segment before, and there is none: {rows}"
+        try:
+            steps = self.steps_per_epoch(config.train.batch_size)
+        except UserError as error:
+            return error.message
+        if config.model.memory and steps == 1:  # a pass has as many steps as a row has segments
+            rows = f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} bytes to itself"
+            return f"memory goes on from the segment before, and there is none: {rows}"
         for name in ("valid_limit", "test_limit"):
             if getattr(evaluate, name) == 1:
                 return f"evaluate.{name}: one byte leaves nothing to predict, expected at least 2"
