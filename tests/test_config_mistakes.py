@@ -14,6 +14,12 @@ MISTAKES = {
         "17:1",
         "'margn' (did you mean 'margin'?): expected one of",
     ),
+    "a field of a run at the top": (
+        "margin:",
+        "machine: {threads: 1}\nmargin:",
+        "17:1",
+        "expected 'machine' under base: (or its values under grid:), got it at the top",
+    ),
     "unknown section": ("  model:", "  modle:", "5:3", "'modle' in base (did you mean 'model'?)"),
     "unknown key, deep": ("    lr: 3", "    lrr: 3", "8:5", "'lrr' in base.train (did you mean 'lr'?)"),
     "unknown key, flow style": (

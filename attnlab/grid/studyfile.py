@@ -122,6 +122,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     _check_secrets(data, where=places.at)
     for key, value in (sets or {}).items():
         _check_secrets(value, where=lambda loc, key=key: f"--set {key}")
+    _check_top(data, where=places.at)
     study = validate(StudyConfig, _over(data, over_study), where=origin.at)
     study._path, study._origin = path, origin
     study._sets = {key: value for key, value in (sets or {}).items() if key not in over_study}
@@ -136,6 +137,14 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     _check_sets(study)
     _check_skip(study)
     return study if study.baseline is None else _with_baseline(study)
+
+
+def _check_top(data: dict[str, Any], *, where: Callable[..., str]) -> None:
+    """Refuse a field of a run where only those of a study may stand: the nearest name of these would lead astray."""
+    for key in data:
+        if key in field_names(RunConfig, ()):
+            message = f"expected {key!r} under base: (or its values under grid:), got it at the top"
+            raise UserError(message, where((key,), key=True))
 
 
 def _over(data: dict[str, Any], assignments: dict[str, Any]) -> dict[str, Any]:
