@@ -20,6 +20,7 @@ import torch
 from attnlab.backends import BACKENDS, unavailable
 from attnlab.checks import CHECKS, Failure, NotDeclared, Refused, Subject
 from attnlab.errors import UserError, nearest
+from attnlab.grid.problems import check_option
 from attnlab.machine import resolve_device
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS, check_options
@@ -138,8 +139,10 @@ def checked_device(name: str) -> str:
 
 
 def checked_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if the constructor takes them, and takes what it needs; ``UserError`` otherwise."""
+    """The options, if the constructor takes them and their types, and has what it needs; ``UserError`` otherwise."""
     check_options(cls, {**cls.suited(16), **options}, what=cls.__name__)
+    for name, value in options.items():
+        check_option(cls, name, value, place=cls.__name__)
     return options
 
 

@@ -127,6 +127,7 @@ def test_the_command_writes_its_table_every_round_and_two_plots(
         (["dense", "--position", "rotery"], "unknown position scheme 'rotery'"),
         (["strided_sparse", "--options", "strid=4"], "no option 'strid'"),
         (["strided_sparse", "--options", "stride=0"], "stride of at least 1, got 0"),
+        (["strided_sparse", "--options", "stride=four"], "stride: expected a whole number, got 'four'"),
         (["dense", "--lengths", "512,x"], "expected a whole number of at least 1, got 'x'"),
         (["dense", "--device", "gpu"], "unknown device 'gpu'"),
     ],

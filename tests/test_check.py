@@ -85,6 +85,7 @@ def test_arithmetic_of_xformers_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
         ({"variant": "dense", "device": "gpu"}, "unknown device 'gpu'"),
         ({"variant": "dense", "options": {"stride": 4}}, "no option 'stride'"),
         ({"variant": "strided_sparse", "options": {"stride": 0}}, "stride of at least 1, got 0"),
+        ({"variant": "strided_sparse", "options": {"stride": "four"}}, "stride: expected a whole number, got 'four'"),
         ({"variant": Setting}, "expected a subclass of attnlab.variants.Variant, got Setting"),
     ],
 )

@@ -1,7 +1,7 @@
 """From what pydantic found wrong to one line: what was expected, what came, where, and the nearest name."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
@@ -70,6 +70,15 @@ def _first(
     came = problem["input"]
     near = nearest(came, _choices(context.get("expected", ""))) if isinstance(came, str) else ""
     return _error(here, f"expected {_wanted(problem)}, got {kind(came)}{near}", where(loc))
+
+
+def check_option(cls: Any, option: str, value: Any, *, place: str) -> None:
+    """Hold an option's value against the annotation of the constructor's parameter, as ``check_hint`` does."""
+    try:
+        hint = get_type_hints(cls.__init__)[option]
+    except (KeyError, NameError, TypeError):  # none, or one that is there for type checkers only
+        return
+    check_hint(hint, value, loc=(option,), place=place)
 
 
 def check_hint(hint: Any, value: Any, *, loc: Loc, place: str) -> None:

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from attnlab import parallel
 from attnlab.config import RunConfig
 from attnlab.errors import UserError, nearest
 from attnlab.fields import Named
 from attnlab.grid.cells import CellConfig
-from attnlab.grid.problems import check_hint
+from attnlab.grid.problems import check_option
 from attnlab.grid.studyfile import StudyConfig
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
 
@@ -143,7 +143,7 @@ class Resolver:
             check_options(cls, named.options, what=f"{kind} {named.name}")
         options = dict(named.options)
         for name, value in options.items():
-            _check_type(cls, name, value, place=cell.where(kind, name))
+            check_option(cls, name, value, place=cell.where(kind, name))
             if name == "path" and isinstance(value, str):
                 what, place = f"{kind}.path", cell.where(kind, name)
                 options[name] = str(_existing(self._study, value, what=what, place=place))
@@ -232,15 +232,6 @@ def _is_plain(value: Any) -> bool:
     return value is not inspect.Parameter.empty and isinstance(
         value, str | int | float | bool | list | dict | None
     )
-
-
-def _check_type(cls: Any, option: str, value: Any, *, place: str) -> None:
-    """Hold a value against the annotation of the constructor's parameter, as strictly as a study."""
-    try:
-        hint = get_type_hints(cls.__init__)[option]
-    except (KeyError, NameError, TypeError):  # none, or one that is there for type checkers only
-        return
-    check_hint(hint, value, loc=(option,), place=place)
 
 
 def _device(config: RunConfig) -> str:
