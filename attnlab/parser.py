@@ -108,7 +108,7 @@ def _add_results(verbs: argparse._SubParsersAction[Parser]) -> None:
     _add_questions(runs)
     ui = verbs.add_parser("ui", help="the MLflow UI on these runs, for this machine only (127.0.0.1)")
     ui.add_argument("study", nargs="?", help="print this study's address only")
-    ui.add_argument("--port", type=_count, default=5000)
+    ui.add_argument("--port", type=_port, default=5000, metavar="N", help="default 5000")
     generate = verbs.add_parser("generate", help="sample text from a trained language model")
     generate.add_argument(
         "run", help="an MLflow run's id (or its beginning), its name, or a folder with model.pt"
@@ -200,6 +200,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, got {text!r}")
+    return int(text)
+
+
 def _minutes(text: str) -> int:
     number, unit = text[:-1], {"m": 1, "h": 60, "d": 24 * 60}.get(text[-1:])
     if unit is None or not number.isdigit() or int(number) < 1:
@@ -215,17 +221,21 @@ def _pair(text: str) -> str:
 
 
 def _positive(text: str) -> float:
-    number = _temperature(text)
-    if number == 0:
+    number = _number(text)
+    if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
     return number
 
 
 def _temperature(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
+    number = _number(text)
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")  # which is in no range

@@ -38,6 +38,12 @@ def test_options_and_arguments_stand_in_any_order(words: str, expected: dict[str
         ("plan --set --tflops 2 wo.yaml", "--set: expected at least one argument"),
         ("plan wo.yaml --port 1", "unrecognized arguments: --port 1 (see attnlab plan --help)"),
         ("submit wo.yaml --slurm account", "expected KEY=VALUE, got 'account'"),
+        ("ui --port 99999", "--port: expected a port from 1 to 65535, got '99999'"),
+        ("ui --port 0", "--port: expected a port from 1 to 65535, got '0'"),
+        ("plan wo.yaml --tflops 0", "--tflops: expected a number above 0, got '0'"),
+        ("plan wo.yaml --tflops=-1", "--tflops: expected a number above 0, got '-1'"),
+        ("plan wo.yaml --tflops inf", "--tflops: expected a number above 0, got 'inf'"),
+        ("generate run --temperature=-1", "--temperature: expected a number of at least 0, got '-1'"),
         ("--nothing", "see attnlab --help"),
     ],
 )
