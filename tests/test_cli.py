@@ -104,6 +104,21 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "tiny.yaml", "--tflops", "1", "--only", "variant=Unbiased", "position=alibi"],
+        ["run", "tiny.yaml", "--only", "variant=Unbiased", "position=alibi"],
+        ["train", "variant=unbiased.py:Unbiased", "position=alibi", "task={name: pydocs, length: 17}"],
+    ],
+)
+def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path, capsys: Out, words: list[str]) -> None:
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert "can be run: Unbiased: it has no place for a position scheme" in said and said.count("\n") == 1
+    assert not (here / "runs").exists(), "there was nothing to do"
+
+
+@pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["plan", "tny.yaml"], "did you mean 'tiny.yaml'"),

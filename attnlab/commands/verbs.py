@@ -28,7 +28,9 @@ def plan(given: Namespace) -> int:
     from attnlab.commands.summary import print_plan
     from attnlab.planning.plan import plan as make_plan
 
-    print_plan(make_plan(given.study, sets=_assignments(given.set), only=_only(given.only)), tflops=given.tflops)
+    found = make_plan(given.study, sets=_assignments(given.set), only=_only(given.only))
+    print_plan(found, tflops=given.tflops)
+    _check_some_can_run(found)
     return 0
 
 
@@ -67,6 +69,7 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     from attnlab.settle import MAX_SEEDS, run_until_settled
     from attnlab.study import run as run_study
 
+    _check_some_can_run(found)
     how = {"workers": given.workers, "only": only, "storage": given.storage, "retry": given.retry}
     how |= {"baselines": not given.no_baselines}
     if getattr(given, "until_settled", False):
@@ -84,6 +87,13 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
         print(f"report: {near(write_report(name) / 'index.html')}")
     print(f"To browse the runs in MLflow: {_command()} ui {name}")
     return 0 if result.ok else 1
+
+
+def _check_some_can_run(found: Plan) -> None:
+    """Raise where every cell is refused: there is nothing to do, and no result would come of it."""
+    if not found.total:
+        reasons = dict.fromkeys(str(cell.refusal) for cell in found.cells)
+        raise UserError(f"no cell of the study {found.study.study!r} can be run: {'; '.join(reasons)}")
 
 
 def _command() -> str:
