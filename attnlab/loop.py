@@ -26,6 +26,7 @@ from attnlab.result import History, Report, Result
 from attnlab.seeds import stream
 from attnlab.selection import Selection
 from attnlab.tasks import Task
+from attnlab.tasks.conform import check_first_batch
 from attnlab.tasks.verify import verified
 
 
@@ -60,6 +61,7 @@ class Training:
     def _set_up(self) -> None:
         config, group, device = self.config, self.group, self.device
         self.task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
+        check_first_batch(self.task, config)
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
         self.optimizer = adamw(self.model, config.train)

@@ -1,4 +1,4 @@
-"""The variant of `examples/my_variant`, through each of the registry's three doors, as its author would use it."""
+"""The variant of `examples/my_variant`, through each of the registry's three doors, and the task of `examples/my_task`."""
 
 import os
 import subprocess
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import attnlab
 from attnlab.registry import load_file
 from attnlab.running.display import Display
+from attnlab.tasks import IGNORED
 from attnlab.variants import Setting, Variant
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "my_variant"
@@ -97,3 +99,28 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "cosine length=9" in done.stdout
     assert (tmp_path / "reports" / "train" / "index.html").is_file()
+
+
+def test_a_task_of_ones_own_is_trained_scored_and_shown(tmp_path: Path, quiet: Display) -> None:
+    small = {key: value for key, value in SMALL.items() if key != "task.length"}
+    study = EXAMPLE.parent / "my_task" / "my_study.yaml"
+    result = attnlab.run(study, sets={**small, "seeds": [0]}, root=tmp_path, show=quiet)
+    assert result.ok and len(result.rows) == 6
+    assert result.plan.metric == "recall" and result.plan.direction == "max"
+    assert all(0 <= row.summary["recall"] <= 1 for row in result.rows)
+
+
+def test_what_the_task_asks_can_be_told_from_what_it_shows() -> None:
+    task = load_file(EXAMPLE.parent / "my_task" / "recall.py").Recall(pairs=5)
+    batch = task.train_batch(3, seed=7, batch_size=4)
+    for row, wanted in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        values = dict(zip(row[0:10:2], row[1:10:2], strict=True))
+        assert len(values) == 5 and len(row) == task.length
+        assert wanted == [values[key] if i >= 10 and i % 2 == 0 else IGNORED for i, key in enumerate(row)]
+        assert task.encode(task.decode(row)) == row
+    logits = F.one_hot(batch.targets.clamp(min=0), task.vocabulary).float()
+    assert task.score(logits, batch) == {"recall": (20, 20)}
+    assert task.score(logits.roll(1, -1), batch) == {"recall": (0, 20)}
+    whole = torch.cat([each.inputs for each in task.eval_batches("valid", batch_size=7, limit=20)])
+    assert torch.equal(whole, next(task.eval_batches("valid", batch_size=20)).inputs)
+    assert not torch.equal(whole, next(task.eval_batches("test", batch_size=20)).inputs)

@@ -151,6 +151,8 @@ class Resolver:
 
     def _task(self, cell: CellConfig, named: Named, cls: Any) -> tuple[Any, str]:
         """The task and the identity of its data."""
+        from attnlab.tasks.conform import check_definition
+
         key = json.dumps([named.name, named.options], sort_keys=True, default=str)
         if key not in self._tasks:
             with _placed(
@@ -158,6 +160,7 @@ class Resolver:
             ):
                 task = cls(**named.options)
                 self._tasks[key] = (task, _identity(task, named))
+                check_definition(task, name=named.label)
         return self._tasks[key]
 
     def _sources(self, classes: list[tuple[Named, Any]]) -> dict[str, str]:

@@ -4,6 +4,18 @@ A task's splits are ``train``, ``valid`` and ``test``. Selection sees ``valid`` 
 at the end of a run that will be reported. Training batches are a pure function of (step, seed, batch size): a
 run that is resumed needs no state of the data's, and two cells with one seed see the same batches in the same
 order.
+
+A task of one's own is a subclass of ``Task`` (``examples/my_task/recall.py`` is one). It needs the class attributes, and
+``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and ``eval_batches``. What it may leave as it is here:
+
+- ``loss`` and ``score``: cross-entropy; bits per byte of a language model, accuracy and loss of a classifier. A ``metric`` of
+  another name needs a ``score`` that returns one of that name.
+- ``eval_tokens``: without it ``attnlab plan`` leaves out what evaluation costs.
+- ``encode`` and ``decode``: ``attnlab generate`` needs both; the maps of a report show token numbers without ``decode``.
+- ``check``: why it cannot be run with a configuration, such as one with memory where batches do not go on from each other.
+- ``baselines``: what stands beside the variants in a report.
+
+``conform`` looks at the definition in the plan, and at the first batch before the first step.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def verified(task: Task, config: RunConfig, *, say: Say = print) -> Task:
     Raises:
         UserError: the data cannot be had, or are others than those that the run was planned with.
     """
-    task.prepare(say)
+    task.prepare(say=say)
     if config.data and (found := task.identity()) != config.data:
         raise UserError(
             f"task {config.task.label}: its data have changed since this was planned: expected {config.data}, found {found}"
