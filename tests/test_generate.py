@@ -12,6 +12,7 @@ from attnlab.commands import generate
 from attnlab.config import RunConfig
 from attnlab.errors import UserError
 from attnlab.model import build
+from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.text import Text
 
@@ -118,3 +119,28 @@ def test_bytes_that_are_no_text_can_be_printed() -> None:
 def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"left no model: expected model\.pt"):
         generate.generate(str(tmp_path))
+
+
+class Silent(PyDocs):
+    """A task without text, as anyone's may be."""
+
+    encode = Task.encode
+
+
+class Wordy(PyDocs):
+    """A task that knows few words."""
+
+    def encode(self, text: str) -> list[int]:
+        return [["no", "yes"].index(text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Silent", "has no text: expected a method encode, got none"), ("Wordy", "cannot read the prompt: ValueError: 'x' is")],
+)
+def test_a_task_without_this_text_is_said(name: str, words: str, tmp_path: Path) -> None:
+    folder = left_by_a_run(tmp_path)
+    given = config().with_({"task.name": f"test_generate:{name}"})
+    (folder / "config.json").write_text(given.to_json())
+    with pytest.raises(UserError, match=f"task {name} .*{words}"):
+        generate.generate(str(folder), prompt="x", length=1)

@@ -17,6 +17,8 @@ from attnlab.commands.maps import record_maps
 from attnlab.planning.plan import plan
 from attnlab.report import report
 from attnlab.reporting import maps
+from attnlab.tasks import Task
+from attnlab.tasks.pydocs import PyDocs
 from attnlab.tracking.maps import Map
 from attnlab.train import train
 
@@ -70,3 +72,18 @@ def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
     size = picture.index(b"IDAT") - 4
     rows = zlib.decompress(picture[size + 8 : size + 8 + int.from_bytes(picture[size : size + 4], "big")])
     assert rows == bytes([0, 0, 255, 255, 0, 255, 255, 255, 0, 255, 128, 255])
+
+
+class Silent(PyDocs):
+    """A task without text, as anyone's may be."""
+
+    decode = Task.decode
+
+
+def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
+    silent = {"name": "test_maps:Silent", "length": 24}
+    train(tiny(task=silent, train__steps=1), folder=tmp_path)
+    found = record(tmp_path, length=3)
+    first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
+    shown = " ".join(map(str, first))
+    assert f"Input: “{shown}”" in maps.told([found])[0][0]

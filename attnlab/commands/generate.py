@@ -16,11 +16,11 @@ from attnlab.errors import UserError
 from attnlab.model import Classifier, LanguageModel, build
 from attnlab.registry import TASKS, load_sources
 from attnlab.seeds import stream
-from attnlab.tasks import IGNORED
+from attnlab.tasks import IGNORED, Task
 from attnlab.tasks.verify import verified
 
 if TYPE_CHECKING:
-    from attnlab.tasks import Batch, Task
+    from attnlab.tasks import Batch
 
 SEED_BYTES = 256
 PLACES = 64  # of the validation split that a seed may come from
@@ -54,21 +54,32 @@ def generate(
         length: how many tokens (bytes) to sample.
 
     Raises:
-        UserError: there is no such run, it left no model, or its model is no language model.
+        UserError: there is no such run, it left no model, its model is no language model, or its task has no text.
     """
     name, folder = find(run, root=root)
     config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
     model, task, device = load(folder, config)
     if prompt == "":
         raise UserError("expected a prompt of at least one character, got an empty one", "--prompt")
+    for method in ("encode", "decode"):
+        if getattr(type(task), method) is getattr(Task, method):
+            raise UserError(f"task {config.task.label} has no text: expected a method {method}, got none")
     if prompt is None:
         ids, origin = _from_validation(verified(task, config, say=lambda line: None), seed=seed)
     else:
-        ids, origin = task.encode(prompt), "as given"
+        ids, origin = _encoded(task, prompt, config), "as given"
     tokens = sample(
         model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed
     )
     return Sample(name, origin, printable(task.decode(ids)), printable(task.decode(tokens)))
+
+
+def _encoded(task: Task, prompt: str, config: RunConfig) -> list[int]:
+    try:
+        return task.encode(prompt)
+    except Exception as error:  # a task of someone else's: it raises what it likes at text that it does not know
+        message = f"task {config.task.label} cannot read the prompt: {type(error).__name__}: {error}"
+        raise UserError(message, "--prompt") from error
 
 
 def find(run: str, *, root: str | Path | None = None) -> tuple[str, Path]:

@@ -59,11 +59,19 @@ def _map(folder: Path, *, length: int) -> Map:
     with torch.inference_mode(), backends.recorded_weights() as weights:
         forward(model, batch, None)
     words = [] if model.backbone.class_token is None else ["[class]"]
-    words += [task.decode([token]) for token in batch.inputs[0].tolist()]
+    words += [_word(task, token) for token in batch.inputs[0].tolist()]
     whole = (1, config.model.heads, len(words), len(words))  # less: a part of the heads; more: a sequence that was filled up
     if len(weights) != config.model.depth or any(each.shape != whole for each in weights):
         return Map(reason=f"{config.variant.name} passes no whole matrix of weights a layer through the reference backend")
     return Map(torch.cat(weights).half().numpy(), tuple(words))
+
+
+def _word(task: Task, token: int) -> str:
+    """How a token is shown: as text, or as its number where the task, which may be anyone's, has no text."""
+    try:
+        return task.decode([token])
+    except NotImplementedError:
+        return f"{token} "  # a space: the page joins words of one character, as letters are
 
 
 def _first(task: Task, config: RunConfig, length: int) -> Batch:
