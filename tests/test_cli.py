@@ -100,7 +100,18 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
         )
     )
     assert cli.main(["run", "tiny.yaml", "--no-report"]) == 1
-    assert "failed: Broken learned s0: ZeroDivisionError: by the test" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    told = next(i for i, line in enumerate(lines) if line.startswith("failed: Broken learned s0: ZeroDivisionError: by"))
+    log = lines[told + 1].removeprefix("  its output: ")
+    assert log.startswith("runs/work/") and "Traceback" in (here / log).read_text()
+
+
+def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: Out) -> None:
+    words = ["variant=dense", "position=none", "task={name: pydocs, length: 11}", "train.steps=20", "train.lr=1e30"]
+    small = ["model.dim=12", "model.heads=2", "model.depth=1", "train.batch_size=2", "train.clip=null"]
+    assert cli.main(["train", *words, *small, "--no-report", "--no-baselines"]) == 0
+    said = capsys.readouterr().out
+    assert "\ndiverged: dense none" in said and "became" in said
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlab.commands.printing import duration, show
+from attnlab.commands.printing import duration, near, show
 from attnlab.out_of_memory import size
 
 if TYPE_CHECKING:
@@ -90,6 +90,15 @@ def print_left_out(found: Plan) -> None:
         print(f"skipped: {skipped.name}: {skipped.because}")
     for note in found.notes:
         print(f"note: {note}")
+
+
+def print_reasons(result: StudyResult) -> None:
+    """Say why a run has not completed, and where to read more. Refused cells and pruned trials are told elsewhere."""
+    for row in result.rows:
+        if row.state not in ("completed", "pruned", "refused"):
+            print(f"{row.state}: {row.name}: {row.reason}")
+        if row in result.failed and row.log and row.log.is_file() and row.log.stat().st_size:
+            print(f"  its output: {near(row.log)}")
 
 
 def measured_rate(found: Plan) -> tuple[float, str]:

@@ -65,7 +65,7 @@ def train(given: Namespace) -> int:
 
 
 def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
-    from attnlab.commands.summary import print_left_out, print_results
+    from attnlab.commands.summary import print_left_out, print_reasons, print_results
     from attnlab.settle import MAX_SEEDS, run_until_settled
     from attnlab.study import run as run_study
 
@@ -79,8 +79,7 @@ def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     name = found.study.study
     print_results(result, looks=looks)
     print_left_out(found)
-    for row in result.failed:
-        print(f"{row.state}: {row.name}: {row.reason}")
+    print_reasons(result)
     if not given.no_report:
         from attnlab.report import report as write_report
 

@@ -39,6 +39,7 @@ class Row:
         state: ``completed diverged out_of_memory pruned refused failed timed_out`` or ``interrupted``.
         earlier: it had been finished before this call, or by another parent.
         phase, trial, params: as of a ``Run``.
+        log: what its process has written, its traceback among it, if that was on this machine.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Row:
     phase: str = "grid"
     trial: int | None = None
     params: dict[str, Any] = field(default_factory=dict)
+    log: Path | None = None
 
 
 @dataclass
@@ -128,6 +130,7 @@ class Runner:
             reason += f" (failed {failures(found)} times; --retry {state} tries again)"
         trial = int(tags["trial"]) if "trial" in tags else None
         more = {"phase": tags.get("phase", "grid"), "trial": trial, "params": json.loads(tags.get("params", "{}"))}
+        more["log"] = self._log(tags.get("fingerprint", ""))
         ids = (str(found.info.run_name), tags["cell"], int(tags["seed"]))
         return Row(*ids, state, summary, reason, found.info.run_id, seconds, earlier=True, **more)
 
@@ -285,16 +288,20 @@ class Runner:
         """Close a record and note its row; how often the run has failed by now."""
         run = active.run
         if state in NOT_DONE:
-            self._tracker.artifact(active.run_id, self._root / "work" / run.key / "log.txt")
+            self._tracker.artifact(active.run_id, self._log(run.key))
         if text:
             self._tracker.text(active.run_id, "traceback.txt", text)
         found = self._tracker.finish(active.run_id, state, summary=summary, reason=reason)
         seconds = time.monotonic() - active.began
-        more = {"phase": run.phase, "trial": run.trial, "params": run.params}
+        more = {"phase": run.phase, "trial": run.trial, "params": run.params, "log": self._log(run.key)}
         row = Row(run.name, run.cell.name, run.seed, state, summary, reason, active.run_id, seconds, **more)
         self._rows[run.key] = row
         self._active.remove(active)
         return failures(found)
+
+    def _log(self, key: str) -> Path:
+        """Where the process of a run writes what it says."""
+        return self._root / "work" / key / "log.txt"
 
     def _abandon(self, error: BaseException) -> None:
         """End the children and say so in the records; the next time goes on from their checkpoints.
