@@ -123,14 +123,13 @@ def _add_results(verbs: argparse._SubParsersAction[Parser]) -> None:
     generate.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling (default 0)")
 
 
-def _add_questions(runs: argparse.ArgumentParser) -> None:
+def _add_questions(runs: Parser) -> None:
     runs.description = "Columns are those of attnlab.load_runs; of a dotted one its last part will do (lr)."
-    runs.add_argument(
+    runs.add_list(
         "--where",
-        action="append",
-        default=[],
+        goes_on=lambda word: any(sign in word for sign in "=<>"),
         metavar="CONDITION",
-        help="variant=no_wo, 'seed!=0', 'accuracy>=0.85'; nothing after = means: has none. Several: all must hold",
+        help="variant=no_wo,dense, 'seed!=0', 'accuracy>=0.85'; nothing after = means: has none. Several: all must hold",
     )
     runs.add_argument("--columns", default="", metavar="A,B", help="name,seed,state,accuracy; or all")
     runs.add_argument("--sort", default="", metavar="COLUMN", help="from the least up; --sort=-COLUMN from the most down")

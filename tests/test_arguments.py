@@ -22,6 +22,7 @@ from attnlab.parser import parser
         ("bench --options a=1 b=2 dense wide", {"options": ["a=1", "b=2"], "variants": ["dense", "wide"]}),
         ("submit --slurm account=lab qos=low wo.yaml", {"slurm": ["account=lab", "qos=low"], "study": "wo.yaml"}),
         ("list --imports one.py other.py variants", {"imports": ["one.py", "other.py"], "kind": "variants"}),
+        ("runs --where a=1 b<2 --where c!= wo", {"where": ["a=1", "b<2", "c!="], "study": "wo"}),
         ("list --imports one.py", {"imports": ["one.py"], "kind": None}),
         ("plan wo.yaml --set train.steps", {"set": ["train.steps"]}),  # no assignment, which is said where it is read
     ],

@@ -20,6 +20,7 @@ def frame(monkeypatch: pytest.MonkeyPatch) -> pandas.DataFrame:
     """28 runs of ten cells; one cell is refused, one run has diverged."""
     runs, _ = made_up()
     runs = runs.assign(phase="grid", trial=None, **{"evaluate.batch_size": None, "train.batch_size": 32})
+    runs["train.betas"] = [[0.9, 0.98] for _ in range(len(runs))]
     runs["params"] = [{} for _ in range(len(runs))]
     runs["reason"] = runs["reason"].where(runs["reason"] != "the training loss became nan at step 120", "a, \"b\"\nc")
     monkeypatch.setattr(track, "load_runs", lambda study: runs)
@@ -41,6 +42,9 @@ def told(out: Out, *words: str) -> list[dict[str, str]]:
         (["variant!=no_wo"], 22),
         (["variant=strided_sparse stride=16"], 6),
         (["variant=no_wo", "seed=1"], 2),
+        (["variant=no_wo,basic", "seed=0, 1"], 7),
+        (["variant!=no_wo,basic", "seed!=0,1"], 6),
+        (["betas=0.9,0.98"], 28),
         (["seed>=1"], 18),
         (["seed<1e0"], 10),
         (["seed!=0"], 18),
@@ -122,6 +126,24 @@ def test_no_run_that_fits_is_an_empty_table(capsys: Out) -> None:
     assert cli.main(["runs", "made-up", "--where", "seed=99"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and "bits_per_byte" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["variant=nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); there are dense, einsum, no_wo, "),
+        (["variant=dense,nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); there are dense, einsum, no_wo, "),
+        (["state=complete"], "no run has state 'complete' (did you mean 'completed'?); there are completed, diverged, refused"),
+        (["seed=99"], "no run has seed '99'; there are 0, 1, 2"),
+        (["bits_per_byte>9"], "no run has bits_per_byte > 9"),
+        (["variant=no_wo", "state!=completed,diverged", "seed=0"], "no run fits all of the conditions"),
+        (["seed=0", "seed=1"], "no run fits all of the conditions"),
+    ],
+)
+def test_a_value_that_no_run_has_is_told(words: list[str], expected: str, capsys: Out) -> None:
+    assert cli.main(["runs", "made-up", "--where", *words]) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and expected in said
 
 
 @pytest.mark.parametrize(

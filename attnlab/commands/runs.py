@@ -19,10 +19,8 @@ from attnlab.grid.axes import text
 Frame = Series = Any  # of pandas, whose own types leave open what an index returns
 ALL = "all"
 SCORES = ("bits_per_byte", "accuracy")
+SHOWN = 12  # values of a column that a message names
 OPERATORS = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -44,7 +42,8 @@ def print_runs(study: str, *, where: Sequence[str] = (), columns: str = "", sort
     """Print the runs of a study that every condition holds for.
 
     Args:
-        where: ``variant=no_wo``, ``accuracy>=0.85``, ``trial!=`` (has one): a column, an operator, a value.
+        where: ``variant=no_wo,dense``, ``accuracy>=0.85``, ``trial!=`` (has one): a column, an operator, a value. Of a value
+            that no run has standard error tells, with those that there are.
         columns: names with commas between, or ``all``; default: what tells runs apart, how they ended, scores and speed.
         sort: a column, with ``-`` in front of it from the largest down; runs that lack it come last.
         form: ``table``, ``csv`` or ``json``. Only a table on a terminal is fitted to its width.
@@ -70,8 +69,11 @@ def print_runs(study: str, *, where: Sequence[str] = (), columns: str = "", sort
 def _chosen(frame: Frame, *, where: Sequence[str], columns: str, sort: str) -> Frame:
     """What is to be printed of all runs."""
     shown = _columns(frame, columns)
-    for condition in where:
-        frame = frame[_holds(frame, condition)]
+    conditions = [_holds(frame, condition) for condition in where]  # each of all runs: what is said of one depends on no other
+    for holds in conditions:
+        frame = frame[holds.loc[frame.index]]
+    if frame.empty and all(holds.any() for holds in conditions):
+        _note("no run fits all of the conditions")
     if sort:
         name = _column(frame, sort.removeprefix("-"), place=f"--sort {sort}")
         frame = frame.sort_values(name, ascending=not sort.startswith("-"), key=_ordered, kind="stable")
@@ -113,8 +115,36 @@ def _holds(frame: Frame, condition: str) -> Series:
     given = column.notna() & (column.map(str) != "")
     if sign in ("=", "==", "!=") and value == "":
         return given if sign == "!=" else ~given
-    compared = OPERATORS[sign](_ordered(column), _other(column, value, place=place))
-    return (compared & given) | (~given & (sign == "!="))
+    if sign not in ("=", "==", "!="):
+        found = OPERATORS[sign](_ordered(column), _other(column, value, place=place)) & given
+        if not found.any():
+            _note(f"no run has {name} {sign} {value}")
+        return found
+    same = given & False
+    for wanted in _alternatives(column, value):
+        found = (_ordered(column) == _other(column, wanted, place=place)) & given
+        if not found.any():
+            _note(f"no run has {name} {wanted!r}{_known(column[given], wanted)}")
+        same |= found
+    return ~same if sign == "!=" else same
+
+
+def _alternatives(column: Series, value: str) -> list[str]:
+    """What is asked for by ``A,B``; a text that some run has as it stands is one value, whatever commas are in it."""
+    if not _is_numeric(column) and (_ordered(column) == value).any():
+        return [value]
+    return [part.strip() for part in value.split(",")]
+
+
+def _known(column: Series, wanted: str) -> str:
+    """The value meant perhaps, and all that there are if they are few."""
+    cells = _figures(column) if _is_numeric(column) else map(_word, column)
+    known = list(dict.fromkeys(cells))
+    return nearest(wanted, known) + (f"; there are {', '.join(known)}" if 0 < len(known) <= SHOWN else "")
+
+
+def _note(text: str) -> None:
+    print(f"attnlab: {text}", file=sys.stderr)
 
 
 def _other(column: Series, value: str, *, place: str) -> Any:
