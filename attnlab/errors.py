@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LONGEST = 4_000  # characters of a line
+ALIKE = 0.65  # difflib's ratio: what is less like a name was not meant by it (einsum by nosuch: 0.5)
 
 
 class UserError(Exception):
@@ -37,5 +38,5 @@ def one_line(text: str) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """``" (did you mean 'x'?)"`` for the known name nearest to ``name``, or ``""`` when none is near."""
-    close = get_close_matches(str(name), list(names), n=1, cutoff=0.5)
+    close = get_close_matches(str(name), list(names), n=1, cutoff=ALIKE)
     return f" (did you mean {close[0]!r}?)" if close else ""

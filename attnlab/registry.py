@@ -65,6 +65,8 @@ class Registry:
         """
         if ":" in ref:
             return self._from_path(ref, relative_to or Path.cwd())
+        if ref.endswith(".py"):
+            raise UserError(self._without_class(ref, relative_to or Path.cwd()))
         if ref in self._registered:
             return self._registered[ref]
         if ref in self._builtin:
@@ -101,12 +103,22 @@ class Registry:
                 raise UserError(f"{self.kind} {ref!r}: no module {place!r} can be imported ({why})") from error
         module = load_file(folder / place)
         if not isinstance(getattr(module, name, None), type):
-            classes = [n for n, c in vars(module).items() if isinstance(c, type) and c.__module__ == module.__name__]
+            classes = _classes(module)
             raise UserError(
                 f"{self.kind} {ref!r}: {place} defines no class {name!r}{nearest(name, classes)}; "
                 f"it defines {', '.join(classes) or 'none'}"
             )
         return getattr(module, name)
+
+    def _without_class(self, ref: str, folder: Path) -> str:
+        """What to write instead of a file alone, whose classes are likely meant."""
+        named = [f"{ref}:{name}" for name in _classes(load_file(folder / ref))]
+        return f"{self.kind} {ref!r}: expected a class of the file, {' or '.join(named) or f'{ref}:NAME'}, got the file alone"
+
+
+def _classes(module: ModuleType) -> list[str]:
+    """The names of the classes that a module defines itself."""
+    return [name for name, c in vars(module).items() if isinstance(c, type) and c.__module__ == module.__name__]
 
 
 def _attribute(module: str, name: str) -> type:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnlab import registry
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file
 
 MINE = """
@@ -45,6 +45,9 @@ def test_listing_names_imports_no_torch() -> None:
 def test_an_unknown_name_is_told_with_the_nearest(things: Registry) -> None:
     with pytest.raises(UserError, match=r"unknown thing 'conter' \(did you mean 'counter'\?\); known: counter"):
         things.get("conter")
+    with pytest.raises(UserError, match="unknown thing 'nosuch'; known: counter"):  # einsum is not what it meant, either
+        things.get("nosuch")
+    assert nearest("nosuch", ["einsum"]) == "" and nearest("gpu", ["gru"]) == " (did you mean 'gru'?)"
 
 
 def test_a_decorator_registers_and_a_name_is_taken_once(things: Registry) -> None:
@@ -91,6 +94,9 @@ def test_an_installed_package_offers_by_entry_point(things: Registry, monkeypatc
     [
         (None, "none.py:Mine", "expected a Python file at .*none.py: it is not there"),
         (MINE, "mine.py:Mime", r"mine.py defines no class 'Mime' \(did you mean 'Mine'\?\); it defines Mine"),
+        (MINE, "mine.py", "thing 'mine.py': expected a class of the file, mine.py:Mine, got the file alone"),
+        ("x = 1\n", "mine.py", "expected a class of the file, mine.py:NAME, got the file alone"),
+        (None, "none.py", "expected a Python file at .*none.py: it is not there"),
         ("x = 1\nx.y\n", "mine.py:Mine", r"^mine.py:2: importing .*mine.py failed: AttributeError"),
         ("x = = 1\n", "mine.py:Mine", r"^mine.py:1: importing .*mine.py failed: SyntaxError"),
     ],

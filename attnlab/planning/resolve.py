@@ -124,7 +124,7 @@ class Resolver:
             path = _existing(self._study, file, what=kind, place=cell.where(kind, "name"))
             name = f"{path}:{class_name}"
         with _placed(lambda: cell.where(kind, "name")):
-            cls = REGISTRIES[kind].get(name)
+            cls = REGISTRIES[kind].get(name, relative_to=self._study.folder)
         base = _base(kind)
         if not issubclass(cls, base):
             message = f"{kind} {named.name!r}: expected a subclass of {base.__module__}.{base.__name__}, got {cls.__qualname__}"
