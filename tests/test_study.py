@@ -1,5 +1,6 @@
 """The runner: every run once, whatever happens to it, to its parent, or to the study file."""
 
+import io
 import math
 import os
 import re
@@ -486,6 +487,16 @@ def test_the_real_thing_in_the_small(root: Path) -> None:
     assert 5 < summary["bits_per_byte"] < 9 and summary["steps"] == 20 and summary["saved_mib"] > 0
     said.seek(0)
     lines = said.read().splitlines()
-    assert lines[0] == "small: 1 run to do" and "dense learned s3: completed, bits_per_byte" in lines[-1]
+    assert lines[0] == "small: 1 run to do"
+    assert any("dense learned s3: completed, bits_per_byte" in line for line in lines)  # baselines may follow
     assert any("step 10/20" in line and "tokens/s" in line for line in lines)
     assert set(load_curves("small", root)["metric"]) >= {"train/loss", "train/lr", "valid/bits_per_byte"}
+
+
+@pytest.mark.parametrize("summary", [{"recall": 0.75, "loss": 2.0}, {"valid_recall": 0.75}])
+def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: dict[str, float]) -> None:
+    said = io.StringIO()
+    show = Display(said)
+    show.begin("mine", runs=1, finished=0, workers=1, metric="recall")
+    show.ended("dense s0", "completed", summary=summary)
+    assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in said.getvalue()

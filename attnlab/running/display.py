@@ -21,7 +21,6 @@ from rich.progress import (
 
 from attnlab.redact import redact
 
-TAIL = ("bits_per_byte", "accuracy")  # what a finished line shows first, where the run has it
 PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; evaluations always get theirs
 
 
@@ -71,12 +70,13 @@ class Display:
         self._live = self._console.is_terminal and not quiet
         self._lines: dict[str, _Line] = {}
         self._count = self._done = 0
+        self._metric = ""
         self._progress: Progress | None = None
         self._overall: TaskID | None = None
 
-    def begin(self, study: str, *, runs: int, finished: int, workers: int) -> None:
-        """The study starts: ``runs`` are left to do, ``finished`` were done before."""
-        self._count = runs
+    def begin(self, study: str, *, runs: int, finished: int, workers: int, metric: str = "") -> None:
+        """The study starts: ``runs`` are left to do, ``finished`` were done before; their lines end with ``metric``."""
+        self._count, self._metric = runs, metric
         before = f", {finished} finished before" if finished else ""
         together = f", {workers} at a time" if workers > 1 else ""
         self.say(f"{study}: {runs} run{'' if runs == 1 else 's'} to do{before}{together}")
@@ -124,7 +124,8 @@ class Display:
             self._done += 1
         if self._progress is not None and self._overall is not None:
             self._progress.update(self._overall, completed=self._done)
-        figures = ", ".join(f"{key} {summary[key]:.4f}" for key in TAIL if key in summary)
+        names = (self._metric, f"valid_{self._metric}")  # a trial of a search has the second alone
+        figures = next((f"{name} {summary[name]:.4f}" for name in names if name in summary), "")
         parts = [
             state,
             figures,

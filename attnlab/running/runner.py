@@ -98,7 +98,8 @@ class Runner:
         self._tracker.describe()
         refused = self._refuse()
         self._whole = len(work.found) + work.left
-        self._show.begin(self._plan.study.study, runs=work.left, finished=len(work.found), workers=self._workers)
+        about = {"workers": self._workers, "metric": self._plan.metric}
+        self._show.begin(self._plan.study.study, runs=work.left, finished=len(work.found), **about)
         try:
             if work.left:
                 self._prepare()
