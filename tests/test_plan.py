@@ -143,7 +143,13 @@ def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.Capt
     told = re.search(r"Evaluation comes on top: (\S+) % of the training's arithmetic", capsys.readouterr().out)
     dense = plan(write(tmp_path, STUDY)).cells[0]
     assert dense.eval_flops and dense.train_flops
-    assert told and float(told[1]) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
+    assert told and "e" not in told[1]
+    assert float(told[1].replace(",", "")) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
+
+
+def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(plan(write(tmp_path, STUDY), sets={"seeds": [1]}, only={"variant": "dense"}), tflops=1.0)
+    assert "\n1 run (1 seed a cell): " in capsys.readouterr().out
 
 
 def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def print_plan(found: Plan, *, tflops: float | None = None) -> None:
     ]
     show(["cell", "parameters", "of attention", "PFLOP a run", "time a run", "CUDA peak, est.", "backend"], lines)
     total = f"{found.train_flops / 1e15:.4g} PFLOP, {duration(found.train_flops / rate / 1e12)}"
-    print(f"\n{found.total} runs ({_a_cell(found)}): {total} in all.")
+    print(f"\n{found.total} run{'' if found.total == 1 else 's'} ({_a_cell(found)}): {total} in all.")
     print(f"Time: training alone, at {rate:.3g} TFLOP/s, {how}. A small model reaches a part of such a rate.")
     _print_evaluation(found)
     print("CUDA peak: the tensors of one training step, traced without a device; the context takes about 1 GiB more.")
@@ -54,7 +54,7 @@ def _print_evaluation(found: Plan) -> None:
     """Say what evaluation costs beside training, where the tasks tell."""
     shares = [100 * c.eval_flops / c.train_flops for c in found.cells if c.eval_flops is not None and c.train_flops]
     if shares:
-        least, most = f"{min(shares):.2g}", f"{max(shares):.2g}"
+        least, most = (f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares)))  # two digits, and never 3e+02
         print(f"Evaluation comes on top: {least if least == most else f'{least} to {most}'} % of the training's arithmetic.")
 
 

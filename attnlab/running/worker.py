@@ -273,7 +273,7 @@ def _machine(job: Job) -> dict[str, Any]:
     threads = _shared(torch.get_num_threads(), job)
     torch.set_num_threads(threads)
     device = job.config.machine.device
-    name = device_name(device) + ("" if device.startswith("cuda") else f" ({threads} threads)")
+    name = device_name(device) + ("" if device.startswith("cuda") else f" ({threads} thread{'' if threads == 1 else 's'})")
     return {"device": name, "total": _total(job)}
 
 
