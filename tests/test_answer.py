@@ -97,6 +97,19 @@ def test_what_is_open_is_never_called_equal(values: list[float]) -> None:
     assert not re.search(r"no (significant )?difference|the same|is equivalent|are equivalent|are equal", found.text)
 
 
+def test_what_stands_between_two_commas_has_both() -> None:
+    values = shifted(0.01, 0.04)
+    table = study({"dense": STEADY, "a": values, "b": [v + 0.001 for v in values]})
+    several = [table[0], table[1], replace(table[2], baseline="dense rotary")]
+    assert "2 cells compared with dense, all else being the same, is shown" in answer(several, ONE).settled
+
+
+def test_an_interval_that_leaves_the_margin_may_be_equivalent_and_why_is_said() -> None:
+    table = study({"dense": STEADY, "a": shifted(0.0, 0.003)})
+    assert "At 5 % they ask that the 90 % interval stays within the margin" in " ".join(notes(table, replace(ONE, margin=0.02)))
+    assert "90 %" not in " ".join(notes(table, replace(ONE, margin=None)))
+
+
 def test_what_could_not_be_compared_is_named_with_its_state() -> None:
     found = answer(study({"dense": STEADY, "a": shifted(0.1)}, basic="refused", wide="diverged"), ONE)
     assert found.open == "Not compared: basic (refused); wide (diverged)."

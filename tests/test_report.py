@@ -90,7 +90,7 @@ def test_the_pages_hold_cells_reasons_protocol_and_commands(folder: Path) -> Non
             "strided_sparse stride=16 rotary",
             "basic has no queries to rotate",
             "the training loss became nan at step 120",
-            "what does each part of attention buy?",
+            "What does each part of attention buy?",
             "lower is better",
             "dim 128, depth 2",
             "A Processor of 2 Cores",
@@ -197,7 +197,7 @@ def test_a_heat_map_names_what_has_no_value(folder: Path) -> None:
 
 def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:
     paragraphs = protocol.lead("# yaml-language-server: $schema=x\n" + YAML)
-    assert len(paragraphs) == 2 and paragraphs[0].startswith("ablations/made-up.yaml: what")
+    assert len(paragraphs) == 2 and paragraphs[0].startswith("What does each part")
     assert protocol.lead("study: x\n# not the opening\n") == []
 
 

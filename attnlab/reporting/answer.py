@@ -39,9 +39,10 @@ def answer(table: Sequence[Row], question: Question) -> Answer:
     if len(compared) == 1:
         return Answer(f"{about}, {_single(compared[0], question)}.", _left(groups[OPEN], rest, named=True))
     names = {row.baseline for row in compared}
-    whom = names.pop() if len(names) == 1 else f"{_values(question)}, all else being the same"
+    whom, comma = (names.pop(), "") if len(names) == 1 else (f"{_values(question)}, all else being the same", ",")
     if len(groups[OPEN]) == len(compared):
-        settled = f"{about}, none of {len(compared)} cells compared with {whom} is shown to be better, worse or equivalent"
+        many = f"{len(compared)} cells compared with {whom}{comma}"
+        settled = f"{about}, none of {many} is shown to be better, worse or equivalent"
     else:
         settled = f"{about}, of {len(compared)} cells compared with {whom}, {_groups(groups, question)}"
     return Answer(f"{settled}.", _left(groups[OPEN], rest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -130,7 +131,11 @@ def lead(yaml: str) -> list[str]:
         if not text.startswith("yaml-language-server"):
             words += ["", text] if text.startswith("- ") else [text]  # an item of a list is a paragraph of its own
     paragraphs = "\n".join(words).strip().split("\n\n")
-    return [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
+    found = [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
+    if found and (name := re.match(r"\S+\.ya?ml: ", found[0])):  # the file's name is no part of what it asks
+        rest = found[0][name.end() :]
+        found[0] = f"{rest[:1].upper()}{rest[1:]}"
+    return found
 
 
 def protocol(

@@ -137,7 +137,8 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         if question.margin is not None:
             found.append(
                 f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero; the p-value beside "
-                "such a verdict is theirs, the others are of the test for a difference."
+                "such a verdict is theirs, the others are of the test for a difference. At 5 % they ask that the 90 % interval "
+                "stays within the margin: the 95 % interval, which is shown, is wider and may leave it."
             )
         if question.looks is not None:
             found.append(question.looks.words)
