@@ -45,6 +45,14 @@ class StudyResult:
     rows: list[Row]
     baselines: list[BaselineScore] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        """A line a run: what a notebook shows where its cell ends in a result."""
+        metric = self.plan.metric
+        scores = [f", {metric} {row.summary[metric]:.4f}" if metric in row.summary else "" for row in self.rows]
+        rows = [f"{row.name}: {row.state}{score}" for row, score in zip(self.rows, scores, strict=True)]
+        beside = [f"{each.name} of {each.task}: {each.metric} {each.value:.4f}" for each in self.baselines]
+        return "\n  ".join([f"result of {self.plan.study.study}", *rows, *beside])
+
     @property
     def failed(self) -> list[Row]:
         """The runs that have no result; running the study again tries them again."""

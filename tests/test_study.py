@@ -500,3 +500,16 @@ def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: 
     show.begin("mine", runs=1, finished=0, workers=1, metric="recall")
     show.ended("dense s0", "completed", summary=summary)
     assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in said.getvalue()
+
+
+def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> None:
+    grid = {"variant": ["dense", "gru"], "position": ["rotary"]}
+    made = plan(study(grid=grid, seeds=[0]))
+    parameters = made.cells[0].parameters
+    first, *cells = repr(made).splitlines()
+    assert first == "plan of small: 2 cells, 1 run, bits_per_byte (min)"
+    assert cells[0] == f"  dense rotary: {parameters:,} parameters"
+    assert cells[1].startswith("  gru rotary: refused: gru: it has no place")
+    first, *rows = repr(run(made, root=root, show=QUIET, train="study_fakes:good", baselines=False)).splitlines()
+    assert first == "result of small" and rows[0].startswith("  dense rotary s0: completed, bits_per_byte ")
+    assert rows[1] == "  gru rotary: refused" and len(rows) == 2

@@ -35,6 +35,13 @@ class Plan:
     metric: str
     direction: str
 
+    def __repr__(self) -> str:
+        """A line a cell: what a notebook shows where its cell ends in a plan."""
+        cells = [f"{c.name}: {f'refused: {c.refusal}' if c.refusal else f'{c.parameters:,} parameters'}" for c in self.cells]
+        runs, many = f"{self.total} run{'' if self.total == 1 else 's'}", f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+        head = f"plan of {self.study.study}: {many}, {runs}, {self.metric} ({self.direction})"
+        return "\n  ".join([head, *cells])
+
     @property
     def folder(self) -> Path:
         """Where the study file lies."""
