@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.disk import refused
 from attnlab.errors import UserError, nearest
+from attnlab.grid.yamlfile import read
 from attnlab.lock import hold
 from attnlab.metrics import is_curve
 from attnlab.redact import redact, without_login
@@ -181,8 +182,20 @@ def _experiment(client: MlflowClient, study: str) -> Experiment:
     found = client.get_experiment_by_name(study)
     if found is None:
         known = [each.name for each in client.search_experiments() if each.name != "Default"]
-        raise UserError(f"no study {study!r}{nearest(study, known)}; there are: {', '.join(known) or 'none'}")
+        meant = _name_in(Path(study)) or nearest(study, known)
+        raise UserError(f"no study {study!r}{meant}; there are: {', '.join(known) or 'none'}")
     return found
+
+
+def _name_in(path: Path) -> str:
+    """What the study of a file is called, where a file was given for a name; else ``""``."""
+    if path.suffix not in (".yaml", ".yml"):
+        return ""
+    try:
+        name = read(path, what="a study")[0].get("study")
+    except UserError:
+        return ""
+    return f": expected a study's name, and the study of {path} is {name!r}"
 
 
 def load_runs(study: str, root: str | Path | None = None, *, every: bool = False) -> pandas.DataFrame:

@@ -115,6 +115,11 @@ def test_a_study_that_is_not_there_and_one_that_was_deleted(tmp_path: Path) -> N
     tracker = Tracker(found, tmp_path)
     with pytest.raises(UserError, match=r"no study 'smal' \(did you mean 'small'\?\); there are: small"):
         load_runs("smal", tmp_path)
+    (tmp_path / "wo.yaml").write_text("study: small\n")
+    with pytest.raises(UserError, match="expected a study's name, and the study of .*wo.yaml is 'small'; there are: small"):
+        load_runs(f"{tmp_path}/wo.yaml", tmp_path)
+    with pytest.raises(UserError, match=r"no study 'no.yaml'; there are: small"):
+        load_runs("no.yaml", tmp_path)
     assert list(load_runs("small", tmp_path).columns) == []
     client = connect(tmp_path)
     experiment = client.get_experiment_by_name("small")
