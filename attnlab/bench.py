@@ -70,6 +70,7 @@ class Measured:
         saved_bytes: what autograd keeps for the backward pass, parameters not counted.
         peak_bytes: the most memory that the layer, its input and its passes held: of the device, or of the process on a CPU.
         reason: why it could not be measured.
+        failed: whether that is an error of the layer's, rather than what it or the machine cannot do.
     """
 
     case: Case
@@ -77,6 +78,7 @@ class Measured:
     saved_bytes: int = 0
     peak_bytes: int = 0
     reason: str = ""
+    failed: bool = False
 
     @property
     def time(self) -> float:
@@ -154,7 +156,13 @@ def _at_one_length(cases: Sequence[Case], *, rounds: int) -> list[Measured]:
     finally:
         for process in processes:
             process.end()
-    return [Measured(p.case, tuple(p.seconds), p.saved_bytes, p.peak_bytes, p.reason) for p in processes]
+    return [Measured(p.case, tuple(p.seconds), p.saved_bytes, p.peak_bytes, p.reason, p.failed) for p in processes]
+
+
+def broken(found: Sequence[Measured]) -> list[str]:
+    """The variants of which nothing could be measured for an error of their own."""
+    there = {each.case.label for each in found if each.seconds}
+    return list(dict.fromkeys(each.case.label for each in found if each.failed and each.case.label not in there))
 
 
 def fastest_dense(found: Sequence[Measured], length: int) -> Measured | None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from attnlab import cli
 from attnlab.backends import BACKENDS
-from attnlab.bench import Bench, Measured, bench, fastest_dense, growth, ratios
+from attnlab.bench import Bench, Measured, bench, broken, fastest_dense, growth, ratios
 from attnlab.benching.layer import Case, Layer, Pass, refusal
 from attnlab.config import MachineConfig
 from attnlab.measure import saved_bytes
@@ -96,6 +96,16 @@ def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> No
         assert "exit code 3" in found["Gone", "reference", n].reason
         assert found["dense", "xformers", n].seconds == ()
     assert found["Broken", "reference", 16].seconds and "(own.py:7)" in found["Broken", "reference", 25].reason
+    assert {label for (label, *_), each in found.items() if each.failed} == {"Broken", "Gone"}
+    assert broken(list(found.values())) == ["Gone"], "some of Broken was measured, and no memory is no mistake of Greedy's"
+
+
+def test_a_variant_of_which_nothing_runs_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    words = ["--lengths", "25", "--dim", "12", "--heads", "3", "--rounds", "1", "--backend", "sdpa", "--device", "cpu"]
+    assert cli.main(["bench", "own.py:Broken", *words]) == 1
+    assert "not measured: Broken sdpa at 25 (RuntimeError: " in capsys.readouterr().out
 
 
 def test_the_command_writes_its_table_every_round_and_two_plots(

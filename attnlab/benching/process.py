@@ -23,13 +23,14 @@ class Process:
         seconds: of a pass, a figure a turn.
         saved_bytes, peak_bytes: of a pass.
         reason: why there is nothing to measure; there are no turns then.
+        failed: whether that is an error of the layer's, rather than what it or the machine cannot do.
     """
 
     def __init__(self, case: Case) -> None:
         self.case = case
         self.seconds: list[float] = []
         self.saved_bytes = self.peak_bytes = 0
-        self.reason = ""
+        self.reason, self.failed = "", False
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = fork(_child, (case, theirs), name="attnlab-bench", daemon=True)
         theirs.close()
@@ -62,12 +63,12 @@ class Process:
             kind, answer = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(timeout=5)
-            kind, answer = "reason", how_it_ended(self._process.exitcode or 0)
+            kind, answer = "error", how_it_ended(self._process.exitcode or 0)
         if kind == "mistake":
             raise answer
         if kind == "answer":
             return answer
-        self.reason, self.seconds = answer, []
+        self.reason, self.seconds, self.failed = answer, [], kind == "error"
         return None
 
 
@@ -86,7 +87,7 @@ def _child(case: Case, pipe: Connection) -> None:
     except Exception as error:  # the variant is anyone's: whatever it raises is what was found
         full = is_out_of_memory(error)
         told = f"out of memory: asked for {asked(error)}" if full else f"{type(error).__name__}: {error}{raised_at()}"
-        pipe.send(("reason", one_line(told)))
+        pipe.send(("reason" if full else "error", one_line(told)))
 
 
 def _answers(case: Case) -> Iterator[Any]:

@@ -57,8 +57,11 @@ def print_bench(asked: Bench, *, out: str | None, command: str) -> int:
     Args:
         out: default `reports/bench/NAMES`.
         command: what was typed, for the page.
+
+    Returns:
+        1 where nothing of a variant was measured for an error of its own, else 0.
     """
-    from attnlab.bench import bench
+    from attnlab.bench import bench, broken
 
     found = bench(asked, report=_progress)
     for table in (figures(found), exponents(found)):
@@ -69,7 +72,7 @@ def print_bench(asked: Bench, *, out: str | None, command: str) -> int:
     place = Path(out or f"reports/bench/{'-'.join(name.rpartition(':')[2] for name in asked.variants)}")
     write(place, found, asked=asked, command=command)
     print(f"written: {near(place)}.md, .csv, -time.svg, -saved.svg")
-    return 0
+    return 1 if broken(found) else 0
 
 
 def _progress(each: Measured) -> None:
