@@ -185,6 +185,8 @@ def test_list_names_everything_with_its_place(capsys: Out) -> None:
     for name in ("transformer_xl", "strided_sparse", "sinusoidal", "enwik8", "xformers"):
         assert any(line.startswith(name) for line in out.splitlines())
     assert "dense.py:" in out and "Child et al. 2019" in out
+    lines = {line.split()[0]: line for line in out.splitlines() if line}
+    assert "stride=16" in lines["strided_sparse"] and "path, length=256, sampling=random" in lines["text"]
 
 
 def test_data_lists_what_is_there(folders: Path, capsys: Out) -> None:

@@ -17,15 +17,15 @@ def print_registries(kinds: Sequence[str]) -> None:
         if kind != kinds[0]:
             print()
         if kind == "variants":
-            heads = ["variant", "roles", "positions act by", "memory", "backends", "paper", "defined in"]
+            heads = ["variant", "options", "roles", "positions act by", "memory", "backends", "paper", "defined in"]
             show(heads, [_listed(VARIANTS, name) for name in VARIANTS.names()])
         elif kind == "positions":
             show(
-                ["position", "hook", "paper", "defined in"],
+                ["position", "options", "hook", "paper", "defined in"],
                 [_listed(POSITIONS, name) for name in POSITIONS.names()],
             )
         elif kind == "tasks":
-            heads = ["task", "kind", "role", "metric", "better", "defined in"]
+            heads = ["task", "options", "kind", "role", "metric", "better", "defined in"]
             show(heads, [_listed(TASKS, name) for name in TASKS.names()])
         else:
             show(["backend", "on this machine"], _backends())
@@ -37,12 +37,22 @@ def _listed(registry: Any, name: str) -> Sequence[str]:
     cls = registry.get(name)
     file, _, line = source(cls).rpartition(":")
     place = f"{near(Path(file))}:{line}" if file else line
+    known = [name, _options(cls)]
     if registry.kind == "variant":
         memory = "yes" if cls.memory else "no"
-        return [name, _names(cls.roles), _names(cls.hooks), memory, ", ".join(cls.backends), cls.paper, place]
+        return [*known, _names(cls.roles), _names(cls.hooks), memory, ", ".join(cls.backends), cls.paper, place]
     if registry.kind == "task":
-        return [name, cls.kind, cls.role, cls.metric, cls.direction, place]
-    return [name, cls.hook, cls.paper, place]
+        return [*known, cls.kind, cls.role, cls.metric, cls.direction, place]
+    return [*known, cls.hook, cls.paper, place]
+
+
+def _options(cls: type) -> str:
+    """What a study may set of a class, with defaults; one that must be set has none."""
+    from attnlab.grid.axes import text
+    from attnlab.registry import options_of
+
+    options = options_of(cls).items()
+    return ", ".join(name if p.default is p.empty else f"{name}={text(p.default)}" for name, p in options)
 
 
 def _backends() -> Sequence[Sequence[str]]:
