@@ -1,7 +1,7 @@
 """The command line: how errors and exit codes come out.
 
-Exit codes: 0 done, 1 a run or a check failed, 2 a mistake of the user's or nothing that can be run (one line on standard error),
-130 interrupted.
+Exit codes: 0 done, 1 a run or a check failed, 2 a mistake of the user's or nothing that can be run (one line on standard
+error), 130 interrupted.
 Nothing heavy is imported here: `attnlab --help` answers at once. What may be typed is in `parser`, what verbs do in `verbs`.
 """
 

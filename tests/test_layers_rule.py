@@ -23,7 +23,7 @@ LAYERS = [
     {"planning"},
     {"trials", "running", "tracking", "track", "study", "bench", "benching"},
     {"stats", "sequential", "reporting", "report", "settle"},
-    {"commands", "arguments", "parser", "cli"},
+    {"commands", "arguments", "parser", "cli", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ONE_DOOR = {"optuna": {"trials", "trials.suggest"}, "mlflow": {"track"}}
