@@ -153,7 +153,7 @@ def _run_all(subject: Subject, only: Collection[str] | None, add: Callable[[Outc
         began = perf_counter()
         outcome = _outcome(name, lambda one=one: one.run(subject), subject)
         add(Outcome(**{**vars(outcome), "seconds": perf_counter() - began}))
-        if outcome.trace and name == "shapes":  # it cannot even be called: every other check would say the same
+        if outcome.result == "failed" and name == "shapes":  # the others would say the same, and advise wrongly
             return
 
 
@@ -170,12 +170,12 @@ def _outcome(name: str, run: Callable[[], str], subject: Subject) -> Outcome:
         raise
     except Exception as error:  # the variant is anyone's: whatever it raises is what was found
         what = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        place = _place(error, subject.variant)
+        place = _place(error, subject.variant) or _place(error, subject.scheme)
         return Outcome(name, "failed", f"it raises {what}{place}", advice=_hint(error), trace=traceback.format_exc())
 
 
 def _place(error: Exception, cls: type) -> str:
-    """Where in the variant's own file an error came from."""
+    """Where in the file of a variant or a scheme an error came from."""
     try:
         file = inspect.getsourcefile(cls)
     except TypeError:

@@ -15,6 +15,7 @@ from attnlab.check import RESULTS, Outcome, check
 from attnlab.checks import CHECKS
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
+from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.variants import ROLES, Setting, Variant
 from attnlab.variants.dense import Dense
@@ -120,6 +121,66 @@ def test_what_cannot_be_called_fails_once_with_its_line() -> None:
     assert "RuntimeError: not written yet (test_check.py:" in outcome.measured and "Traceback" in outcome.trace
     (outcome,) = check(TakesXAlone)
     assert "source=None, mask=None" in outcome.advice
+
+
+class Widens(Dense):
+    """Returns another width."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source, mask=mask).repeat(1, 1, 2)
+
+
+class Nowhere(Dense):
+    """Returns no numbers."""
+
+    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, source=source, mask=mask) * float("nan")
+
+
+@pytest.mark.parametrize(("variant", "said"), [(Widens, "expected (1, 1, 21), got (1, 1, 42)"), (Nowhere, "is not finite")])
+def test_what_fails_at_shapes_is_told_once(variant: type[Variant], said: str, capsys: Out) -> None:
+    (outcome,) = check(variant)
+    assert (outcome.check, outcome.result) == ("shapes", "failed") and said in outcome.measured
+    assert cli.main(["check", f"test_check:{variant.__name__}", "--device", "cpu"]) == 1
+    assert "The other checks rest on this one and were left out." in capsys.readouterr().out
+
+
+class TooLong(Position):
+    """A scheme of someone else's, one position too long."""
+
+    hook = "embed"
+
+    def embed(self, t: int) -> Tensor:
+        return torch.zeros(t + 1, self.setting.dim)
+
+
+class Turned(TooLong):
+    """A bias of keys by queries, of too few."""
+
+    hook = "bias"
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:  # type: ignore[override]
+        return torch.zeros(k.shape[-2] - 1, q.shape[-2])
+
+
+class Fails(TooLong):
+    """A scheme that is not written yet."""
+
+    def embed(self, t: int) -> Tensor:
+        raise ValueError("no table")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said"),
+    [
+        (TooLong, "position scheme TooLong, role causal, length 13: embed(): expected (13, 21), got (14, 21)"),
+        (Turned, "position scheme Turned, role causal, length 13: bias(): expected (3, 3, 13, 13), got (12, 13)"),
+        (Fails, "it raises ValueError: no table (test_check.py:"),
+    ],
+)
+def test_a_position_scheme_that_is_wrong_is_named(scheme: type[Position], said: str) -> None:
+    outcome = check(Dense, position=scheme)[-1]
+    assert outcome.check == "shapes" and outcome.measured.startswith(said)
 
 
 class Gated(Dense):

@@ -14,6 +14,7 @@ SIZES = ((1, 1), (1, 2), (1, T), (B, 1), (B, T))  # (batch, length), the smalles
 def shapes(subject: Subject) -> str:
     """(b, t, dim) in, (b, t, dim) out, in every role, whatever b and t are."""
     for role in subject.roles:
+        _scheme_fits(subject, role)
         cell = subject.build(role)
         for b, t in SIZES:
             for s in (1, S) if role == "cross" else (t,):
@@ -21,6 +22,32 @@ def shapes(subject: Subject) -> str:
                 y = cell(x, source)
                 _same_shape(x, y, case=f"role {role}, batch {b}, length {t}" + (f", source {s}" if role == "cross" else ""))
     return f"{', '.join(subject.roles)}: batch 1 and {B}, length 1 to {T}, {subject.heads} heads, width {subject.dim}"
+
+
+def _scheme_fits(subject: Subject, role: str) -> None:
+    """What the position scheme returns has the shape that its hook asks for: the scheme may be anyone's, too."""
+    setting, hook = subject.position_setting(role), subject.scheme.hook
+    scheme = subject.scheme(setting).to(subject.device, subject.dtype).eval()
+    q = torch.randn(B, setting.heads, T, setting.head_dim, device=subject.device, dtype=subject.dtype)
+    full, got = tuple(q.shape), tuple[Tensor, ...]()
+    if hook == "embed":
+        full, got = (T, subject.dim), (scheme.embed(T),)
+    elif hook == "rotate":
+        got = tuple(scheme.rotate(q, q))
+    elif hook == "bias":
+        full, got = (*full[:2], T, T), (scheme.bias(q, q, scale=1.0),)
+    for each in got:
+        if not _broadcasts(each, full) or (hook == "rotate" and tuple(each.shape) != full):
+            shape = tuple(each.shape) if isinstance(each, Tensor) else type(each).__name__
+            what = f"position scheme {subject.scheme_name}, role {role}, length {T}: {hook}()"
+            raise Failure(f"{what}: expected {full}, got {shape}", f"attnlab.positions says what {hook}() must return.")
+
+
+def _broadcasts(found: Tensor, full: tuple[int, ...]) -> bool:
+    try:
+        return torch.broadcast_shapes(found.shape, full) == full
+    except (AttributeError, RuntimeError):  # no tensor, or one that does not fit
+        return False
 
 
 def _same_shape(x: Tensor, y: Tensor, *, case: str) -> None:

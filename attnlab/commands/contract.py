@@ -44,8 +44,8 @@ def print_outcomes(
         print(f"\nFAILED {each.check}\n  smallest case:  {each.measured}\n  what to change: {each.advice}")
         if debug and each.trace:
             print(each.trace)
-    if failed and failed[0].trace and failed[-1] is found[-1]:
-        print("\nThe other checks would fail in the same way and were left out.")
+    if failed and found[-1].check == "shapes":
+        print("\nThe other checks rest on this one and were left out.")
     scheme = f"position {position}" if position else "no position scheme"
     how = f"{scheme}, backend {backend or VARIANTS.get(variant).backends[0]}, {resolve_device(device)}"
     counts = Counter(each.result for each in found)
