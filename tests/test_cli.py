@@ -117,7 +117,6 @@ def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: 
 @pytest.mark.parametrize(
     "words",
     [
-        ["plan", "tiny.yaml", "--tflops", "1", "--only", "variant=Unbiased", "position=alibi"],
         ["run", "tiny.yaml", "--only", "variant=Unbiased", "position=alibi"],
         ["train", "variant=unbiased.py:Unbiased", "position=alibi", "task={name: pydocs, length: 17}"],
     ],
