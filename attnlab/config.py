@@ -37,11 +37,11 @@ class ModelConfig(Section):
     norm: Literal["pre", "post"] = Field(
         default="pre", description="layer norm before or after each sublayer"
     )
-    dropout: Fraction = 0.0
+    dropout: Fraction = Field(default=0.0, description="share of what each sublayer returns that is dropped in training")
     attention_dropout: Fraction = Field(
         default=0.0, description="share of the attention weights dropped in training"
     )
-    embedding_dropout: Fraction = 0.0
+    embedding_dropout: Fraction = Field(default=0.0, description="share of the embeddings dropped in training")
     word_dropout: Fraction = Field(
         default=0.0, description="share of the input tokens that are blanked in training"
     )
@@ -67,9 +67,9 @@ class TrainConfig(Section):
     accumulate: Count = Field(
         default=1, description="micro-batches that a batch is split into; divides batch_size"
     )
-    lr: float = Field(default=3e-4, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    betas: Betas = (0.9, 0.98)
+    lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
+    weight_decay: float = Field(default=0.01, ge=0, description="of AdamW")
+    betas: Betas = Field(default=(0.9, 0.98), description="of AdamW")
     warmup: int | float = Field(
         default=0, description="steps (whole), or a fraction of the run (between 0 and 1)"
     )

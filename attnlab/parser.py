@@ -137,8 +137,8 @@ def _add_questions(runs: Parser) -> None:
 
 
 def _add_rest(verbs: argparse._SubParsersAction[Parser]) -> None:
-    kinds = ("variants", "positions", "tasks", "backends")
-    listed = verbs.add_parser("list", help="variants, positions, tasks and backends, with file and line")
+    kinds = ("variants", "positions", "tasks", "backends", "keys")
+    listed = verbs.add_parser("list", help="variants, positions, tasks and backends, with file and line; the keys of a study")
     listed.add_argument("kind", nargs="?", choices=kinds, metavar="|".join(kinds))
     listed.add_list("--imports", goes_on=lambda word: word not in kinds, metavar="FILE", help="Python files to import first")
     check = verbs.add_parser(

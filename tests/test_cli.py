@@ -1,12 +1,15 @@
 """The command line: exit codes, one-line mistakes, tables that survive a pipe."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from attnlab import cli
 from attnlab.commands import printing
+from attnlab.commands.keys import keys
 from attnlab.errors import UserError
 
 STUDY = """\
@@ -186,6 +189,20 @@ def test_list_names_everything_with_its_place(capsys: Out) -> None:
     assert "dense.py:" in out and "Child et al. 2019" in out
     lines = {line.split()[0]: line for line in out.splitlines() if line}
     assert "stride=16" in lines["strided_sparse"] and "path, length=256, sampling=random" in lines["text"]
+
+
+def test_list_keys_says_of_every_key_of_a_study_what_it_is() -> None:
+    found = {path: (default, words) for path, default, words in keys()}
+    assert all(words for _, words in found.values()), [path for path, (_, words) in found.items() if not words]
+    assert found["base.train.lr"] == ("0.0003", "learning rate after the warm-up")
+    assert found["base.position"][1].startswith("a name, or {name: ...") and found["base.task"][0] == "needed"
+    assert {"skip[].where", "search.space.PATH.low", "confirm.seeds", "run.timeout", "retries"} <= set(found)
+    assert not {"base", "base.seed", "base.data"} & set(found)
+
+
+def test_list_keys_is_quick() -> None:
+    code = "import sys; from attnlab import cli; assert cli.main(['list', 'keys']) == 0 and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
 def test_data_lists_what_is_there(folders: Path, capsys: Out) -> None:

@@ -202,8 +202,12 @@ def _only(words: Sequence[str]) -> dict[str, Any]:
 def listing(given: Namespace) -> int:
     """Print what the registries hold, with where each is defined."""
     from attnlab.commands.inventory import print_registries
+    from attnlab.commands.keys import print_keys
     from attnlab.registry import load_file
 
+    if given.kind == "keys":
+        print_keys()
+        return 0
     for path in given.imports:
         load_file(Path(path))
     print_registries([given.kind] if given.kind else ["variants", "positions", "tasks", "backends"])

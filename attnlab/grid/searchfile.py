@@ -76,8 +76,8 @@ Time = Annotated[float, BeforeValidator(_time), _schema(r"^\d+(\.\d+)? ?[smhd]$"
 class Dimension(Section):
     """What a search may choose for one field: a range, or choices. A range with whole ends (and step) is of whole numbers."""
 
-    low: Number | None = None
-    high: Number | None = None
+    low: Number | None = Field(default=None, description="smallest value; whole ends, whole values")
+    high: Number | None = Field(default=None, description="largest value")
     log: bool = Field(default=False, description="choose the logarithm evenly")
     step: Number | None = Field(default=None, description="null: every value between the ends")
     choices: list[Any] | None = Field(default=None, description="instead of low and high")

@@ -23,7 +23,7 @@ class Skip(Section):
     """Cells to leave out, and why."""
 
     where: dict[str, Any] = Field(min_length=1, description="axis -> value, or a list of values")
-    because: str = Field(min_length=1)
+    because: str = Field(min_length=1, description="the reason, which the plan and the report repeat")
 
 
 class StudyConfig(Section):
