@@ -6,12 +6,15 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from attnlab.baselines.reviews import Texts
 from attnlab.errors import UserError
+from attnlab.tasks import imdb
 from attnlab.tasks.buckets import by_length, padding_share, shuffled_by_length
 from attnlab.tasks.imdb import Imdb
 
@@ -96,6 +99,33 @@ def test_evaluation_reads_all_once_and_a_limit_is_balanced(task: Imdb):
     assert told == {None: 40 * 17, 10: 10 * 17}
     with pytest.raises(UserError, match="no protocol"):
         next(task.eval_batches("test", batch_size=3, protocol="sliding", stride=1))
+
+
+def reviews(texts: Texts, *, length: int | None = None) -> list[tuple[int, ...]]:
+    """Each review as its class and its words (the first ``length``), sorted."""
+    cut = np.split(texts.words, texts.ends[:-1])
+    return sorted((int(label), *map(int, words[:length])) for label, words in zip(texts.labels, cut, strict=True))
+
+
+def test_baselines_learn_from_train_and_valid_and_are_scored_on_what_an_evaluation_counts(
+    task: Imdb, monkeypatch: pytest.MonkeyPatch
+):
+    met: list[Any] = []
+    for name in ("tfidf_accuracy", "nb_svm_accuracy"):
+        monkeypatch.setattr(imdb, name, lambda *texts: met.append(texts) or 0.5)
+    assert [baseline.score(10) for baseline in task.baselines().values()] == [0.5, 0.5]
+    whole = {name: task.split(name) for name in ("train", "valid", "test")}
+    known = {name: reviews(Texts(of.tokens, of.ends, of.labels)) for name, of in whole.items()}
+    (train, valid, test), (train_again, test_again) = met
+    assert reviews(train) == reviews(train_again) == known["train"] and reviews(valid) == known["valid"]
+    counted = [
+        (int(label), *(int(word) for word in words if word))
+        for batch in task.eval_batches("test", batch_size=3, limit=10)
+        for words, label in zip(batch.inputs, batch.targets, strict=True)
+    ]
+    for texts in (test, test_again):
+        assert reviews(texts, length=17) == sorted(counted), "an evaluation reads the first 17 words"
+        assert set(reviews(texts)) <= set(known["test"]), "a baseline all of them"
 
 
 def test_score_and_loss(task: Imdb):

@@ -82,6 +82,12 @@ def test_saved_bytes_grow_with_the_batch_and_repeat_exactly(task: Bytes | Review
     assert 1.9 < saved[1] / saved[0] <= 2.0, "what does not grow with the batch is small"
 
 
+def test_what_a_step_keeps_is_told_in_units_of_1024_times_1024_bytes() -> None:
+    model = build(tiny(), Bytes())
+    _, size = measure.saved_bytes(lambda: measure._forward(model, tiny(), Bytes(), rows=4), model)
+    assert measure.saved_mib(model, tiny(), Bytes()) == pytest.approx(size / 1024 / 1024)
+
+
 def test_accumulation_and_recomputing_save_less() -> None:
     def saved(**changes: object) -> float:
         config = tiny(**changes)

@@ -59,6 +59,20 @@ def test_every_byte_but_the_first_is_counted_once(size: int, batch_size: int, st
     assert task.eval_tokens("valid", limit=size, protocol=protocol, stride=stride) == 7 * windows
 
 
+@pytest.mark.parametrize(("split", "stride"), [("valid", None), ("test", None), ("test", 3)])
+def test_the_positions_of_a_whole_split_are_known_without_reading_it(split: str, stride: int | None):
+    protocol, task = "sliding" if stride else "segment", Ramp(250)
+    read = sum(batch.inputs.numel() for batch in task.eval_batches(split, batch_size=1, protocol=protocol, stride=stride))
+    assert task.eval_tokens(split, limit=None, protocol=protocol, stride=stride) == read
+
+
+def test_a_text_of_another_size_than_expected_is_refused(monkeypatch: pytest.MonkeyPatch):
+    task = Ramp(250)
+    monkeypatch.setattr(task, "read", lambda say: np.zeros(749, np.uint8))
+    with pytest.raises(UserError, match="expected a text of 750 bytes, found 749"):
+        task.prepare()
+
+
 def test_rows_of_segments_go_on_from_batch_to_batch():
     batches = list(Ramp(250).eval_batches("test", batch_size=4))
     assert [batch.fresh for batch in batches] == [True] + [False] * (len(batches) - 1)

@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 import torch
 from small_runs import Reviews, recorded, tiny
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from attnlab import checkpoint, evaluate, gradients, loop
 from attnlab.config import TrainConfig
 from attnlab.errors import UserError
+from attnlab.model import build
 from attnlab.optimise import learning_rate
 from attnlab.selection import Selection
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.train import train
+
+CPU = torch.device("cpu")
 
 
 def test_a_run_reports_curves_and_a_summary() -> None:
@@ -75,6 +79,30 @@ class Unread(Reviews):
 def test_a_split_without_a_batch_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="task Unread: expected a score named accuracy on valid, got no batch"):
         train(tiny(task={"name": "test_train:Unread"}, model__heads=2))
+
+
+def test_an_evaluation_drops_nothing_and_leaves_the_model_in_train_mode() -> None:
+    rates = [f"model.{part}" for part in ("dropout", "attention_dropout", "embedding_dropout")]
+    config, task = tiny().with_(dict.fromkeys(rates, 0.5)), PyDocs(length=24)
+    model = build(config, task)
+    first, again = (evaluate.evaluate(model, task, "test", config=config, device=CPU) for _ in range(2))
+    assert first == again and model.training
+    without = build(tiny(), task)
+    without.load_state_dict(model.state_dict())
+    assert evaluate.evaluate(without, task, "test", config=tiny(), device=CPU) == first
+
+
+def test_an_evaluation_is_by_the_protocol_the_stride_and_the_limits_of_the_configuration() -> None:
+    config = tiny(evaluate__test_limit=200, evaluate__valid_limit=150, evaluate__protocol="sliding", evaluate__stride=5)
+    task = PyDocs(length=24)
+    model = build(config, task)
+    for split, limit in (("test", 200), ("valid", 150)):
+        windows = task.eval_batches(split, batch_size=1, limit=limit, protocol="sliding", stride=5)
+        with torch.no_grad():
+            pairs = [task.score(model.eval()(batch.inputs)[0], batch)["bits_per_byte"] for batch in windows]
+        by_hand = sum(float(total) for total, _ in pairs) / sum(int(count) for _, count in pairs)
+        found = evaluate.evaluate(model, task, split, config=config, device=CPU)
+        assert found["bits_per_byte"] == pytest.approx(by_hand, rel=1e-5)
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
@@ -191,6 +219,37 @@ def test_learning_rate_warms_up_and_decays() -> None:
     constant = TrainConfig(steps=100, lr=1.0, warmup=0.2, schedule="constant")
     rates = [learning_rate(step, 100, constant) for step in range(100)]
     assert rates[19:] == [1.0] * 81 and rates[9] == pytest.approx(0.5)
+
+
+def test_the_rate_of_the_curve_is_that_of_its_step() -> None:
+    config = tiny(train__warmup=5, train__log_every=1)
+    rates = [metrics["train/lr"] for _, metrics in recorded(config)[1] if "train/lr" in metrics]
+    assert rates == [learning_rate(step, 12, config.train) for step in range(12)]
+
+
+def norms(**changes: Any) -> list[float]:
+    """The norm of all gradients together, at each step of the optimiser."""
+    found: list[float] = []
+
+    def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        found.append(torch.stack([each.norm() for each in gradients]).norm().item())
+
+    with register_optimizer_step_pre_hook(look):
+        recorded(tiny(**changes))
+    return found
+
+
+def test_gradients_are_clipped_to_the_norm_that_is_asked_for() -> None:
+    assert min(norms(train__clip=None)) > 0.02
+    assert norms(train__clip=0.01) == pytest.approx([0.01] * 12, rel=1e-3)
+
+
+@pytest.mark.parametrize(("every", "steps"), [(None, [5, 10, 12]), (4, [4, 8, 12])])
+def test_an_epoch_ends_with_an_evaluation_where_nothing_else_is_asked_for(every: int | None, steps: list[int]) -> None:
+    epochs = {"train__steps": None, "train__epochs": 2.5, "train__eval_every": every}  # an epoch has five steps
+    _, points = recorded(tiny(task={"name": "small_runs:Reviews"}, position="learned", **epochs))
+    assert [step for step, metrics in points if "valid/accuracy" in metrics] == steps
 
 
 def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
