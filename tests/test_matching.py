@@ -70,6 +70,11 @@ def test_what_cannot_be_matched_within_one_per_cent_is_refused() -> None:
     assert wide.refusal is not None and wide.refusal.startswith("match: expected "), "not even with a feed-forward of one unit"
 
 
+def test_a_match_for_which_no_value_can_be_run_is_refused() -> None:
+    cell = planned(by("model.memory")).cells[1]  # pydocs draws its rows at random places, which no memory goes with
+    assert cell.refusal is not None and cell.refusal.startswith("match: with model.memory=")
+
+
 SEARCH = {"trials": 2, "space": {"model.dropout": {"low": 0.0, "high": 0.5}}}
 
 

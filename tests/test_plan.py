@@ -93,6 +93,13 @@ def test_only_keeps_some_cells(tmp_path: Path) -> None:
     )
 
 
+def test_only_of_what_the_study_skips_is_a_mistake(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:")
+    skip = "skip:\n  - where: {variant: no_wo, train.lr: 2e-3}\n    because: seen before\n"
+    said = misplanned(write(tmp_path, text + skip), only={"variant": "no_wo", "train.lr": 2e-3})
+    assert said == "--only variant=no_wo, train.lr=0.002: expected a cell of the grid, got none (skipped, or not in the grid)"
+
+
 def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
     text = STUDY.replace("stride: 7}", "stride: 16}, strided_sparse, basic").replace(", heads: 2", "")
     found = plan(write(tmp_path, text.replace("seeds:", "  model.heads: [2, 3]\nseeds:")))

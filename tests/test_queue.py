@@ -49,6 +49,17 @@ def test_every_key_is_handed_out_once_in_order(own: Store) -> None:
     assert waiting.keys("COMPLETE") == set(KEYS) and waiting.study.best_value == 0.0
 
 
+@pytest.mark.parametrize(("direction", "best"), [("min", 1.0), ("max", 3.0)])
+def test_the_best_is_the_highest_where_more_is_better(own: Store, direction: str, best: float) -> None:
+    waiting = Queue(own, "s", direction=direction)
+    waiting.fill(["a", "b", "c"])
+    for value in (2.0, 3.0, 1.0):
+        ticket = waiting.take(["a", "b", "c"])
+        assert ticket is not None
+        waiting.tell(ticket, "completed", value)
+    assert waiting.study.best_value == best
+
+
 def test_only_what_is_wanted_is_taken(own: Store) -> None:
     waiting = queue(own)
     waiting.fill(KEYS)

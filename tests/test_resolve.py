@@ -202,6 +202,13 @@ def test_the_first_reason_is_named(sets: dict[str, Any], words: str, tmp_path: P
     assert words in str(dense.refusal)
 
 
+def test_tied_embeddings_are_for_language_models(tmp_path: Path) -> None:
+    path = write(tmp_path, STUDY.replace("seeds:", "  model.tied: [false, true]\nseeds:"))
+    apart, tied = plan(path, only={"variant": "dense"}).cells
+    assert apart.refusal is None and tied.refusal is None and apart.parameters and tied.parameters
+    assert apart.parameters - tied.parameters == 256 * 12, "one matrix for both"
+
+
 def test_heads_of_the_full_width_need_not_divide_it(tmp_path: Path) -> None:
     text = STUDY.replace("no_wo, {name: strided_sparse, stride: 7}", "wide")
     dense, wide = plan(write(tmp_path, text), sets={"model.dim": 13}).cells

@@ -41,6 +41,33 @@ def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
         yield parent
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store(tmp_path)) as own:
+        yield own
+
+
+def searching(tmp_path: Path, store: Store, **sets: object) -> Search:
+    """The search in the first cell, with every trial in its queue."""
+    planned = plan(write(tmp_path, SEARCH), sets={f"search.{name}": value for name, value in sets.items()})
+    search = Search(planned, planned.cells[0], store)
+    search.queue.fill(search.keys)
+    return search
+
+
+def test_a_trial_is_judged_by_its_evaluations_alone(tmp_path: Path, store: Store) -> None:
+    search = searching(tmp_path, store, pruner={"name": "ThresholdPruner", "upper": 4.0})
+    ticket, _ = search.take() or pytest.fail("nothing to take")
+    curve = [(1, {"train/loss": 9.0}), (2, {CURVE: 3.5, "train/loss": 9.0}), (3, {"valid/loss": 9.0}), (4, {CURVE: 4.5})]
+    assert [search.judge(ticket, step, metrics) for step, metrics in curve] == [None, False, None, True]
+    assert search.queue.trials()[0].intermediate_values == {2: 3.5, 4: 4.5}
+
+
+def test_as_many_trials_run_at_once_as_the_study_allows(tmp_path: Path, store: Store) -> None:
+    search = searching(tmp_path, store, parallel=2)
+    assert [search.take() is not None for _ in range(3)] == [True, True, False]
+
+
 def test_only_a_search_of_which_a_trial_ended_is_looked_at(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     over = Search.over.fget
