@@ -120,6 +120,25 @@ def test_what_could_not_be_compared_is_named_with_its_state() -> None:
     assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in found.settled and "is not known" in found.open
 
 
+@pytest.mark.parametrize(("direction", "best"), [("min", "b"), ("max", "c")])
+def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(direction: str, best: str) -> None:
+    question = replace(ONE, baseline={}, direction=direction)
+    values = {"a": [2.0], "b": [1.9], "c": [2.1], "d": [2.05]}
+    said = answer(study(values, question), question).settled
+    assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in said
+
+
+def test_several_baselines_are_named_by_what_they_have_in_common() -> None:
+    table = rows(made_up()[0].to_dict("records"), QUESTION)  # type: ignore[arg-type]
+    assert {row.baseline for row in table} == {"", "dense learned", "dense rotary"}
+    assert " cells compared with dense, all else being the same, " in answer(table, QUESTION).settled
+
+
+def test_a_baseline_that_never_completed_leaves_nothing_open() -> None:
+    row = study({"no_wo": STEADY}, dense="diverged")[0]
+    assert row.baseline == "dense" and row.verdict == f"{LACKS}: diverged" and not row.open
+
+
 @pytest.mark.parametrize(
     ("cells", "states", "why", "left"),
     [
@@ -171,6 +190,12 @@ def test_how_wide_two_seeds_are_is_worked_out(looks: Looks | None, errors: str) 
     question = replace(ONE, looks=looks)
     said = [note for note in notes(study({"dense": STEADY, "a": [2.3, 2.5]}, question), question) if "standard errors" in note]
     assert len(said) == 1 and f"interval is {errors}" in said[0]
+
+
+def test_three_seeds_are_not_warned_of_as_two_are() -> None:
+    for values, warned in (([2.3, 2.5], True), ([2.3, 2.5, 2.4], False)):
+        table = study({"dense": STEADY[: len(values)], "a": values})
+        assert any("standard errors to either side: run more" in note for note in notes(table, ONE)) is warned
 
 
 def test_the_p_value_of_an_equivalent_cell_is_that_of_its_equivalence() -> None:

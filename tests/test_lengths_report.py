@@ -1,5 +1,6 @@
 """The report's section on other lengths: which scores, which lines, and what is said of cells that cannot go there."""
 
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,25 @@ def test_a_study_without_other_lengths_has_no_such_section() -> None:
     only = [{k: v for k, v in run.items() if "_at/" not in k and "length." not in k} for run in records()]
     assert section(only) is None
     assert section([{**run, "bits_per_byte_at/128": run["bits_per_byte"]} for run in only]) is None, "only the trained one"
+
+
+def test_cells_all_of_which_go_anywhere_have_the_section_too() -> None:
+    anywhere = [run for run in records() if run["position"] == "rotary"]
+    assert [line.cells[0] for line in made(anywhere).table.lines][:2] == ["dense rotary", "einsum rotary"]
+
+
+def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
+    found = [{k: v for k, v in run.items() if k != "bits_per_byte_at/128"} for run in records()]
+    assert made(found).table == made(records()).table
+
+
+def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
+    assert "The same bytes are scored at every length." in made(records()).notes[0]
+    found, question = records(), replace(QUESTION, direction="max")
+    table = rows(found, question)
+    there = lengths_section(table, found, question=question, colors=cell_colors(table))
+    assert there is not None and all("higher is better" in svg for _, _, svg in there.plots)
+    assert all("lower is better" in svg for _, _, svg in made(found).plots)
 
 
 def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
@@ -104,8 +124,10 @@ def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
     many = records()
     for run in [dict(run) for run in many if run["variant"] == "einsum"]:
         many.append(run | {"variant": "wide", "cell": f"wide {run['position']}"})
-    titles = [title for _, title, _ in made(many).plots]
+    plots = made(many).plots
+    titles = [title for _, title, _ in plots]
     assert titles == ["bits_per_byte by length, learned", "bits_per_byte by length, rotary"]
+    assert [set(re.findall(r"\b(?:learned|rotary)\b", svg)) for _, _, svg in plots] == [{"learned"}, {"rotary"}]
 
 
 def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:

@@ -4,16 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from studies import STUDY, write
 from test_study import QUIET, study
 
 from attnlab import load_runs
 from attnlab.errors import UserError
+from attnlab.planning.plan import plan
 from attnlab.report import report
 from attnlab.reporting import protocol
 from attnlab.reporting.compare import Row, question_of, records_of, rows
 from attnlab.reporting.page import make
 from attnlab.study import run
 from attnlab.track import load_curves
+from attnlab.tracking.tracker import Tracker
 
 TASK = """
 from attnlab.tasks.pydocs import PyDocs
@@ -58,6 +61,14 @@ def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(roo
     _, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     assert source.earlier == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)
     assert "was changed after there were results" in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
+
+
+def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Path) -> None:
+    for seed, comment in enumerate(("# as it was", "# as it is")):
+        made = plan(write(tmp_path, f"{comment}\n{STUDY}"))
+        with Tracker(made, root) as tracker:
+            tracker.finish(tracker.start(made.runs[seed]), "completed", summary={"bits_per_byte": 3.0})
+    assert protocol.source(load_runs("s", root), root=root).yaml.startswith("# as it is\n")
 
 
 def test_a_study_without_results_may_change_its_question(root: Path) -> None:

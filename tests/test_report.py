@@ -12,7 +12,7 @@ from synthetic import QUESTION, SOURCE, YAML, made_up
 
 from attnlab import report
 from attnlab.palette import BUILT_IN, color_of
-from attnlab.reporting import compare, protocol
+from attnlab.reporting import compare, figures, protocol
 from attnlab.reporting.forest import Effect, forest, reach
 from attnlab.reporting.plots import Curve, Dots, curves, dots
 from attnlab.reporting.tradeoff import Spot, front, tradeoff
@@ -63,6 +63,20 @@ def test_differences_are_paired_by_seed() -> None:
     difference = table()["no_wo learned"].difference
     assert difference is not None and difference.interval.mean == pytest.approx(expected)
     assert difference.p_holm is not None and difference.p is not None and difference.p_holm > difference.p
+
+
+P_VALUES = [(None, ""), (0.0009, "< 0.001"), (0.001, "0.001"), (0.0374, "0.037"), (1.0, "1.000")]
+
+
+@pytest.mark.parametrize(("p", "written"), P_VALUES)
+def test_p_values_are_written_with_three_digits(p: float | None, written: str) -> None:
+    assert compare.p_value(p) == written
+    assert compare.p_value(p, equals=True) == (f"= {written}" if written and written[0] != "<" else written)
+
+
+def test_costs_are_written_with_the_digits_that_count() -> None:
+    shown = [compare.significant(value) for value in (71_577.4, 118.54, 99.96, 7.4849, 0.012345, 14.0)]
+    assert shown == ["71,577", "119", "100", "7.48", "0.0123", "14"]
 
 
 def test_one_seed_has_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
@@ -183,6 +197,27 @@ def test_the_front_holds_what_no_other_cell_beats_in_both(direction: str, cheap:
     assert front(spots, direction=direction, cheap=cheap) == expected
 
 
+def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
+    question, (runs, points) = replace(QUESTION, direction="max"), made_up()
+    records = runs.to_dict("records")
+    drawn = figures.draw(compare.rows(records, question), records, points, question=question)  # type: ignore[arg-type]
+    found = {each.file: each.svg for each in drawn}
+    for file in ("seeds.svg", "tokens_per_s.svg", "saved_mib.svg"):
+        assert "higher is better" in found[file] and "lower is better" not in found[file] and "dense learned</text>" in found[file]
+
+
+def test_the_marks_of_a_forest_are_the_differences_of_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Effect] = {}
+    monkeypatch.setattr(figures, "forest", lambda effects, **_: drawn.update({each.label: each for each in effects}) or "")
+    found, (_, points) = table(), made_up()
+    figures.draw(list(found.values()), [], points, question=QUESTION)
+    for name, effect in drawn.items():
+        base = found[found[name].baseline].values
+        assert effect.values == [value - base[seed] for seed, value in found[name].values.items() if seed in base]
+        assert sum(effect.values) / len(effect.values) == pytest.approx(effect.mean)
+    assert drawn.keys() == {name for name, row in found.items() if row.difference}
+
+
 def test_an_interval_over_seeds_is_a_band_and_an_ended_run_a_thin_line(folder: Path) -> None:
     drawn = (folder / "train-loss-1.svg").read_text()
     assert drawn.count("<polygon") == 4  # rotary: all variants but the refused one
@@ -207,6 +242,22 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
     assert color_of("cosine") == color_of("cosine") != color_of("dense")
     shades = {color_of("strided_sparse"), color_of("strided_sparse stride=16")}
     assert len(shades) == 2 and all(re.fullmatch(r"#[0-9A-F]{6}", shade) for shade in shades)
+
+
+def test_the_newest_commit_is_the_one_to_check_out() -> None:
+    found = protocol.commands(SOURCE, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
+    assert found[0] == "git checkout new   # with changes that were not committed"
+
+
+def test_each_section_of_the_protocol_has_its_own_fields() -> None:
+    told = dict(protocol.protocol(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
+    assert (told["model"], told["train"], told["machine"]) == ("dim 128, depth 2", "steps 200, lr 0.0003", "device cpu")
+    assert "evaluate" not in told and told["seeds"] == "0, 1, 2"
+
+
+def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:
+    source = replace(SOURCE, order=("b", "a"))
+    assert sorted(["a", "x", "b"], key=source.place) == ["b", "a", "x"]
 
 
 def test_the_protocol_says_where_the_runs_time_went() -> None:

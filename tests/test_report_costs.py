@@ -4,16 +4,47 @@ from pathlib import Path
 from typing import Any
 
 from synthetic import SOURCE, made_up
+from test_answer import ONE
 
 from attnlab import report
+from attnlab.reporting.compare import Row, rows
 from attnlab.reporting.plots import Dots, dots
 from attnlab.reporting.tradeoff import Spot, front, tradeoff
+from attnlab.reporting.verdicts import cost_table, verdict_table
 
 HOW: dict[str, Any] = {"title": "t", "direction": "min", "cheap": "min", "names": ("a", "b")}
 
 
 def spot(cost: float, value: float, costs: tuple[float, float] | None = None) -> Spot:
     return Spot("cell", "#000000", cost, value, costs=costs)
+
+
+def costly(**cells: dict[str, float]) -> list[Row]:
+    """Rows of a study from cell -> what its one run cost."""
+    given = {"seed": 0, "state": "completed", "bits_per_byte": 2.0}
+    return rows([{"variant": name, "cell": name, **given, **costs} for name, costs in cells.items()], ONE)
+
+
+def test_parameters_stand_beside_the_baselines_and_speeds_do_not() -> None:
+    table = costly(
+        dense={"parameters": 1000.0, "tokens_per_s": 500.0},
+        einsum={"parameters": 1000.0, "tokens_per_s": 400.0},
+        no_wo={"parameters": 950.0, "tokens_per_s": 500.0},
+        wide={"parameters": 2500.0, "tokens_per_s": 250.0},
+    )
+    for made in (verdict_table(table, ONE), cost_table(table)):
+        assert made is not None
+        at = {column.heading: i for i, column in enumerate(made.columns)}
+        parameters, speeds = ([line.cells[at[name]] for line in made.lines] for name in ("parameters", "tokens/s"))
+        assert parameters == ["1,000", "1,000 (same)", "950 (-5.0 %)", "2,500 (+150.0 %)"]
+        assert speeds == ["500", "400", "500", "250"]
+
+
+def test_training_takes_the_arithmetic_of_three_forward_passes() -> None:
+    made = cost_table(costly(dense={"flops_per_token": 2e6, "tokens": 5e9}, basic={"flops_per_token": 1e6}))
+    assert made is not None and made.columns[-1].heading == "training PFLOP"
+    assert [line.cells[-1] for line in made.lines] == ["30", ""], "of what is not known how many tokens it read, nothing"
+    assert all(len(line.cells) == len(made.columns) for line in made.lines)
 
 
 def test_a_measured_cost_beats_another_only_where_their_seeds_do_not_overlap() -> None:

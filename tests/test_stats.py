@@ -149,6 +149,33 @@ def test_the_level_of_a_table_or_of_many_looks_asks_for_more_seeds() -> None:
     assert needed[0] < needed[1] and needed[0] < needed[2]
 
 
+def test_holm_leaves_each_comparison_that_is_open_a_share_of_the_level() -> None:
+    p = [0.001, 0.03, 0.2, None]
+    found = stats.correct([None if each is None else replace(seen(5, 1.0, 1.0), p=each) for each in p])
+    assert [d and d.levels for d in found] == [(0.025, 0.05)] * 3 + [None], "two are open: 0.03 times 2 is more than 0.05"
+
+
+def test_the_seeds_that_it_takes_are_more_than_there_are() -> None:
+    close = seen(10, 2.0, 1.0, margin=2.6)
+    assert stats.power(10, 2.0, sd=1.0, margin=2.6) > stats.POWER, "as many again would be enough 4 times in 5"
+    assert stats.seeds_needed(close) == 11
+    assert stats.verdict(close, direction="min") == "not settled: about 1 more seed would settle it"
+
+
+def test_many_more_seeds_are_told_in_tens() -> None:
+    needed = {mean: stats.seeds_needed(seen(5, mean, 0.02)) or 0 for mean in (0.02, 0.01)}
+    assert needed[0.02] - 5 < 20 < needed[0.01] - 5
+    said = [stats.verdict(seen(5, mean, 0.02), direction="min") for mean in needed]
+    assert said == ["not settled: about 5 more seeds would settle it", "not settled: about 30 more seeds would settle it"]
+
+
+@pytest.mark.parametrize(("mean", "margin"), [(0.02, None), (0.0, 0.02)])
+def test_the_seeds_that_it_takes_are_counted_at_the_level_of_each_look(mean: float, margin: float | None) -> None:
+    looks, alone = Looks(3, 12), seen(5, mean, 0.02, margin=margin)
+    levels = (2 * looks.nominal(0.025), looks.nominal(0.05))  # of the test to both sides, and of those to one
+    assert stats.seeds_needed(replace(alone, looks=looks)) == stats.seeds_needed(replace(alone, levels=levels))
+
+
 @pytest.mark.parametrize(("n", "mean", "margin"), [(5, 1.6, None), (9, 0.0, 1.2), (7, 0.4, 1.5), (4, 1.0, 1.0)])
 def test_power_is_the_share_of_studies_that_are_settled(n: int, mean: float, margin: float | None) -> None:
     import numpy
