@@ -260,7 +260,7 @@ def power(
 
 def _more_seeds(needed: int | None, n: int) -> str:
     if n < FEW:
-        return f"{n} seeds are too few to say how many more it takes"
+        return f"{n} seeds are too few"
     if needed is None:
         return f"more than {MOST_SEEDS} seeds would be needed"
     more = needed - n if needed - n < 20 else round((needed - n) / 10) * 10

@@ -66,7 +66,12 @@ def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() 
 
 
 @pytest.mark.parametrize(
-    ("values", "said"), [(shifted(0.01, 0.04), "4 times in 5, if mean and spread stay"), (shifted(0.1, 0), "by its sign alone")]
+    ("values", "said"),
+    [
+        (shifted(0.01, 0.04), "4 times in 5, if mean and spread stay"),
+        (shifted(0.1, 0), "by its sign alone"),
+        (shifted(0.01, 0.04)[:3], "is said from 4 on"),
+    ],
 )
 def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], said: str) -> None:
     table = study({"dense": STEADY, "no_wo": values})

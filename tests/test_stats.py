@@ -121,7 +121,7 @@ def test_a_metric_of_few_values_is_as_seldom_wrong_as_promised() -> None:
 def test_few_seeds_name_no_number() -> None:
     for n in (2, 3):
         found = stats.difference({seed: BASE[seed] + 0.1 * (-1) ** seed for seed in range(n)}, BASE)
-        assert stats.verdict(found, direction="min") == f"not settled: {n} seeds are too few to say how many more it takes"
+        assert stats.verdict(found, direction="min") == f"not settled: {n} seeds are too few"
 
 
 def test_no_words_claim_that_there_is_no_difference() -> None:

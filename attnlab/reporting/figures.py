@@ -75,7 +75,7 @@ def _effects(table: Sequence[Row], question: Question, colors: Mapping[str, str]
         return []
     names = {row.baseline for row in table if row.baseline}
     title = f"difference in {question.metric} from {names.pop() if len(names) == 1 else 'the baseline'}"
-    note = "mean, 95 % interval; faint: each seed"
+    note = "mean, 95 % interval; rings: each seed"
     note += "" if question.margin is None else f"; blue: margin ±{question.margin:g}"
     svg = forest(effects, title=title, note=note, direction=question.direction, margin=question.margin)
     return [Figure("forest.svg", title, svg, "effects")]

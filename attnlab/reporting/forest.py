@@ -58,8 +58,6 @@ def _row(each: Effect, y: float, span: svg.Place) -> list[str]:
         svg.text(0, y - 13, svg.fitting(each.label, size=13, width=room), size=13),
         svg.text(svg.WIDTH, y - 13, each.figure, size=13, anchor="end"),
     ]
-    inside = [v for v in each.values if span[0] <= v <= span[1]]
-    parts += [svg.dot(x(v), y, each.color, radius=2.6, opacity=0.35) for v in inside]
     low, high = each.low, each.high
     if low is not None and high is not None and low < span[1] and high > span[0]:
         parts.append(svg.line((x(max(low, span[0])), y), (x(min(high, span[1])), y), each.color, width=2.2))
@@ -67,6 +65,7 @@ def _row(each: Effect, y: float, span: svg.Place) -> list[str]:
     parts += [svg.arrow((x(edge) + 10 * way, y), each.color, (way, 0)) for edge, way in svg.beyond(ends, span)]
     if span[0] <= each.mean <= span[1]:
         parts.append(svg.rect(x(each.mean) - 4.5, y - 4.5, 9, 9, each.color))
+    parts += [svg.ring(x(v), y, each.color, radius=4) for v in each.values if span[0] <= v <= span[1]]
     return parts
 
 

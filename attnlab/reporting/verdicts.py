@@ -130,6 +130,8 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
                 "“About 5 more seeds would settle it”: 4 times in 5, if mean and spread stay as these seeds have them. They "
                 "seldom do, and where the true difference is smaller than the one seen it takes more."
             )
+        if any("are too few" in row.verdict for row in table):
+            found.append("How many more seeds it takes is said from 4 on: before, their spread is too little known.")
         if any("the same difference in each" in row.verdict for row in table):
             found.append("Where all seeds show one and the same difference it is tested by its sign alone: there is no spread.")
         if any(_effect(row) for row in table):
