@@ -14,7 +14,7 @@ LAYERS = [
     {"", "registry"},  # "" is attnlab/__init__.py: register_* and the version
     {"fields", "config", "grid"},
     {"layers", "blocked", "efficient", "backends", "positions"}
-    | {"metrics", "archives", "data", "lock", "machine", "out_of_memory"},
+    | {"metrics", "archives", "data", "lock", "machine", "out_of_memory", "processor"},
     {"variants", "tasks", "baselines"},
     {"model", "checkpoint", "result", "selection"},
     {"train", "loop", "feed", "gradients", "clock", "optimise", "parallel", "evaluate", "lengths"}

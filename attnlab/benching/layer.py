@@ -64,6 +64,7 @@ def refusal(layer: Layer, device: torch.device) -> str | None:
     """Why the layer cannot be measured, where that is known before it is tried."""
     it = subject(layer, device)
     reason = it.refusal(layer.role) or unavailable(layer.backend, device.type)
+    reason = reason or it.variant.refuses_precision(layer.precision, device=device.type)
     reason = reason or misfit(layer.backend, it.variant.head_dim(layer.dim, it.heads), layer.precision)
     if reason or device.type != "cpu" or layer.backend != "reference" or it.variant.growth < 2:
         return reason

@@ -277,6 +277,7 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
         reason = "it has no attention weights to drop (model.attention_dropout)"
     if not reason and config.train.compile and not variant.compiles:
         reason = "torch.compile does not take it whole (train.compile)"
+    reason = reason or variant.refuses_precision(config.train.precision, device=device)
     if reason:
         return f"{config.variant.label}: {reason}"
     assert config.position is not None  # resolved

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from attnlab import processor
 from attnlab.backends import BACKENDS, attend
 from attnlab.layers import merge_heads, split_heads
 from attnlab.positions import Position
@@ -70,6 +71,8 @@ class Variant(nn.Module):
             knows positions.
         growth: the exponent of t that bounds both its arithmetic and the bytes it saves for the backward pass, at the options
             of ``suited``.
+        recurrent_layers: PyTorch's recurrent layers that it is built of, such as ``nn.LSTM``. Some CPUs have no bf16 kernel of
+            one; the plan then refuses bf16.
         compiles: whether ``torch.compile`` takes it whole, without a graph break, with backends ``reference`` and ``sdpa``.
         paper: who proposed it.
     """
@@ -84,6 +87,7 @@ class Variant(nn.Module):
     drops: ClassVar[bool] = True
     equivariant: ClassVar[bool] = True
     growth: ClassVar[float] = 2.0
+    recurrent_layers: ClassVar[tuple[processor.RecurrentLayer, ...]] = ()
     compiles: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
@@ -127,6 +131,19 @@ class Variant(nn.Module):
         if dim % heads:
             return f"the width {dim} cannot be divided among {heads} heads"
         return None
+
+    @classmethod
+    def refuses_precision(cls, precision: str, *, device: str) -> str | None:
+        """Why this variant cannot run in ``precision`` on ``device``, or None when it can. Asked when the plan is made.
+
+        Args:
+            precision: ``fp32`` or ``bf16``.
+            device: ``cpu``, ``cuda`` or ``cuda:N``.
+        """
+        if precision != "bf16" or device != "cpu":
+            return None
+        lacking = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_bf16(layer)]
+        return f"this processor has no bf16 kernel of {', '.join(lacking)}: use train.precision: fp32" if lacking else None
 
     def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Mix along t.

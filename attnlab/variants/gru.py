@@ -34,6 +34,7 @@ class Gru(Variant):
     drops = False
     equivariant = False
     growth = 1.0
+    recurrent_layers = (nn.GRU,)
     compiles = False  # torch.compile does not take nn.GRU unless told to
     paper = "Cho et al. 2014"
 

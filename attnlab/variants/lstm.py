@@ -37,6 +37,7 @@ class Lstm(Variant):
     drops = False
     equivariant = False
     growth = 1.0
+    recurrent_layers = (nn.LSTM,)
     compiles = False  # torch.compile does not take nn.LSTM unless told to
     paper = "Hochreiter & Schmidhuber 1997"
 
