@@ -81,7 +81,10 @@ class TrainConfig(Section):
     checkpoint_activations: bool = Field(
         default=False, description="recompute activations in the backward pass"
     )
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16", "auto"] = Field(
+        default="fp32",
+        description="auto: bf16 on CUDA, on a CPU only where it is measured to be faster; fp32 where a cell cannot run in bf16",
+    )
     compile: bool = Field(default=False, description="torch.compile the blocks, for variants that declare it")
     eval_every: Count | None = Field(default=None, description="steps; null: each epoch, or only at the end")
     checkpoint_every: Count | None = Field(default=None, description="steps; null: at each evaluation")

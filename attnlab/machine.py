@@ -138,9 +138,15 @@ def _figure(account: Path, name: str) -> int | None:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Inside, matrix products run in ``precision`` (``fp32`` or ``bf16``)."""
+    """Inside, matrix products run in ``precision`` (``fp32`` or ``bf16``).
+
+    Raises:
+        UserError: ``auto``, which only a plan resolves.
+    """
     if precision == "fp32":
         return contextlib.nullcontext()
+    if precision != "bf16":
+        raise UserError(f"train.precision: expected fp32 or bf16, got {precision!r} (the plan resolves auto)")
     return torch.autocast(device.type, torch.bfloat16)
 
 

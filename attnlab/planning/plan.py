@@ -11,6 +11,7 @@ from attnlab.grid.cells import CellConfig, SkippedCell, expand
 from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
 from attnlab.planning.advice import pace
 from attnlab.planning.matching import matched
+from attnlab.planning.precision import about_slow_bf16, with_precision
 from attnlab.planning.resolve import Resolved, Resolver
 from attnlab.planning.run import Cell, Run
 from attnlab.planning.searching import about_search, applied, digest
@@ -143,6 +144,7 @@ def plan(
     study = read_study(source, sets=sets)
     cells, skipped = expand(study)
     resolver = Resolver(study)
+    cells, decisions = with_precision(cells, resolver)
     resolved = matched(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
     _check_baselines(study, tasks=[it.task for _, it in resolved])
@@ -156,6 +158,7 @@ def plan(
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in found.cells if cell.matched]
     notes += _about_baseline(found, every=[cell for cell, _ in resolved])
     notes += _about_lengths(kept)
+    notes += [*decisions, *about_slow_bf16(it.config for _, it in kept if it.refusal is None)]
     if study.search is not None:
         notes += about_search(found, tasks=[it.task for _, it in kept])
     return replace(found, notes=notes)

@@ -88,6 +88,8 @@ class Resolver:
             UserError: a name that nothing has, or options that do not fit, with the place in the study file.
         """
         given = cell.config
+        if given.train.precision == "auto":  # ``planning.precision`` decides it for all cells; a search comes later
+            raise UserError("train.precision: expected fp32 or bf16 in a search, got 'auto'", cell.where("train", "precision"))
         variant, variant_class = self._named(cell, "variant", given.variant)
         task_named, task_class = self._named(cell, "task", given.task)
         default = Named(name=variant_class.default_position)
