@@ -107,6 +107,14 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are made as on a processor that runs bf16 products twice as fast as fp32 ones, whichever this one is."""
+    from attnlab import processor
+
+    monkeypatch.setattr(processor, "bf16_speedup", lambda matmul_precision: 2.0)
+
+
+@pytest.fixture
 def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of few reviews in place of IMDb's."""
     from small_reviews import PER_FOLDER, archive

@@ -131,10 +131,11 @@ def test_tasks_with_different_metrics_are_two_studies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "imdb-cpu", "enwik8-cpu"])
-def test_the_studies_that_ship_plan_without_a_refusal(name: str) -> None:
+def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None) -> None:
     found = plan(ABLATIONS / f"{name}.yaml")
     assert found.study.study == name
-    assert found.refused == [] and found.notes == []
+    decided = [note for note in found.notes if note.startswith("train.precision: auto is bf16 on cpu: ")]
+    assert found.refused == [] and found.notes == decided and len(decided) == name.endswith("-cpu")
     assert all(cell.parameters and cell.train_flops for cell in found.cells)
 
 

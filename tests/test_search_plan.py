@@ -38,7 +38,7 @@ metric: bits_per_byte
 """
 
 
-def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path) -> None:
+def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path, fast_bf16: None) -> None:
     found = plan(write(tmp_path, DESIGNED))
     assert found.searched and found.notes == [] and found.runs == [] and found.runs_a_cell == 29
     assert found.train_flops == 29 * sum(cell.train_flops or 0 for cell in found.cells)
