@@ -68,7 +68,7 @@ class Marked:
         """SIGKILL to these, by default to every one; how many of them were alive."""
         return sum(self.kill(pid) for pid in (self.parents() if pids is None else pids))
 
-    def gone(self, *, seconds: float = 10) -> bool:
+    def gone(self, *, seconds: float = 60) -> bool:
         """Whether all of them end by themselves within some seconds."""
         until = time.monotonic() + seconds
         while self.parents():

@@ -268,22 +268,23 @@ def test_a_preparation_that_fails_leaves_nothing(folders: Path):
 
 
 CHILD = """
-import sys, time
+import sys
 from pathlib import Path
 from attnlab import data
 
 def build(place):
     (place / "numbers").write_bytes(b"1" * int(sys.argv[1]))
     print("building", flush=True)
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.readline()
 
 print(data.prepared("thing", {}, build, say=lambda line: print(line, flush=True)), flush=True)
 """
 
 
-def child(size: int, seconds: float) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", CHILD, str(size), str(seconds)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def child(size: int) -> subprocess.Popen[str]:
+    """A process that prepares so many bytes; it builds until it reads a line."""
+    arguments = [sys.executable, "-c", CHILD, str(size)]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -292,7 +293,7 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_preparation_that_is_killed_leaves_nothing_half_made(folders: Path):
-    with child(3, 60) as killed:
+    with child(3) as killed:
         assert line(killed) == "building"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
@@ -305,10 +306,12 @@ def test_a_preparation_that_is_killed_leaves_nothing_half_made(folders: Path):
 
 
 def test_two_at_once_prepare_once(folders: Path):
-    with child(3, 0.7) as first:
+    with child(3) as first:
         assert line(first) == "building"
-        with child(5, 0) as second:
+        with child(5) as second:
             assert "another process is preparing it" in line(second)
+            assert first.stdin is not None
+            print("go on", file=first.stdin, flush=True)
             assert line(second) == line(first)
     assert next((folders / "prepared").glob("thing-*/numbers")).read_bytes() == b"111"
 

@@ -304,6 +304,7 @@ import sqlite3, sys, time
 database = sqlite3.connect(sys.argv[1], isolation_level=None)
 database.execute("BEGIN EXCLUSIVE")
 print("locked", flush=True)
+sys.stdin.readline()
 time.sleep(float(sys.argv[2]))
 """
 
@@ -315,11 +316,11 @@ def test_a_database_that_somebody_else_locks(root: Path, seconds: float, said: l
     run_id = pen.start(small().runs[0])
     pen.delivery.ask(lambda: None)
     words = [sys.executable, "-c", LOCK, str(root / "mlflow.db"), str(seconds)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None and other.stdout.readline() == "locked\n"
-        for step in range(500):
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None and other.stdout.readline() == "locked\n"
+        for step in range(500):  # a log that waited for the database would wait for ever: it is not let go yet
             pen.log(run_id, step, {"train/loss": 1.0 / (1 + step)})
-        assert other.poll() is None, "the log waited for the database"
+        print("logged", file=other.stdin, flush=True)
         pen.finish(run_id, "completed", summary={"bits_per_byte": 2.5})
     pen.close()
     assert [step for step, _ in points(root, run_id)] == list(range(500))
@@ -403,6 +404,8 @@ for step in itertools.count():
     pen.log(run_id, step, {{f"train/{{name}}": step / 7 for name in "abcdefghij"}})
     if step % 10 == 0:
         pen.delivery.ask(lambda: None)
+    if step == 10:
+        print("delivered", flush=True)
 """
 
 
@@ -414,6 +417,7 @@ def test_a_parent_killed_in_the_middle_of_a_flush_leaves_a_sound_store(root: Pat
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
             run_id = parent.stdout.readline().strip()
+            assert parent.stdout.readline() == "delivered\n"
             time.sleep(0.3 + 0.07 * i)
             parent.kill()
         assert intact(root)

@@ -139,7 +139,7 @@ def test_a_value_that_differs_in_its_last_bit_is_seen(peace: Peace) -> None:
 
 
 def test_only_marked_living_processes_are_hit() -> None:
-    marked, sleep = Marked("one"), [sys.executable, "-c", "import time; time.sleep(60)"]
+    marked, sleep = Marked("one"), [sys.executable, "-c", "import time; time.sleep(600)"]
     ours = subprocess.Popen(sleep, env=os.environ | {MARK: "one"})
     other = subprocess.Popen(sleep, env=os.environ | {MARK: "another"})
     try:
