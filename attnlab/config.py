@@ -34,24 +34,14 @@ class ModelConfig(Section):
     heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
     ff_mult: float = Field(default=4.0, gt=0, description="width of the feed-forward, in multiples of dim")
     activation: Literal["relu", "gelu"] = "gelu"
-    norm: Literal["pre", "post"] = Field(
-        default="pre", description="layer norm before or after each sublayer"
-    )
+    norm: Literal["pre", "post"] = Field(default="pre", description="layer norm before or after each sublayer")
     dropout: Fraction = Field(default=0.0, description="share of what each sublayer returns that is dropped in training")
-    attention_dropout: Fraction = Field(
-        default=0.0, description="share of the attention weights dropped in training"
-    )
+    attention_dropout: Fraction = Field(default=0.0, description="share of the attention weights dropped in training")
     embedding_dropout: Fraction = Field(default=0.0, description="share of the embeddings dropped in training")
-    word_dropout: Fraction = Field(
-        default=0.0, description="share of the input tokens that are blanked in training"
-    )
-    pool: Literal["mean", "max", "class"] = Field(
-        default="mean", description="how a classifier sums up a sequence"
-    )
+    word_dropout: Fraction = Field(default=0.0, description="share of the input tokens that are blanked in training")
+    pool: Literal["mean", "max", "class"] = Field(default="mean", description="how a classifier sums up a sequence")
     tied: bool = Field(default=False, description="the output layer of a language model is its embedding")
-    memory: int = Field(
-        default=0, ge=0, description="hidden states of earlier segments that keys also run over"
-    )
+    memory: int = Field(default=0, ge=0, description="hidden states of earlier segments that keys also run over")
 
 
 class TrainConfig(Section):
@@ -61,26 +51,16 @@ class TrainConfig(Section):
     epochs: float | None = Field(
         default=None, gt=0, description="passes over the training split; of rows at random places, as many bytes as it has"
     )
-    batch_size: Count = Field(
-        default=32, description="sequences of one optimiser step, all micro-batches together"
-    )
-    accumulate: Count = Field(
-        default=1, description="micro-batches that a batch is split into; divides batch_size"
-    )
+    batch_size: Count = Field(default=32, description="sequences of one optimiser step, all micro-batches together")
+    accumulate: Count = Field(default=1, description="micro-batches that a batch is split into; divides batch_size")
     lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
     weight_decay: float = Field(default=0.01, ge=0, description="of AdamW")
     betas: Betas = Field(default=(0.9, 0.98), description="of AdamW")
-    warmup: int | float = Field(
-        default=0, description="steps (whole), or a fraction of the run (between 0 and 1)"
-    )
+    warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")
     schedule: Literal["constant", "cosine"] = "cosine"
     final_lr: float = Field(default=0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
-    clip: Annotated[float, Field(gt=0)] | None = Field(
-        default=1.0, description="largest gradient norm; null: any"
-    )
-    checkpoint_activations: bool = Field(
-        default=False, description="recompute activations in the backward pass"
-    )
+    clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="largest gradient norm; null: any")
+    checkpoint_activations: bool = Field(default=False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
         description="auto: bf16 on CUDA, on a CPU only where it is measured to be faster; fp32 where a cell cannot run in bf16",
@@ -109,9 +89,7 @@ class TrainConfig(Section):
         if self.steps is None and self.epochs is None:
             raise conflict("expected one of 'steps' and 'epochs', got neither", "")
         if self.batch_size % self.accumulate:
-            raise conflict(
-                f"expected a divisor of batch_size {self.batch_size}, got {self.accumulate}", "accumulate"
-            )
+            raise conflict(f"expected a divisor of batch_size {self.batch_size}, got {self.accumulate}", "accumulate")
         if self.patience is not None and self.eval_every is None and self.epochs is None:
             raise conflict("expected 'eval_every' or 'epochs' beside 'patience': got one evaluation, at the end", "patience")
         return self
@@ -121,9 +99,7 @@ class EvaluateConfig(Section):
     """How ``valid`` and ``test`` are read."""
 
     protocol: Literal["segment", "sliding"] = "segment"
-    stride: Count | None = Field(
-        default=None, description="tokens between two windows of the sliding protocol"
-    )
+    stride: Count | None = Field(default=None, description="tokens between two windows of the sliding protocol")
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
     valid_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
     test_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
@@ -153,9 +129,7 @@ class MachineConfig(Section):
     """What it runs on. Part of the fingerprint: speed, memory and the last bits depend on it."""
 
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-    threads: Count | None = Field(
-        default=None, description="null: what the machine has, shared among the workers"
-    )
+    threads: Count | None = Field(default=None, description="null: what the machine has, shared among the workers")
     matmul_precision: Literal["highest", "high", "medium"] = Field(
         default="highest",
         description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, in cuDNN neither; high, medium: TF32",
@@ -196,9 +170,7 @@ class RunConfig(Section):
     machine: MachineConfig = MachineConfig()
     seed: int = Field(default=0, ge=0)
     sources: dict[str, str] = Field(default={}, description="user files -> sha256; filled in by the plan")
-    packages: dict[str, str] = Field(
-        default={}, description="installed modules -> sha256; filled in by the plan"
-    )
+    packages: dict[str, str] = Field(default={}, description="installed modules -> sha256; filled in by the plan")
     data: str = Field(default="", description="the identity of the task's data; filled in by the plan")
 
     def fingerprint(self) -> str:

@@ -50,9 +50,7 @@ class Training:
         history: every (step, metrics) that was reported.
     """
 
-    def __init__(
-        self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report
-    ) -> None:
+    def __init__(self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report) -> None:
         self.config, self.group, self.folder, self.device, self.report = config, group, folder, device, report
         self.clock = Clock(device)
         with self.clock.besides("startup"):
@@ -145,9 +143,7 @@ class Training:
 
     def _evaluate(self, split: str) -> dict[str, float]:
         with self.clock.besides("evaluation", split=split):
-            scores = self.group.by_first(
-                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device)
-            )
+            scores = self.group.by_first(lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device))
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):
                 raise _Ended("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")

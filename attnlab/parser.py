@@ -48,9 +48,7 @@ def _add_studies(verbs: argparse._SubParsersAction[Parser]) -> None:
         description="One run of the study 'train' (study=NAME for another), 1000 steps unless train.steps or "
         "train.epochs says otherwise.",
     )
-    train.add_argument(
-        "assignments", nargs="+", metavar="key=value", help="variant=no_wo task=pydocs train.lr=1e-3"
-    )
+    train.add_argument("assignments", nargs="+", metavar="key=value", help="variant=no_wo task=pydocs train.lr=1e-3")
     train.set_defaults(only=[])
     _add_running(train)
 
@@ -110,16 +108,10 @@ def _add_results(verbs: argparse._SubParsersAction[Parser]) -> None:
     ui.add_argument("study", nargs="?", help="print this study's address only")
     ui.add_argument("--port", type=_port, default=5000, metavar="N", help="default 5000")
     generate = verbs.add_parser("generate", help="sample text from a trained language model")
-    generate.add_argument(
-        "run", help="an MLflow run's id (or its beginning), its name, or a folder with model.pt"
-    )
+    generate.add_argument("run", help="an MLflow run's id (or its beginning), its name, or a folder with model.pt")
     generate.add_argument("--prompt", help="text to go on from (default: 256 bytes of the validation split)")
-    generate.add_argument(
-        "--temperature", type=_temperature, default=0.5, metavar="T", help="default 0.5; 0: the likeliest"
-    )
-    generate.add_argument(
-        "--length", type=_count, default=600, metavar="N", help="bytes to sample (default 600)"
-    )
+    generate.add_argument("--temperature", type=_temperature, default=0.5, metavar="T", help="default 0.5; 0: the likeliest")
+    generate.add_argument("--length", type=_count, default=600, metavar="N", help="bytes to sample (default 600)")
     generate.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling (default 0)")
 
 

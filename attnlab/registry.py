@@ -206,9 +206,7 @@ def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
     known = options_of(cls)
     for name in options:
         if name not in known:
-            raise UserError(
-                f"{what} has no option {name!r}{nearest(name, known)}; it takes {', '.join(known) or 'no options'}"
-            )
+            raise UserError(f"{what} has no option {name!r}{nearest(name, known)}; it takes {', '.join(known) or 'no options'}")
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in options:
             raise UserError(f"{what} needs the option {name!r}")

@@ -60,9 +60,7 @@ def _one(study: str, folder: Path, root: str | Path | None) -> Page:
     return page
 
 
-def write(
-    folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[Map] = ()
-) -> Page:
+def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[Map] = ()) -> Page:
     """Write `index.html`, `README.md`, the plots and the tables into `folder`.
 
     Args:

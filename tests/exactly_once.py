@@ -104,9 +104,7 @@ def _trials(trials: list[optuna.trial.FrozenTrial], names: dict[str, str]) -> It
             yield f"{names.get(key(each.user_attrs))}: trial {each.number} left {each.state.name}"
 
 
-def _points(
-    found: dict[str, Record], names: dict[str, str], stores: Stores, reference: dict[str, Curves]
-) -> Iterator[str]:
+def _points(found: dict[str, Record], names: dict[str, str], stores: Stores, reference: dict[str, Curves]) -> Iterator[str]:
     """The same points as without disturbance: none missing, none twice, each value equal in every bit."""
     for key in found.keys() & names.keys():
         here, there = stores.curves(found[key]), reference[key]

@@ -25,9 +25,7 @@ seeds: [0, 1, 2]
 baseline: {variant: dense}
 margin: 0.02
 """
-QUESTION = Question(
-    "made-up", ("variant", "position"), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02
-)
+QUESTION = Question("made-up", ("variant", "position"), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
 SOURCE = Source(QUESTION, YAML, "attnlab run ablations/made-up.yaml")
 
 

@@ -94,13 +94,9 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
         "        if x.device.type != 'meta':\n            raise ZeroDivisionError('by the test')\n"
         "        return x\n"
     )
-    study = STUDY.replace("no_wo, 'unbiased.py:Unbiased'", "'broken.py:Broken'").replace(
-        "[learned, alibi]", "[learned]"
-    )
+    study = STUDY.replace("no_wo, 'unbiased.py:Unbiased'", "'broken.py:Broken'").replace("[learned, alibi]", "[learned]")
     (here / "tiny.yaml").write_text(
-        study.replace("variant: no_wo, position: alibi", "variant: dense").replace(
-            "seeds: [0, 1]", "seeds: [0]"
-        )
+        study.replace("variant: no_wo, position: alibi", "variant: dense").replace("seeds: [0, 1]", "seeds: [0]")
     )
     assert cli.main(["run", "tiny.yaml", "--no-report"]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -150,9 +146,7 @@ def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path
         (["frobnicate"], "invalid choice"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
-    here: Path, capsys: Out, words: list[str], expected: str
-) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(here: Path, capsys: Out, words: list[str], expected: str) -> None:
     assert cli.main(words) == 2
     said = capsys.readouterr()
     assert said.err.startswith("attnlab: ") and said.err.count("\n") == 1 and expected in said.err

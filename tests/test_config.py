@@ -24,9 +24,7 @@ def test_a_good_study_becomes_its_cells(tmp_path: Path) -> None:
         "no_wo lr=0.0003",
         "strided_sparse stride=7 lr=0.001",
     ]
-    assert [(cell.name, cell.because) for cell in skipped] == [
-        ("strided_sparse stride=7 lr=0.0003", "seen before")
-    ]
+    assert [(cell.name, cell.because) for cell in skipped] == [("strided_sparse stride=7 lr=0.0003", "seen before")]
     assert cells[4].config.variant.options == {"stride": 7}
     assert cells[0].axes == {"variant": "dense", "train.lr": 1e-3}
     assert cells[0].config.task.options == {"length": 64}
@@ -37,17 +35,13 @@ def test_a_good_study_becomes_its_cells(tmp_path: Path) -> None:
 
 
 def test_yaml_traps_are_closed() -> None:
-    value, _ = parse(
-        "[1e-3, 3e-4, 20_000, no, off, yes, on, 0x10, 1:30, '8', true, ~, 2001-01-01, -.5]", name="x"
-    )
+    value, _ = parse("[1e-3, 3e-4, 20_000, no, off, yes, on, 0x10, 1:30, '8', true, ~, 2001-01-01, -.5]", name="x")
     expected = [1e-3, 3e-4, 20000, "no", "off", "yes", "on", 16, "1:30", "8", True, None, "2001-01-01", -0.5]
     assert value == expected and [type(v) for v in value] == [type(v) for v in expected]
 
 
 def test_an_axis_over_a_section_and_over_an_option(tmp_path: Path) -> None:
-    text = GOOD.replace(
-        "  train.lr: [1e-3, 3e-4]", "  task.length: [32, 64]\n  model: [{dim: 16}, {dim: 64, heads: 4}]"
-    )
+    text = GOOD.replace("  train.lr: [1e-3, 3e-4]", "  task.length: [32, 64]\n  model: [{dim: 16}, {dim: 64, heads: 4}]")
     cells, _ = expand(read_study(write(tmp_path, text.replace(", train.lr: 3e-4", ""))))
     assert [cell.name for cell in cells[:2]] == [
         "dense length=32 model=dim=16",

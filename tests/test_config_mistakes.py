@@ -294,8 +294,6 @@ def test_a_file_without_end_is_no_study() -> None:
 
 def test_a_study_file_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
-    assert misread(tmp_path / "t.yaml") == (
-        "t.yaml: expected a study, but there is no such file (did you mean 's.yaml'?)"
-    )
+    assert misread(tmp_path / "t.yaml") == ("t.yaml: expected a study, but there is no such file (did you mean 's.yaml'?)")
     assert "nor a folder" in misread(tmp_path / "nowhere" / "s.yaml")
     assert "expected a study that can be read: Is a directory" in misread(tmp_path)

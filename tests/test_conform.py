@@ -25,7 +25,7 @@ class Mine(Task):
     def eval_batches(self, split, **how): pass
 """
 PLANNED = {
-    "no kind": ('kind, role', 'sort, role', "expected kind to be language_model or classifier, got None"),
+    "no kind": ("kind, role", "sort, role", "expected kind to be language_model or classifier, got None"),
     "a role that is none": ('"causal"', '"casual"', "expected role to be causal or bidirectional, got 'casual'"),
     "no metric": ("metric,", "metrik,", "expected metric to be the name of a score, got None"),
     "a length of nothing": ("7, 5", "0, 5", "expected length to be a whole number of at least 1, got 0"),

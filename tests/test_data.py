@@ -112,9 +112,7 @@ def test_a_bomb_in_a_zip_file_does_not_go_off(method: int, source: Source, folde
 
 
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "missing"])
-def test_a_broken_download_leaves_nothing_and_the_next_one_works(
-    fault: str, source: Source, server: Server, folders: Path
-):
+def test_a_broken_download_leaves_nothing_and_the_next_one_works(fault: str, source: Source, server: Server, folders: Path):
     good = server.body
     if fault == "truncated":
         server.claimed, server.body = len(good), good[: len(good) // 2]
@@ -176,9 +174,7 @@ def test_another_archive_of_the_same_contents_is_used(source: Source, server: Se
     assert server.hits == 0
 
 
-@pytest.mark.parametrize(
-    "contents", [b"", b"not a zip", zipped()[:5000], zipped(member="other"), zipped(CONTENTS[:-1])]
-)
+@pytest.mark.parametrize("contents", [b"", b"not a zip", zipped()[:5000], zipped(member="other"), zipped(CONTENTS[:-1])])
 def test_a_wrong_file_is_named_with_both_checksums_and_kept(contents: bytes, source: Source, folders: Path):
     path = place(folders, contents)
     with pytest.raises(UserError) as failure:

@@ -74,6 +74,7 @@ def test_the_default_prompt_is_of_the_text_alone(size: int, tmp_path: Path) -> N
         begin = int(origin.rpartition(" ")[2])
         assert ids == valid[begin : begin + len(ids)] and len(ids) >= min(size, 256) - 13
 
+
 @pytest.mark.parametrize("harm", ["a program", "cut short", "of another model"])
 def test_a_file_that_is_no_model_is_one_line(harm: str, tmp_path: Path) -> None:
     path = left_by_a_run(tmp_path) / "model.pt"
@@ -93,9 +94,7 @@ def test_the_likeliest_tokens_are_those_of_the_model_read_as_in_training(tmp_pat
     folder = left_by_a_run(tmp_path, memory=memory)
     model, task, device = generate.load(folder, config(memory))
     ids = list(range(40, 71))  # 31 tokens: two whole segments of 13, and 5
-    drawn = generate.sample(
-        model, ids, config=config(memory), task=task, device=device, temperature=0, length=3, seed=0
-    )
+    drawn = generate.sample(model, ids, config=config(memory), task=task, device=device, temperature=0, length=3, seed=0)
     with torch.inference_mode():
         for i, token in enumerate(drawn):
             so_far = ids + drawn[:i]
@@ -110,10 +109,7 @@ def test_the_likeliest_tokens_are_those_of_the_model_read_as_in_training(tmp_pat
 
 
 def test_bytes_that_are_no_text_can_be_printed() -> None:
-    assert (
-        generate.printable("a\n\tb\x1b[2J\x07é")
-        == "a\n\tb\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}é"
-    )
+    assert generate.printable("a\n\tb\x1b[2J\x07é") == "a\n\tb\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}é"
 
 
 def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:

@@ -94,9 +94,7 @@ def test_light_modules_import_nothing_heavy(path: Path) -> None:
 @pytest.mark.parametrize("words", [["-c", "import attnlab"], ["-m", "attnlab", "--help"]])
 def test_starting_is_light(words: list[str]) -> None:
     """Neither `import attnlab` nor `attnlab --help` loads anything heavy."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True, timeout=60)
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "attnlab" in loaded
     assert not loaded & (HEAVY | {"numpy", "pydantic", "rich"})

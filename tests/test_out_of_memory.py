@@ -81,9 +81,7 @@ class Hungry(torch.autograd.Function):
         return starve()
 
 
-@pytest.mark.parametrize(
-    ("place", "step"), [("building", 0), ("forward", 0), ("backward", 0), ("valid", 4), ("test", 12)]
-)
+@pytest.mark.parametrize(("place", "step"), [("building", 0), ("forward", 0), ("backward", 0), ("valid", 4), ("test", 12)])
 def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     forward, evaluate = gradients.forward, loop.evaluate
 
@@ -136,9 +134,7 @@ WIDE = {"model__heads": 4, "model__depth": 8}
 def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
     script = SCRIPT.format(changes=changes, room=room)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     state, last, line = done.stdout.strip().split("|")
     assert (state, int(last)) == ("out_of_memory", step)

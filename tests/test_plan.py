@@ -78,20 +78,13 @@ def test_only_keeps_some_cells(tmp_path: Path) -> None:
     path = write(tmp_path, STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:"))
     found = plan(path, only={"variant": "no_wo, strided_sparse", "lr": 1e-3})
     assert [cell.name for cell in found.cells] == ["no_wo lr=0.001", "strided_sparse stride=7 lr=0.001"]
-    assert (
-        "'no_wo lr=0.001' has no baseline: its cell with variant dense is not among the cells chosen"
-        in found.notes
-    )
-    assert [cell.name for cell in plan(path, only={"train.lr": "2e-3", "variant": ["dense"]}).cells] == [
-        "dense lr=0.002"
-    ]
+    assert "'no_wo lr=0.001' has no baseline: its cell with variant dense is not among the cells chosen" in found.notes
+    assert [cell.name for cell in plan(path, only={"train.lr": "2e-3", "variant": ["dense"]}).cells] == ["dense lr=0.002"]
     assert misplanned(path, only={"variant": "no_w"}) == (
         "--only variant=no_w: variant: expected one of dense, no_wo, strided_sparse stride=7, got 'no_w' "
         "(did you mean 'no_wo'?)"
     )
-    assert misplanned(path, only={"varant": "dense"}).startswith(
-        "--only varant=dense: 'varant' is no axis of the grid"
-    )
+    assert misplanned(path, only={"varant": "dense"}).startswith("--only varant=dense: 'varant' is no axis of the grid")
 
 
 def test_only_of_what_the_study_skips_is_a_mistake(tmp_path: Path) -> None:
@@ -109,9 +102,7 @@ def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
         *("strided_sparse stride=16 heads=2", "strided_sparse stride=16 heads=3", "basic heads=2"),
     ]
     assert found.cells[-1].config.model.heads == 1
-    assert (
-        "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in found.notes
-    )
+    assert "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in found.notes
     assert len(found.notes) == 3
 
 
@@ -166,6 +157,4 @@ def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:
     message = "python -m attnlab.grid.schema > ablations/study.schema.json"
     assert written == json.loads(json.dumps(json_schema())), message
     assert written["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
-    assert set(written["properties"]["base"]["properties"]).isdisjoint(
-        {"seed", "sources", "packages", "data"}
-    )
+    assert set(written["properties"]["base"]["properties"]).isdisjoint({"seed", "sources", "packages", "data"})

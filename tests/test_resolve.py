@@ -240,11 +240,7 @@ def test_a_bias_that_does_not_come_in_pieces_is_refused_where_it_must(tmp_path: 
 @pytest.mark.parametrize("door", ["import", "path"])
 def test_a_variant_of_the_users_own(door: str, tmp_path: Path) -> None:
     write(tmp_path, COSINE.replace("NAME", f"cosine by {door}"), name="lab/cosine.py")
-    ref = (
-        f"{{name: cosine by {door}, power: 3}}"
-        if door == "import"
-        else "{name: ../lab/cosine.py:Cosine, power: 3}"
-    )
+    ref = f"{{name: cosine by {door}, power: 3}}" if door == "import" else "{name: ../lab/cosine.py:Cosine, power: 3}"
     text = STUDY.replace("no_wo", ref).replace("  position: learned\n", "")
     if door == "import":
         text = text.replace("base:", "imports: [../lab/cosine.py]\nbase:")
@@ -270,9 +266,7 @@ def test_a_moved_project_keeps_its_fingerprints_an_edited_one_does_not(tmp_path:
 
 
 def test_a_broken_variant_is_named(tmp_path: Path) -> None:
-    broken = COSINE.replace('@register_variant("NAME")\n', "").replace(
-        "setting.dim, heads", "setting.dmi, heads"
-    )
+    broken = COSINE.replace('@register_variant("NAME")\n', "").replace("setting.dim, heads", "setting.dmi, heads")
     write(tmp_path, broken, name="broken.py")
     text = misplanned(write(tmp_path, STUDY.replace("no_wo", "broken.py:Cosine")))
     assert text.startswith("s.yaml:9:20: building the cell 'Cosine' failed: AttributeError: ")

@@ -22,7 +22,7 @@ def frame(monkeypatch: pytest.MonkeyPatch) -> pandas.DataFrame:
     runs = runs.assign(phase="grid", trial=None, **{"evaluate.batch_size": None, "train.batch_size": 32})
     runs["train.betas"] = [[0.9, 0.98] for _ in range(len(runs))]
     runs["params"] = [{} for _ in range(len(runs))]
-    runs["reason"] = runs["reason"].where(runs["reason"] != "the training loss became nan at step 120", "a, \"b\"\nc")
+    runs["reason"] = runs["reason"].where(runs["reason"] != "the training loss became nan at step 120", 'a, "b"\nc')
     monkeypatch.setattr(track, "load_runs", lambda study: runs)
     return runs
 

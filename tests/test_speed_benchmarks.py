@@ -106,9 +106,7 @@ def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_be
 
 @pytest.mark.parametrize(("name", "part"), [(OURS, ""), (OURS, ENCODER), (ENCODER, ENCODER)])
 @pytest.mark.parametrize("settings", [SHIPPED, EQUAL])
-def test_reviews_are_timed(
-    name: str, part: str, settings: str, small_reviews: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reviews_are_timed(name: str, part: str, settings: str, small_reviews: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imdb, "check_falling", lambda losses, case: losses)  # six steps on five reviews each say little
     size = replace(TINY, batch=5)
     rows = imdb.measure(Case("imdb", name, part, "bf16", settings), size, steps=6)

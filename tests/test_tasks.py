@@ -49,9 +49,7 @@ def counted(batches: list[Batch], size: int) -> np.ndarray:
 def test_every_byte_but_the_first_is_counted_once(size: int, batch_size: int, stride: int | None):
     protocol = "sliding" if stride else "segment"
     task = Ramp(250)
-    batches = list(
-        task.eval_batches("valid", batch_size=batch_size, limit=size, protocol=protocol, stride=stride)
-    )
+    batches = list(task.eval_batches("valid", batch_size=batch_size, limit=size, protocol=protocol, stride=stride))
     times = counted(batches, size)
     assert times[0] == 0 and (times[1:] == 1).all()
     assert all(len(batch.inputs) <= batch_size for batch in batches)

@@ -135,9 +135,7 @@ class Subject:
     def position_setting(self, role: str, *, length: int = 300, heads: int | None = None) -> PositionSetting:
         heads = heads or self.heads
         width = self.variant.head_dim(self.dim, heads)
-        return PositionSetting(
-            dim=self.dim, heads=heads, head_dim=width, length=length, role=role, pieces=self.variant.pieces
-        )
+        return PositionSetting(dim=self.dim, heads=heads, head_dim=width, length=length, role=role, pieces=self.variant.pieces)
 
     def build(
         self,
@@ -219,5 +217,3 @@ def distance(one: Tensor, other: Tensor) -> float:
 def number(value: float) -> str:
     """A measured number in few characters."""
     return "0" if value == 0 else f"{value:.1e}"
-
-

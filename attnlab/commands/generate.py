@@ -68,9 +68,7 @@ def generate(
         ids, origin = _from_validation(verified(task, config, say=lambda line: None), seed=seed)
     else:
         ids, origin = _encoded(task, prompt, config), "as given"
-    tokens = sample(
-        model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed
-    )
+    tokens = sample(model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed)
     return Sample(name, origin, printable(task.decode(ids)), printable(task.decode(tokens)))
 
 

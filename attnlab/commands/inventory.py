@@ -59,9 +59,7 @@ def _backends() -> Sequence[Sequence[str]]:
     from attnlab import backends, machine
 
     device = machine.resolve_device("auto")
-    return [
-        [name, backends.unavailable(name, device) or f"available on {device}"] for name in backends.BACKENDS
-    ]
+    return [[name, backends.unavailable(name, device) or f"available on {device}"] for name in backends.BACKENDS]
 
 
 def _names(names: frozenset[str]) -> str:

@@ -67,9 +67,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
         axes = axes or {"variant": config.variant.label}
         cells.append(CellConfig(cell_name(axes), axes, config, study, chosen))
     if not cells:
-        raise UserError(
-            "expected 'skip' to leave a cell of the grid, got none", study.where("skip", key=True)
-        )
+        raise UserError("expected 'skip' to leave a cell of the grid, got none", study.where("skip", key=True))
     return cells, skipped
 
 

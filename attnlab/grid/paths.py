@@ -16,9 +16,7 @@ def check_path(path: str, *, place: str) -> None:
         raise UserError("expected 'seeds: [...]' at the top of the study, got 'seed'", place)
     known = field_names(RunConfig, ())
     sections = [name for name in known if name not in (*NAMED, "backend")]
-    paths = known + [
-        f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))
-    ]
+    paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
     first, _, rest = path.partition(".")
     if path in paths or (first in NAMED and rest and "." not in rest):
         return

@@ -174,8 +174,6 @@ def _wanted(problem: Any) -> str:
     if problem["loc"] == ("grid",):
         return "at least one axis, such as variant: [dense, no_wo]"
     if problem["type"] == "too_short":
-        return (
-            "at least one key" if context["field_type"] == "Dictionary" else "at least one value in the list"
-        )
+        return "at least one key" if context["field_type"] == "Dictionary" else "at least one value in the list"
     template = _TYPES.get(problem["type"])
     return template.format(**context) if template else problem["msg"]

@@ -46,9 +46,7 @@ class StudyConfig(Section):
     search: SearchConfig | None = Field(default=None, description="one search for each cell, then confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="needed with search, and only with it")
     run: RunLimits = RunLimits()
-    baseline: dict[str, Any] | None = Field(
-        default=None, description="the cells that the others are compared with"
-    )
+    baseline: dict[str, Any] | None = Field(default=None, description="the cells that the others are compared with")
     metric: str | None = Field(default=None, description="null: the task's own")
     margin: float | None = Field(default=None, gt=0, description="the difference that still counts as none")
     baselines: bool | list[str] = Field(
@@ -228,9 +226,7 @@ def _check_sets(study: StudyConfig) -> None:
             raise UserError("the search sets it in each trial: its range stands in search.space", place)
         for axis in study.grid:
             if path == axis or path.startswith(f"{axis}."):
-                raise UserError(
-                    f"the axis {axis!r} of the grid sets it in each cell: choose with --only", place
-                )
+                raise UserError(f"the axis {axis!r} of the grid sets it in each cell: choose with --only", place)
 
 
 def _check_skip(study: StudyConfig) -> None:

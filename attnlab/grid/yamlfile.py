@@ -71,9 +71,7 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], Places]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
-        raise UserError(
-            f"expected text in UTF-8, got the byte 0x{data[error.start]:02x}", f"{path}:{line}:{column}"
-        ) from None
+        raise UserError(f"expected text in UTF-8, got the byte 0x{data[error.start]:02x}", f"{path}:{line}:{column}") from None
     value, places = parse(text, name=str(path))
     if not isinstance(value, dict):
         came = "an empty file" if value is None else kind(value)
@@ -156,9 +154,7 @@ def _build(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, .
     if node.id == "mapping":
         return _mapping(node, path, name, places, (*around, node))
     if node.id == "sequence":
-        return [
-            _build(child, (*path, i), name, places, (*around, node)) for i, child in enumerate(node.value)
-        ]
+        return [_build(child, (*path, i), name, places, (*around, node)) for i, child in enumerate(node.value)]
     try:
         return scalar(tag, _text(node, place))
     except ValueError:
@@ -178,9 +174,7 @@ def _mapping(node: Any, path: Loc, name: str, places: Places, around: tuple[Any,
             raise UserError(f"expected each key once, got {key!r} again (first in line {first})", place)
         places.keys[(*path, key)] = place
         found[key] = _build(value_node, (*path, key), name, places, around)
-        if (
-            found[key] is None and not value_node.value
-        ):  # nothing was written: YAML's own place is the next line
+        if found[key] is None and not value_node.value:  # nothing was written: YAML's own place is the next line
             places.values[(*path, key)] = place
     return found
 

@@ -92,9 +92,7 @@ def _on_space(search: SearchConfig) -> Iterator[str]:
         yield f"search.space.{path}: both ends are whole, so only whole numbers are tried; for all between: {dimension.low}.0"
 
 
-def _on_pruner(
-    named: Named, search: SearchConfig, paces: Sequence[Pace], metric: str, direction: str
-) -> Iterator[str]:
+def _on_pruner(named: Named, search: SearchConfig, paces: Sequence[Pace], metric: str, direction: str) -> Iterator[str]:
     given = settings(named, kind="pruner")
     inner = given.get("wrapped_pruner")
     if inner is not None:

@@ -151,9 +151,7 @@ def plan(
     kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
-        raise UserError(
-            "expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}"
-        )
+        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
     found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in found.cells if cell.matched]
     notes += _about_baseline(found, every=[cell for cell, _ in resolved])
@@ -170,9 +168,7 @@ def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bo
         ends = [axis for axis in study.grid if axis.rpartition(".")[2] == word]
         axis = ends[0] if len(ends) == 1 else word
         check_axis(study, axis, place=place)
-        wanted = (
-            values.split(",") if isinstance(values, str) else values if isinstance(values, list) else [values]
-        )
+        wanted = values.split(",") if isinstance(values, str) else values if isinstance(values, list) else [values]
         chosen = {i for value in wanted for i in _picked(study, axis, value, place)}
         if cell.chosen[axis] not in chosen:
             return False
@@ -223,9 +219,7 @@ def _without_doubles(
     for cell, it in resolved:
         first = kept.setdefault(it.key, (cell, it))
         if first[0] is not cell:
-            notes.append(
-                f"{cell.name!r} is the same configuration as {first[0].name!r}: it is run once, as that"
-            )
+            notes.append(f"{cell.name!r} is the same configuration as {first[0].name!r}: it is run once, as that")
     return list(kept.values()), notes
 
 
@@ -233,9 +227,7 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
     """The cell with its figures, taken from a model that is built but not allocated."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
     place = cell.where(*last.split("."))
-    found = Cell(
-        cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend
-    )
+    found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend)
     if it.refusal is not None:
         return found
     from attnlab.measure import plan_figures

@@ -48,10 +48,7 @@ def import_files(study: StudyConfig) -> list[Path]:
     Raises:
         UserError: a file is not there, or importing it failed.
     """
-    files = [
-        _existing(study, name, what="imports", place=study.where("imports", i))
-        for i, name in enumerate(study.imports)
-    ]
+    files = [_existing(study, name, what="imports", place=study.where("imports", i)) for i, name in enumerate(study.imports)]
     for file in files:
         load_file(file)
     return files
@@ -111,9 +108,7 @@ class Resolver:
         of = (cell, config, task, variant_class, position_class)
         backend, cuda_backend = _backend(*of, device=config.machine.device), _backend(*of, device="cuda")
         config = config.model_copy(update={"backend": backend})
-        full = {
-            kind: _in_full(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)
-        }
+        full = {kind: _in_full(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)}
         key = config.model_copy(update=full).fingerprint()
         reason = refusal(config, task, variant_class, position_class)
         return Resolved(config, key, task, reason, cuda_backend=cuda_backend)
@@ -157,9 +152,7 @@ class Resolver:
 
         key = json.dumps([named.name, named.options], sort_keys=True, default=str)
         if key not in self._tasks:
-            with _placed(
-                lambda: cell.where("task"), options={o: cell.where("task", o) for o in named.options}
-            ):
+            with _placed(lambda: cell.where("task"), options={o: cell.where("task", o) for o in named.options}):
                 task = cls(**named.options)
                 self._tasks[key] = (task, _identity(task, named))
                 check_definition(task, name=named.label)
@@ -234,9 +227,7 @@ class _placed:
 
 def _is_plain(value: Any) -> bool:
     """Whether a default can stand in a configuration: JSON, and not "required"."""
-    return value is not inspect.Parameter.empty and isinstance(
-        value, str | int | float | bool | list | dict | None
-    )
+    return value is not inspect.Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)
 
 
 def _device(config: RunConfig) -> str:

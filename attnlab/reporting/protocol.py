@@ -178,9 +178,7 @@ def _shares(records: Sequence[Mapping[str, Any]]) -> str:
 def _values(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
     """Every value that a field took; "" where it took none (the other of steps and epochs)."""
     given = [record.get(name) for record in records]
-    shown = dict.fromkeys(
-        _text(value) for value in given if value is not None and value == value and value != ""
-    )
+    shown = dict.fromkeys(_text(value) for value in given if value is not None and value == value and value != "")
     return separator.join(shown)
 
 

@@ -48,6 +48,4 @@ def markdown(table: Table) -> str:
         return "| " + " | ".join(untagged(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
     rule = "|" + "|".join("---" if column.words else "---:" for column in table.columns) + "|"
-    return "\n".join(
-        [line(c.heading for c in table.columns), rule, *(line(each.cells) for each in table.lines)]
-    )
+    return "\n".join([line(c.heading for c in table.columns), rule, *(line(each.cells) for each in table.lines)])

@@ -113,9 +113,7 @@ class Display:
             of = f"/{line.total}" if line.total else ""
             self.say(f"  {name}: step {step}{of}  {_text(line.shown)}")
 
-    def ended(
-        self, name: str, state: str, *, summary: dict[str, float], reason: str = "", again: bool = False
-    ) -> None:
+    def ended(self, name: str, state: str, *, summary: dict[str, float], reason: str = "", again: bool = False) -> None:
         """A run ended; ``again`` when it is about to be tried again."""
         line = self._lines.pop(name, _Line())
         if self._progress is not None and line.task is not None:

@@ -172,9 +172,7 @@ class Task:
         They may be tensors, and ours are: a number would have to be waited for, batch by batch.
         """
         targets = batch.targets.flatten()
-        nats = F.cross_entropy(
-            logits.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none"
-        )
+        nats = F.cross_entropy(logits.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none")
         total = nats.double().sum()
         if self.kind == "language_model":
             return {"bits_per_byte": (total / math.log(2), (targets != IGNORED).sum())}

@@ -116,8 +116,7 @@ class ByteTask(Task):
         part = self._predicted() // batch_size
         if part < self.length:
             raise UserError(
-                f"the text is too short for {batch_size} rows of {self.length} bytes each: "
-                f"train has {self.cuts()[0]:,} bytes"
+                f"the text is too short for {batch_size} rows of {self.length} bytes each: train has {self.cuts()[0]:,} bytes"
             )
         return max(1, part // self.length - 1)  # one less than fit: a pass may begin at any shift
 

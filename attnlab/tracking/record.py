@@ -201,9 +201,7 @@ def git(folder: str) -> dict[str, str]:
     """The commit that ``folder`` is at, ``+dirty`` when files differ from it; without a checkout nothing."""
 
     def ask(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", folder, *words], capture_output=True, text=True, check=False, timeout=20
-        )
+        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False, timeout=20)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:

@@ -236,9 +236,7 @@ class Tracker:
         """Close a record, and return it. MLflow's status comes last: FINISHED means that everything else is there."""
         rest = self._points.take(run_id)
         now = int(1_000 * time.time())
-        points = [
-            (name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)
-        ]
+        points = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)]
         tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
         known = self._known(run_id)
         tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTED else ""

@@ -82,9 +82,7 @@ class Store:
             try:
                 with warnings.catch_warnings(action="ignore"):  # heartbeats count as experimental since 2021
                     checked = {"pool_pre_ping": True}  # the database may have been restarted meanwhile
-                    return RDBStorage(
-                        url, heartbeat_interval=self.every, grace_period=self.grace, engine_kwargs=checked
-                    )
+                    return RDBStorage(url, heartbeat_interval=self.every, grace_period=self.grace, engine_kwargs=checked)
             except Exception as error:  # whatever the driver raises; its text may quote the address
                 if not tries_left:
                     reason = redact(str(error), address=url).strip().splitlines()[0]

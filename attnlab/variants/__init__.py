@@ -159,9 +159,7 @@ class Variant(nn.Module):
         """
         raise NotImplementedError
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None
-    ) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
         """Softmax attention as this block is set: role, position scheme, backend, dropout.
 
         Args:
