@@ -31,7 +31,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 gpu:
-	$(PYTHON) -m pytest -m gpu --ignore=tests/test_check.py
+	$(PYTHON) -m pytest -m gpu --ignore=tests/testing/test_contract.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

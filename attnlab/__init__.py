@@ -5,16 +5,16 @@ Importing this package is cheap: nothing heavy (torch, mlflow, optuna, pandas) i
 
 from typing import TYPE_CHECKING, Any
 
+from attnlab._version import __version__
 from attnlab.registry import register_position, register_task, register_variant
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import plan
-    from attnlab.study import run
-    from attnlab.track import load_curves, load_runs
-
-__version__ = "0.2.0"
+    from attnlab.study.run import run
+    from attnlab.tracking.runs import load_curves, load_runs
 
 __all__ = [
+    "__version__",
     "load_curves",
     "load_runs",
     "plan",
@@ -26,9 +26,9 @@ __all__ = [
 
 _LAZY = {
     "plan": "attnlab.planning.plan",
-    "run": "attnlab.study",
-    "load_runs": "attnlab.track",
-    "load_curves": "attnlab.track",
+    "run": "attnlab.study.run",
+    "load_runs": "attnlab.tracking.runs",
+    "load_curves": "attnlab.tracking.runs",
 }
 
 

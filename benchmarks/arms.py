@@ -25,7 +25,7 @@ os.register_at_fork(after_in_child=_note_birth)
 def bare(study: Path, marks: Path) -> None:
     """The study's runs one after the other in this process: nothing is kept, logged or resumed."""
     import attnlab
-    from attnlab.train import train as train_one
+    from attnlab.training.train import train as train_one
 
     for run in attnlab.plan(study).runs:
         began = time.monotonic()
@@ -36,8 +36,8 @@ def bare(study: Path, marks: Path) -> None:
 def starts(study: Path, marks: Path) -> None:
     """The study by ``attnlab.run``, each run noting when it was asked for, when its process was there and when it steps."""
     import attnlab
-    from attnlab.running import runner, worker
-    from attnlab.running.display import Display
+    from attnlab.study.execution import runner, worker
+    from attnlab.study.execution.progress import Display
 
     def start(job: worker.Job) -> worker.Worker:
         _write(marks, key=job.folder.name, asked=time.monotonic())
@@ -49,20 +49,20 @@ def starts(study: Path, marks: Path) -> None:
 
 
 def train(config: Any, *, report: Any, folder: Path) -> Any:
-    """``attnlab.train.train`` in a run's process, which notes when it takes its first step.
+    """``attnlab.training.train.train`` in a run's process, which notes when it takes its first step.
 
     ``torch_again`` lists the modules of torch that this process imported itself, ``torch`` among them if it did that.
     """
-    from attnlab import loop
-    from attnlab.train import train as train_one
+    from attnlab.training import trainer
+    from attnlab.training.train import train as train_one
 
-    def to_the_end(self: loop.Training, go_on: Callable[[loop.Training], Any] = loop.Training.to_the_end) -> Any:
+    def to_the_end(self: trainer.Training, go_on: Callable[[trainer.Training], Any] = trainer.Training.to_the_end) -> Any:
         new = sorted(name for name in sys.modules.keys() - _born["modules"] if name.partition(".")[0] == "torch")
         path = Path(os.environ["OVERHEAD_MARKS"])
         _write(path, key=folder.name, born=_born["at"], steps=time.monotonic(), torch_again=new)
         return go_on(self)
 
-    with patch.object(loop.Training, "to_the_end", to_the_end):
+    with patch.object(trainer.Training, "to_the_end", to_the_end):
         return train_one(config, report=report, folder=folder)
 
 

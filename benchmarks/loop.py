@@ -26,7 +26,7 @@ def run(task: str, *, steps: int, limit: int | None, folder: Path) -> dict[str, 
     """The summary of one run of the default model under the default training, and its wall time without Python's start."""
     import attnlab
     from attnlab.registry import TASKS
-    from attnlab.train import train
+    from attnlab.training.train import train
 
     train_how = {"steps": steps, "checkpoint_every": max(1, steps // 4)}
     machine = {"matmul_precision": "medium", "reuse_memory": True}

@@ -1,7 +1,7 @@
 """What a study costs beside the same runs in a bare Python loop: ``python -m benchmarks.overhead``.
 
-The study (``attnlab run``, one worker) and the loop (``attnlab.train.train``, one process) take turns, each from the start of
-a fresh Python to its end, on one thread. Then the same with runs of a single step: what an empty run costs. Last, how long a
+The study (``attnlab run``, one worker) and the loop (``attnlab.training.train``, one process) take turns, each from the start
+of a fresh Python to its end, on one thread. Then the same with runs of a single step: what an empty run costs. Last, how long a
 run's process takes to its first step. Writes ``reports/overhead/README.md`` and ``timings.csv``.
 """
 
@@ -39,8 +39,8 @@ LIMIT = 0.05  # more than the bare loop
 PAGE = """\
 # What a study costs beside a bare loop
 
-`attnlab run --workers 1` against `attnlab.train.train` in a loop in one process, in turns ({pairs} pairs), each timed from the
-start of a fresh Python to its end. Written by `{command}`; every timing is in [timings.csv](timings.csv).
+`attnlab run --workers 1` against `attnlab.training.train` in a loop in one process, in turns ({pairs} pairs), each timed
+from the start of a fresh Python to its end. Written by `{command}`; every timing is in [timings.csv](timings.csv).
 
 {machine}
 
@@ -95,7 +95,7 @@ class Bench:
     def pair(self, number: int, study: Path, *, runs: int, steps: int) -> None:
         """The study and the bare loop, one after the other."""
         for arm, words in {
-            "study": ("attnlab.cli", "run", study, "--workers", 1, "--no-report"),
+            "study": ("attnlab.cli.main", "run", study, "--workers", 1, "--no-report"),
             "bare": ("benchmarks.arms", "bare", study, self.folder / "marks.jsonl"),
         }.items():
             load = os.getloadavg()[0]

@@ -1,4 +1,4 @@
-"""Which correction for repeated looks asks for the fewest seeds? The candidates for ``attnlab.sequential``, side by side.
+"""Which correction for repeated looks asks for the fewest seeds? The candidates for ``attnlab.stats.sequential``, side by side.
 
 One comparison, normal pairs, looks at 3 to 12 of them. Every candidate but one is a level for each look; all but Bonferroni's
 and the e-process are set so that the t-tests of all looks together err 5 times in 100.

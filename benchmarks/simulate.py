@@ -1,4 +1,4 @@
-"""Studies from known distributions, judged by the very functions that judge a report: ``attnlab.stats``.
+"""Studies from known distributions, judged by the very functions that judge a report: ``attnlab.stats.paired``.
 
 A table has CELLS cells and a baseline; each has one value a seed. What is drawn is scaled to mean 0 and standard deviation
 about 1, so differences and margins are in units of one run's spread.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy
 
-from attnlab import stats
-from attnlab.sequential import Looks
+from attnlab.stats import paired
+from attnlab.stats.sequential import Looks
 
 CELLS = 4
 MOST = 200  # seeds that are tried where a number of them was guessed
@@ -71,10 +71,10 @@ def tables(noise: str, n: int, *, studies: int, seed: int) -> Iterator[list[list
     yield from (cells - baseline).tolist()
 
 
-def judged(table: list[list[float]], *, margin: float | None = None, looks: Looks | None = None) -> list[stats.Difference]:
+def judged(table: list[list[float]], *, margin: float | None = None, looks: Looks | None = None) -> list[paired.Difference]:
     """The differences of a table as a report has them; a cell has as many seeds as it has values."""
     zero = dict.fromkeys(range(max(map(len, table))), 0.0)
-    found = stats.correct([stats.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table])
+    found = paired.correct([paired.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table])
     return [each for each in found if each is not None]
 
 
@@ -101,12 +101,12 @@ def false_equivalence(noise: str, n: int, *, margin: float, studies: int, seed: 
 
 def kept_promise(mean: float, *, margin: float | None, level: float, studies: int, seed: int) -> tuple[int, Share]:
     """The number of seeds that `seeds_needed` names where mean and spread (1) are known, and how often it settles then."""
-    known = stats.Difference(stats.Interval(2, mean, 1.0), p=1.0, margin=margin, levels=(level, level))
-    n = stats.seeds_needed(known)
+    known = paired.Difference(paired.Interval(2, mean, 1.0), p=1.0, margin=margin, levels=(level, level))
+    n = paired.seeds_needed(known)
     assert n is not None
     random, settled = numpy.random.RandomState(seed), 0
     for gaps in random.normal(mean, 1, (studies, n)).tolist():
-        found = stats.difference(dict(enumerate(gaps)), dict.fromkeys(range(n), 0.0), margin=margin)
+        found = paired.difference(dict(enumerate(gaps)), dict.fromkeys(range(n), 0.0), margin=margin)
         assert found is not None and found.p is not None
         near = found.p_equivalent is not None and found.p_equivalent < level
         settled += near or found.p < level
@@ -122,7 +122,7 @@ def guessed_promise(mean: float, pilot: int, *, most: int, studies: int, seed: i
         if first.finding:
             continue
         tried += 1
-        n = stats.seeds_needed(first) or most + 1
+        n = paired.seeds_needed(first) or most + 1
         named.append(n)
         settled += n <= most and bool(judged([gaps[:n]])[0].finding)
     return Share(tried, studies), Share(settled, tried), float(numpy.median(named))

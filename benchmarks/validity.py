@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from attnlab.sequential import Looks
+from attnlab.stats.sequential import Looks
 from benchmarks import rules, simulate
 from benchmarks.simulate import ABOUT, CELLS, MOST, Share
 from benchmarks.validity_page import page

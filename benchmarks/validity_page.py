@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.stats import FEW
+from attnlab.stats.paired import FEW
 from benchmarks.simulate import ABOUT, CELLS, MOST
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def _range(lines: Sequence[Line]) -> str:
 PAGE = """\
 # Are the verdicts worth what they say?
 
-Simulated studies with a known truth, judged by the functions that judge every report (`attnlab.stats`): tables of {cells} cells
-against one baseline, differences paired by seed, Holm over the table, {studies} tables a setting. The Monte-Carlo
+Simulated studies with a known truth, judged by the functions that judge every report (`attnlab.stats.paired`): tables of
+{cells} cells against one baseline, differences paired by seed, Holm over the table, {studies} tables a setting. The Monte-Carlo
 standard error of a share in the first three tables is at most {error}. All numbers, with their errors, are in
 [validity.csv](validity.csv); what wrote them: `{command}`.
 

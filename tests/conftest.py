@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tests.postgres import Server
+    from tests.support.postgres import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = Path(os.environ.get("ATTNLAB_DATA") or ROOT.parent / "shared" / "data").resolve()
@@ -59,7 +59,7 @@ def few_threads() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The counts of the contract's matrix, from whichever processes ran it (tests/test_check.py records them)."""
+    """The counts of the contract's matrix, from whichever processes ran it (tests/testing/test_contract.py records them)."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, [])]
     cells, checks = Counter[str](), Counter[str]()
     for name, value in (pair for report in reports for pair in getattr(report, "user_properties", [])):
@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator["Server"]:
     """A PostgreSQL server of this process's own; ``postgres.database()`` makes a database for one test."""
-    from tests.postgres import server
+    from tests.support.postgres import server
 
     with server() as running:
         yield running
@@ -85,7 +85,7 @@ def postgres() -> Iterator["Server"]:
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs with a new MLflow database in it, to be copied: making one takes seconds of migrations."""
-    from attnlab.track import connect
+    from attnlab.tracking.client import connect
 
     folder = tmp_path_factory.mktemp("store")
     connect(folder, create=True)
@@ -109,7 +109,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are made as on a processor that runs bf16 products twice as fast as fp32 ones, whichever this one is."""
-    from attnlab import processor
+    from attnlab.nn import processor
 
     monkeypatch.setattr(processor, "bf16_speedup", lambda matmul_precision: 2.0)
 
@@ -117,10 +117,8 @@ def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of few reviews in place of IMDb's."""
-    from small_reviews import PER_FOLDER, archive
-
-    from attnlab import archives
-    from attnlab.tasks import imdb
+    from attnlab.tasks import archives, imdb
+    from tests.support.small_reviews import PER_FOLDER, archive
 
     contents, digest = archive()
     (folders / "data").mkdir()
@@ -144,7 +142,7 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def xformers_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have the backend run here, by a formula in place of its kernels; the kinds of bias that it is asked for, as they come."""
-    from xformers_fake import memory_efficient_attention
+    from tests.support.xformers_fake import memory_efficient_attention
 
     kinds: list[str] = []
 

@@ -12,11 +12,12 @@ from torch.nn import functional as F
 
 import attnlab
 from attnlab.registry import load_file
-from attnlab.running.display import Display
+from attnlab.study.execution.progress import Display
 from attnlab.tasks import IGNORED
 from attnlab.variants import Setting, Variant
+from tests.support.paths import ROOT
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "my_variant"
+EXAMPLE = ROOT / "examples" / "my_variant"
 SMALL = {
     "task.length": 17,
     "model.dim": 12,
@@ -89,7 +90,7 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     settings = [f"{key}={value}" for key, value in SMALL.items()]
     words = ["variant={name: cosine, length: 9}", "task=pydocs", *settings]
     done = subprocess.run(
-        [sys.executable, "-m", "attnlab.cli", "train", *words],
+        [sys.executable, "-m", "attnlab", "train", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ATTNLAB_RUNS": str(tmp_path / "runs")},
         capture_output=True,

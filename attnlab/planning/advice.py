@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.config import RunConfig
+from attnlab.config.paths import NAMED, check_value
+from attnlab.config.run import RunConfig
+from attnlab.config.search import SearchConfig
+from attnlab.config.types import Named
 from attnlab.errors import UserError
-from attnlab.fields import Named
-from attnlab.grid.paths import NAMED, check_value
-from attnlab.grid.searchfile import SearchConfig
-from attnlab.trials.suggest import settings
+from attnlab.planning.samplers import settings
 
 PACE = ("train.steps", "train.epochs", "train.eval_every")  # fields that move the steps at which valid is read
 
@@ -47,7 +47,7 @@ class Pace:
 
 def pace(config: RunConfig, task: Any) -> Pace:
     """The pace of a run."""
-    from attnlab.train import total_steps
+    from attnlab.training.train import total_steps
 
     total, every = total_steps(config.train, task), config.train.eval_every
     if every is None and config.train.epochs is not None:

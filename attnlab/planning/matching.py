@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from attnlab.config import RunConfig
+from attnlab.config.axes import text
+from attnlab.config.grid import CellConfig
+from attnlab.config.paths import check_path
+from attnlab.config.run import RunConfig
+from attnlab.config.study import StudyConfig
+from attnlab.config.types import Match
 from attnlab.errors import UserError
-from attnlab.fields import Match
-from attnlab.grid.axes import text
-from attnlab.grid.cells import CellConfig
-from attnlab.grid.paths import check_path
-from attnlab.grid.studyfile import StudyConfig
 from attnlab.planning.resolve import Resolved, Resolver
 
 WITHIN = 0.01
@@ -136,7 +136,7 @@ def _without_match(config: RunConfig) -> RunConfig:
 
 
 def _cost(it: Resolved, cost: str) -> int:
-    from attnlab.measure import plan_figures, plan_parameters
+    from attnlab.training.costs import plan_figures, plan_parameters
 
     return plan_parameters(it.config, it.task) if cost == "params" else plan_figures(it.config, it.task)["flops_per_token"]
 

@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from attnlab.config.axes import pick
+from attnlab.config.grid import CellConfig, SkippedCell, expand
+from attnlab.config.reader import read_study
+from attnlab.config.study import StudyConfig, assignment, check_axis
 from attnlab.errors import UserError, nearest
-from attnlab.grid.axes import pick
-from attnlab.grid.cells import CellConfig, SkippedCell, expand
-from attnlab.grid.studyfile import StudyConfig, assignment, check_axis, read_study
 from attnlab.planning.advice import pace
+from attnlab.planning.cell import Cell, Run
 from attnlab.planning.matching import matched
 from attnlab.planning.precision import about_slow_bf16, with_precision
 from attnlab.planning.resolve import Resolved, Resolver
-from attnlab.planning.run import Cell, Run
-from attnlab.planning.searching import about_search, applied, digest
+from attnlab.planning.search import about_search, applied, digest
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 
@@ -158,7 +159,8 @@ def plan(
     notes += _about_lengths(kept)
     notes += [*decisions, *about_slow_bf16(it.config for _, it in kept if it.refusal is None)]
     if study.search is not None:
-        notes += about_search(found, tasks=[it.task for _, it in kept])
+        tasks = [it.task for _, it in kept]
+        notes += about_search(study, found.cells, tasks=tasks, metric=metric, direction=direction)
     return replace(found, notes=notes)
 
 
@@ -176,7 +178,7 @@ def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bo
 
 
 def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
-    from attnlab.grid.yamlfile import parse
+    from attnlab.config.yaml import parse
 
     if isinstance(value, str):  # 1e-3,3e-4 came as one text: its parts are numbers all the same
         value = parse(value.strip(), name=place)[0]
@@ -230,8 +232,8 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
     found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend)
     if it.refusal is not None:
         return found
-    from attnlab.measure import plan_figures
-    from attnlab.train import total_steps
+    from attnlab.training.costs import plan_figures
+    from attnlab.training.train import total_steps
 
     try:
         figures = plan_figures(it.config, it.task)
@@ -265,7 +267,7 @@ def _first_line(error: Exception) -> str:
 
 def _about_lengths(cells: list[tuple[CellConfig, Resolved]]) -> Iterator[str]:
     """Notes on lengths of ``evaluate.lengths`` that a cell's trained model cannot be tested at."""
-    from attnlab.lengths import unreachable
+    from attnlab.training.lengths import unreachable
 
     for cell, it in cells:
         if it.refusal is not None:

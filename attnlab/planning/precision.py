@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from attnlab import processor
-from attnlab.config import RunConfig
-from attnlab.grid.cells import CellConfig
-from attnlab.machine import resolve_device
+from attnlab.config.grid import CellConfig
+from attnlab.config.run import RunConfig
+from attnlab.nn import processor
 from attnlab.planning.resolve import Resolved
+from attnlab.training.device import resolve_device
 
 CLEARLY = 1.2  # times as fast: less may be noise
 

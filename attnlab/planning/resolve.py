@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab import parallel
-from attnlab.config import RunConfig
+from attnlab.config.grid import CellConfig
+from attnlab.config.run import RunConfig
+from attnlab.config.study import StudyConfig
+from attnlab.config.types import Named
+from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
-from attnlab.fields import Named
-from attnlab.grid.cells import CellConfig
-from attnlab.grid.problems import check_option
-from attnlab.grid.studyfile import StudyConfig
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
+from attnlab.training import distributed
 
 USER_MODULE = "attnlab_user_"  # how ``registry.load_file`` names the modules of users' files
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
@@ -148,7 +148,7 @@ class Resolver:
 
     def _task(self, cell: CellConfig, named: Named, cls: Any) -> tuple[Any, str]:
         """The task and the identity of its data."""
-        from attnlab.tasks.conform import check_definition
+        from attnlab.tasks.validation import check_definition
 
         key = json.dumps([named.name, named.options], sort_keys=True, default=str)
         if key not in self._tasks:
@@ -231,13 +231,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _device(config: RunConfig) -> str:
-    from attnlab.machine import resolve_device
+    from attnlab.training.device import resolve_device
 
     return resolve_device(config.machine.device)
 
 
 def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, position: Any, *, device: str) -> str:
-    from attnlab.backends import BACKENDS, resolve
+    from attnlab.nn.attention import BACKENDS, resolve
 
     name = config.backend
     if name not in (*BACKENDS, "auto"):
@@ -251,9 +251,9 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
 
 def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
     """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
-    from attnlab.backends import misfit, not_compiled, unavailable
-    from attnlab.machine import cannot_compile
-    from attnlab.model import position_setting
+    from attnlab.models.backbone import position_setting
+    from attnlab.nn.attention import misfit, not_compiled, unavailable
+    from attnlab.training.device import cannot_compile
 
     model, device = config.model, config.machine.device
     if device.startswith("cuda") and not _has_cuda():
@@ -279,7 +279,7 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
         return f"{config.position.name}: {reason}"
     reason = unavailable(config.backend, device)
     reason = reason or misfit(config.backend, variant.head_dim(model.dim, model.heads), config.train.precision)
-    reason = reason or task.check(config) or parallel.refusal(config)
+    reason = reason or task.check(config) or distributed.refusal(config)
     if reason:
         return reason
     if config.train.compile and (reason := not_compiled(config.backend) or cannot_compile(device)):

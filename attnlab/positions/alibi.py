@@ -11,7 +11,7 @@ Departure: the paper is causal; for a bidirectional role the distance is taken w
 import torch
 from torch import Tensor
 
-from attnlab.layers import relative_distance
+from attnlab.nn.layers import relative_distance
 from attnlab.positions import Position, PositionSetting
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.layers import shift, sinusoids
+from attnlab.nn.layers import shift, sinusoids
 from attnlab.positions import Position, PositionSetting, Products
 
 

@@ -9,7 +9,7 @@ Departure: positions count from the first key, memory included; only differences
 import torch
 from torch import Tensor
 
-from attnlab.layers import angles
+from attnlab.nn.layers import angles
 from attnlab.positions import Position, PositionSetting
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlab.layers import sinusoids
+from attnlab.nn.layers import sinusoids
 from attnlab.positions import Position, PositionSetting
 
 

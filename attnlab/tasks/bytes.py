@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from attnlab.baselines import Baseline, compress, ngram
-from attnlab.data import Say
+from attnlab._util.rng import stream
 from attnlab.errors import UserError, nearest
-from attnlab.seeds import stream
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
+from attnlab.tasks.datasets import Say
+from attnlab.tasks.reference_scores import compression, ngram
+from attnlab.tasks.reference_scores.base import Baseline
 
 if TYPE_CHECKING:
-    from attnlab.config import RunConfig
+    from attnlab.config.run import RunConfig
 
 SAMPLINGS = ("random", "contiguous")
 
@@ -174,8 +175,8 @@ class ByteTask(Task):
         n = ngram.ORDER
         about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"
         return {
-            "gzip": Baseline(compress.GZIP, lambda limit: compress.gzip_bits_per_byte(test(limit)), options=()),
-            "xz": Baseline(compress.XZ, lambda limit: compress.xz_bits_per_byte(test(limit)), options=()),
+            "gzip": Baseline(compression.GZIP, lambda limit: compression.gzip_bits_per_byte(test(limit)), options=()),
+            "xz": Baseline(compression.XZ, lambda limit: compression.xz_bits_per_byte(test(limit)), options=()),
             "n-gram": Baseline(about, counted, options=()),
         }
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab import data
-from attnlab.archives import ENWIK8
-from attnlab.data import Say
+from attnlab.tasks import datasets
+from attnlab.tasks.archives import ENWIK8
 from attnlab.tasks.bytes import ByteTask
+from attnlab.tasks.datasets import Say
 
 FORMAT = 1  # of the prepared file
 
@@ -34,9 +34,9 @@ class Enwik8(ByteTask):
 
     def read(self, say: Say) -> np.ndarray:
         def build(place: Path) -> None:
-            contents = data.load(ENWIK8, say=say)
+            contents = datasets.load(ENWIK8, say=say)
             say("enwik8: writing the bytes out, once")
             np.save(place / "bytes.npy", np.frombuffer(contents, dtype=np.uint8))
 
-        place = data.prepared("enwik8", {"contents": ENWIK8.contents, "format": FORMAT}, build, say=say)
+        place = datasets.prepared("enwik8", {"contents": ENWIK8.contents, "format": FORMAT}, build, say=say)
         return np.load(place / "bytes.npy", mmap_mode="r")

@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from attnlab import data
-from attnlab.archives import IMDB, REVIEWS_PER_FOLDER
-from attnlab.baselines import Baseline
-from attnlab.baselines.reviews import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
-from attnlab.data import Say
+from attnlab._util.rng import stream
 from attnlab.errors import UserError
-from attnlab.seeds import stream
-from attnlab.tasks import SPLITS, Batch, Task, known_split, whole_number
-from attnlab.tasks.buckets import by_length, padding_share, shuffled_by_length
+from attnlab.tasks import SPLITS, Batch, Task, datasets, known_split, whole_number
+from attnlab.tasks.archives import IMDB, REVIEWS_PER_FOLDER
+from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
+from attnlab.tasks.datasets import Say
+from attnlab.tasks.reference_scores.base import Baseline
+from attnlab.tasks.reference_scores.linear import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
 
 if TYPE_CHECKING:
-    from attnlab.config import RunConfig
+    from attnlab.config.run import RunConfig
 
 FORMAT = 1  # of the prepared files
 PADDING, UNKNOWN = "[PAD]", "[UNK]"  # numbers 0 and 1
@@ -90,7 +89,7 @@ class Imdb(Task):
             "held_out": [HELD_OUT, HOLD_OUT_SEED],
             "format": FORMAT,
         }
-        self._place = data.prepared("imdb", key, lambda place: _build(place, self.vocabulary, say), say=say)
+        self._place = datasets.prepared("imdb", key, lambda place: _build(place, self.vocabulary, say), say=say)
 
     def split(self, name: str) -> Split:
         """One split, memory-mapped."""
@@ -241,7 +240,7 @@ def _word_tokenizer(texts: list[str], vocabulary: int) -> Any:
 
 def _build(place: Path, vocabulary: int, say: Say) -> None:
     """Write the prepared files: ``words.json`` and three arrays a split."""
-    reviews = data.load(IMDB, say=say)
+    reviews = datasets.load(IMDB, say=say)
     splits = _hold_out(list(reviews))
     texts = {split: [reviews[name].decode() for name in names] for split, names in splits.items()}
     say(f"imdb: counting words in {len(texts['train']):,} training reviews")

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnlab.data import Say
 from attnlab.errors import UserError
 from attnlab.tasks.bytes import ByteTask
+from attnlab.tasks.datasets import Say
 
 
 class PyDocs(ByteTask):

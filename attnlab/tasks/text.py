@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab import data
-from attnlab.data import Say
 from attnlab.errors import UserError
+from attnlab.tasks import datasets
 from attnlab.tasks.bytes import ByteTask
+from attnlab.tasks.datasets import Say
 
 FORMAT = 1  # of the prepared file
 
@@ -47,10 +47,10 @@ class Text(ByteTask):
 
         def build(place: Path) -> None:
             shutil.copyfile(self.path, place / "text")
-            if data.sha256(place / "text") != digest:
+            if datasets.sha256(place / "text") != digest:
                 raise UserError(f"task text: {self.path} changed while it was read")
 
-        place = data.prepared("text", {"sha256": digest, "format": FORMAT}, build, say=say)
+        place = datasets.prepared("text", {"sha256": digest, "format": FORMAT}, build, say=say)
         return np.memmap(place / "text", dtype=np.uint8, mode="r")
 
     def _digest(self) -> str:
@@ -59,5 +59,5 @@ class Text(ByteTask):
         status = self.path.stat()
         stamp = (status.st_size, status.st_mtime_ns)
         if self._seen is None or self._seen[0] != stamp:
-            self._seen = (stamp, data.sha256(self.path))
+            self._seen = (stamp, datasets.sha256(self.path))
         return self._seen[1]

@@ -22,10 +22,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attnlab.disk import refused
+from attnlab._util.files import refused
+from attnlab._util.redact import redact
 from attnlab.errors import UserError
-from attnlab.redact import redact
-from attnlab.track import absence, one_line
+from attnlab.tracking.client import absence, one_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attnlab.track import Point, write
+from attnlab.tracking.client import Point, write
 from attnlab.tracking.delivery import Delivery
 
 if TYPE_CHECKING:

@@ -17,21 +17,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from attnlab._util.metrics import length_of
+from attnlab._util.redact import redact
 from attnlab.errors import UserError, one_line
-from attnlab.metrics import length_of
-from attnlab.redact import redact
-from attnlab.track import QUESTIONS, connect, search, tracking_uri, write
-from attnlab.tracking import baselines, record
+from attnlab.tracking import reference_scores as baselines
+from attnlab.tracking import tags as record
+from attnlab.tracking.client import QUESTIONS, connect, search_runs, tracking_uri, write
 from attnlab.tracking.delivery import MARK, Delivery, Patient, Refused, patience
 from attnlab.tracking.points import Points
-from attnlab.tracking.view import VIEW_TAG, view_state
+from attnlab.tracking.ui import VIEW_TAG, view_state
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Cell, Plan, Run
-    from attnlab.tracking.baselines import BaselineScore
+    from attnlab.tracking.reference_scores import BaselineScore
 
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
 COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
@@ -114,7 +115,7 @@ class Tracker:
             shared: other parents may be at work: what is RUNNING and not alive is nobody's. Else only what was run
                 from this folder is known to have lost its parent.
         """
-        for found in search(self._client, self._experiment):
+        for found in search_runs(self._client, self._experiment):
             data = found.data.tags
             orphaned = shared or data.get("attnlab.owner") == self._owner
             if found.info.status == "RUNNING" and orphaned and data.get("attnlab.fingerprint") not in alive:
@@ -289,7 +290,7 @@ class Tracker:
         """Wait until everything is delivered; leave no record RUNNING that was opened here."""
         leaving = self.delivery.hurried
         try:
-            for found in search(self._client, self._experiment, "attributes.status = 'RUNNING'"):
+            for found in search_runs(self._client, self._experiment, "attributes.status = 'RUNNING'"):
                 run_id, mark = found.info.run_id, found.data.tags.get(MARK)
                 if mark in self._patient.opened:
                     self.finish(run_id, "interrupted", reason="the study ended")

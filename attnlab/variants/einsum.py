@@ -11,7 +11,7 @@ from einops import rearrange
 from torch import Tensor, einsum, nn
 from torch.nn import functional as F
 
-from attnlab.layers import causal_mask
+from attnlab.nn.layers import causal_mask
 from attnlab.variants import Projections, Setting, Variant
 
 

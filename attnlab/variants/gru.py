@@ -19,8 +19,8 @@ Code to paper: ``weight_ih_l0`` W_r, W_z, W stacked; ``weight_hh_l0`` U_r, U_z, 
 
 from torch import Tensor, nn
 
+from attnlab.nn.recurrent import Recurrence
 from attnlab.variants import Setting, Variant
-from attnlab.variants.recurrent import Recurrence
 
 
 class Gru(Variant):

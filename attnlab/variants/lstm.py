@@ -22,8 +22,8 @@ Code to paper: ``weight_ih_l0`` W_i, W_f, W_g, W_o stacked; ``weight_hh_l0`` the
 
 from torch import Tensor, nn
 
+from attnlab.nn.recurrent import Recurrence
 from attnlab.variants import Setting, Variant
-from attnlab.variants.recurrent import Recurrence
 
 
 class Lstm(Variant):

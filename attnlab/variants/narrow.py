@@ -10,7 +10,7 @@ The input is cut into h pieces of d = dim / h features, and each head sees its o
 
 from torch import Tensor, nn
 
-from attnlab.layers import split_heads
+from attnlab.nn.layers import split_heads
 from attnlab.variants import BACKENDS, Setting, Variant, merge_heads
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.backends import BACKENDS, attend
 from attnlab.errors import UserError
+from attnlab.nn.attention import BACKENDS, attend
+from attnlab.nn.grouping import by_block, by_column, from_block, from_column, from_grid, grid
 from attnlab.variants import Projections, Setting, Variant
-from attnlab.variants.blocks import by_block, by_column, from_block, from_column, from_grid, grid
 
 
 class StridedSparse(Variant):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.machine import synchronise
+from attnlab.training.device import synchronise
 
 OURS = "attnlab"
 SETTINGS = {"matmul_precision": "medium", "reuse_memory": True}  # attnlab's ``machine`` in its own CPU studies

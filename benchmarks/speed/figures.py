@@ -5,9 +5,9 @@ from statistics import median
 
 import pandas as pd
 
-from attnlab.palette import BUILT_IN
-from attnlab.reporting import svg
-from attnlab.reporting.plots import Dots, dots
+from attnlab._util.colors import BUILT_IN
+from attnlab.report.plots import svg
+from attnlab.report.plots.curves import Dots, dots
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import against, groups, medians, on
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from attnlab import machine
-from attnlab import measure as cost
-from attnlab.config import MachineConfig
+from attnlab.config.run import MachineConfig
 from attnlab.registry import TASKS
+from attnlab.training import costs
+from attnlab.training import device as machine
 from benchmarks.speed import ours
 from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size, median_ms, timed
 
@@ -59,7 +59,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     size = size or Size()
     if case.name == OURS:
         config = ours.config(case, size)
-        figures = cost.plan_figures(config, TASKS.get(config.task.name)(**config.task.options))
+        figures = costs.plan_figures(config, TASKS.get(config.task.name)(**config.task.options))
         forward = 1e-9 * figures["flops_per_token"] * size.batch * size.length
         return [Row("forward_gflop", "", forward), *timed(ours.stepper(ours.training(config)), case, size=size)]
     device = machine.set_up(MachineConfig.model_validate({"device": case.device, "matmul_precision": case.settings}))

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab import machine
-from attnlab.archives import IMDB
-from attnlab.evaluate import evaluate
-from attnlab.loop import Training
 from attnlab.tasks import Batch
+from attnlab.tasks.archives import IMDB
 from attnlab.tasks.imdb import Imdb
+from attnlab.training import device as machine
+from attnlab.training.evaluate import evaluate
+from attnlab.training.trainer import Training
 from benchmarks.speed import ours
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Row, Size, check_falling, check_finite
 from benchmarks.speed.imdb_parts import bounds

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 import attnlab
-from attnlab import machine
-from attnlab.config import RunConfig
-from attnlab.loop import Training
-from attnlab.parallel.group import Group
+from attnlab.config.run import RunConfig
+from attnlab.training import device as machine
+from attnlab.training.distributed.group import Group
+from attnlab.training.trainer import Training
 from benchmarks.speed.case import Case, Size, own_settings
 
 
@@ -32,7 +32,7 @@ def config(case: Case, size: Size, *, settings: dict[str, Any] | None = None, **
 
 
 def training(given: RunConfig) -> Training:
-    """A run as ``attnlab.train`` begins it."""
+    """A run as ``attnlab.training.train`` begins it."""
     device = machine.set_up(given.machine)
     return Training(given, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
 

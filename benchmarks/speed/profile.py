@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from attnlab.loop import Training
+from attnlab.training.trainer import Training
 from attnlab.variants import Variant
 from benchmarks.speed import ours
 from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size

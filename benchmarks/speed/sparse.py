@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attnlab import machine
-from attnlab import measure as costs
-from attnlab.config import MachineConfig
-from attnlab.layers import split_heads
+from attnlab.config.run import MachineConfig
+from attnlab.nn.layers import split_heads
 from attnlab.registry import VARIANTS
+from attnlab.training import costs
+from attnlab.training import device as machine
 from attnlab.variants import Setting, Variant
 from benchmarks.speed.case import EQUAL, SETTINGS, SHIPPED, Case, Row, Size
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab import machine
-from attnlab.config import MachineConfig
+from attnlab.config.run import MachineConfig
 from attnlab.registry import TASKS
 from attnlab.tasks import Batch
+from attnlab.training import device as machine
 from benchmarks.speed import ours
 from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SETTINGS, SHIPPED, Case, Row, Size, timed
 from benchmarks.speed.peers import PEERS

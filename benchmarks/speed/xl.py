@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab import machine
-from attnlab.config import MachineConfig
-from attnlab.evaluate import evaluate
-from attnlab.model import Block, build
+from attnlab.config.run import MachineConfig
+from attnlab.models.backbone import Block
+from attnlab.models.build import build
 from attnlab.registry import TASKS
+from attnlab.training import device as machine
+from attnlab.training.evaluate import evaluate
 from benchmarks.speed import ours
 from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SHIPPED, Case, Row, Size, check_finite, own_settings, timed
 

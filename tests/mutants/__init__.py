@@ -11,8 +11,8 @@ from attnlab.variants import Variant
 from attnlab.variants.dense import Dense
 from attnlab.variants.fixed_sparse import FixedSparse
 from attnlab.variants.strided_sparse import StridedSparse
-from mutants.base import Plain
-from mutants.mixing import (
+from tests.mutants.base import Plain
+from tests.mutants.mixing import (
     AlwaysCausal,
     AnyRole,
     AnyWidth,
@@ -29,7 +29,7 @@ from mutants.mixing import (
     SeesNextLater,
     Squeezed,
 )
-from mutants.numbers import (
+from tests.mutants.numbers import (
     AlwaysDropout,
     AnyBackend,
     AsksForValues,
@@ -51,7 +51,7 @@ from mutants.numbers import (
     SaysLinear,
     UnscaledDropout,
 )
-from mutants.schemes import (
+from tests.mutants.schemes import (
     AnyHook,
     AnyMemory,
     ColumnsOfNeighbours,

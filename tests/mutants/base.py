@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.backends import attend
-from attnlab.layers import merge_heads
+from attnlab.nn.attention import attend
+from attnlab.nn.layers import merge_heads
 from attnlab.positions import Position
 from attnlab.variants.dense import Dense
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.variants import Setting
 from attnlab.variants.dense import Dense
-from mutants.base import Bare, ByHand, Causal, Plain
+from tests.mutants.base import Bare, ByHand, Causal, Plain
 
 
 class Squeezed(Bare):

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from attnlab.variants import Setting
 from attnlab.variants.dense import Dense
 from attnlab.variants.strided_sparse import StridedSparse
-from mutants.base import ByHand, Plain
+from tests.mutants.base import ByHand, Plain
 
 
 class DoubleGradient(Dense):

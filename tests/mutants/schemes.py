@@ -5,13 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.layers import causal_mask
+from attnlab.nn.layers import causal_mask
 from attnlab.positions.alibi import Alibi
 from attnlab.positions.relative import Relative
 from attnlab.variants import Setting
 from attnlab.variants.fixed_sparse import FixedSparse
 from attnlab.variants.strided_sparse import StridedSparse
-from mutants.base import ByHand, Hooked, Plain
+from tests.mutants.base import ByHand, Hooked, Plain
 
 
 class ShiftOffByOne(Relative):

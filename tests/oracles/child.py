@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from oracles.attention import attention, concatenated, heads_of
-from oracles.model import Weights, logit_of
+from tests.oracles.attention import attention, concatenated, heads_of
+from tests.oracles.model import Weights, logit_of
 
 Sets = Callable[[int], tuple[set[int], set[int]]]  # i -> A1_i, A2_i
 

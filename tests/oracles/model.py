@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from oracles import positions as papers
-from oracles.attention import attention, behind, concatenated, heads_of
+from tests.oracles import positions
+from tests.oracles.attention import attention, behind, concatenated, heads_of
 
 Weights = dict[str, Tensor]
 
@@ -48,15 +48,15 @@ def logit_of(weights: Weights, name: str, position: str, *, heads: int, t: int, 
         return q @ k / math.sqrt(len(q))
 
     def rotary(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
-        return plain(h, papers.rotated(q, s - t + i), papers.rotated(k, j), i, j)
+        return plain(h, positions.rotated(q, s - t + i), positions.rotated(k, j), i, j)
 
     def alibi(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
-        return plain(h, q, k, i, j) - papers.ALIBI_SLOPES[heads][h] * behind(t, s, i, j)
+        return plain(h, q, k, i, j) - positions.ALIBI_SLOPES[heads][h] * behind(t, s, i, j)
 
     def relative(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
         w_r = weights[f"{name}.distance.weight"].chunk(heads)[h]
         u, v = weights[f"{name}.u"][h], weights[f"{name}.v"][h]
-        return papers.relative_logit(q, k, u, v, w_r, behind(t, s, i, j))
+        return positions.relative_logit(q, k, u, v, w_r, behind(t, s, i, j))
 
     return {"rotary": rotary, "alibi": alibi, "relative": relative}.get(position, plain)
 
@@ -81,7 +81,7 @@ def language_model(
     if position == "learned":
         x = x + torch.stack([weights["backbone.position.table"][p] for p in range(len(tokens))])
     if position == "sinusoidal":
-        x = x + torch.stack([papers.sinusoid(p, embedding.shape[1]) for p in range(len(tokens))])
+        x = x + torch.stack([positions.sinusoid(p, embedding.shape[1]) for p in range(len(tokens))])
     kept = []
     for i in range(depth):
         name = f"backbone.blocks.{i}"

@@ -1,1 +1,0 @@
-"""One case of `attnlab bench`: the layer that is measured, and the process that measures it."""

@@ -1,0 +1,121 @@
+"""The grid of a study multiplied over its base into cells, with the place of whatever decided each."""
+
+import copy
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from attnlab.config.axes import Label, labels, pick
+from attnlab.config.run import RunConfig, set_path
+from attnlab.config.study import StudyConfig, assignment
+from attnlab.config.validation import validate
+from attnlab.config.yaml import Loc
+from attnlab.errors import UserError
+
+PLAIN = ("variant", "position", "task", "backend")  # axes whose values speak for themselves in a cell's name
+MOST = 10_000  # cells of one study
+_ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
+
+
+@dataclass(frozen=True)
+class CellConfig:
+    """One point of the grid: its axes as short labels, and its configuration (with seed 0)."""
+
+    name: str
+    axes: dict[str, Label]
+    config: RunConfig
+    study: StudyConfig
+    chosen: dict[str, int]
+
+    def where(self, *loc: str | int, key: bool = False) -> str:
+        """The place that decided ``loc``: an item of the grid, an assignment, or a line of the base."""
+        return _where(self.study, self.chosen, loc, key=key)
+
+
+@dataclass(frozen=True)
+class SkippedCell:
+    """A point of the grid that the study leaves out, with its reason."""
+
+    name: str
+    axes: dict[str, Label]
+    because: str
+
+
+def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
+    """Every point of the grid, the last axis varying fastest: the cells, and those that ``skip`` leaves out.
+
+    Raises:
+        UserError: a cell is no valid configuration, or none is left.
+    """
+    points = math.prod(map(len, study.grid.values()))
+    if points > MOST:
+        where = study.where("grid", key=True)
+        raise UserError(f"grid: expected a product of at most {MOST:,} cells, got {points:,}", where)
+    cells: list[CellConfig] = []
+    skipped: list[SkippedCell] = []
+    skips = [(skip.because, _indices(study, skip.where)) for skip in study.skip]
+    written = {axis: labels(values) for axis, values in study.grid.items()}
+    for point in itertools.product(*(range(len(values)) for values in study.grid.values())):
+        chosen = dict(zip(study.grid, point, strict=True))
+        axes = {axis: written[axis][i] for axis, i in chosen.items()}
+        because = [why for why, where in skips if all(chosen[axis] in where[axis] for axis in where)]
+        if because:
+            skipped.append(SkippedCell(cell_name(axes), axes, because[0]))
+            continue
+        config = _config(study, chosen)
+        axes = axes or {"variant": config.variant.label}
+        cells.append(CellConfig(cell_name(axes), axes, config, study, chosen))
+    if not cells:
+        raise UserError("expected 'skip' to leave a cell of the grid, got none", study.where("skip", key=True))
+    return cells, skipped
+
+
+def cell_name(axes: dict[str, Label]) -> str:
+    """``no_wo learned`` for names, ``no_wo lr=0.001`` for other fields (in full where two end alike)."""
+    ends = [axis.rpartition(".")[2] for axis in axes]
+    parts = []
+    for axis, value in axes.items():
+        end = axis.rpartition(".")[2]
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        parts.append(shown if axis in PLAIN else f"{end if ends.count(end) == 1 else axis}={shown}")
+    return " ".join(parts)
+
+
+def _indices(study: StudyConfig, where: dict[str, Any]) -> dict[str, set[int]]:
+    """Axis -> which of its values a skip names (checked when the study was read)."""
+    return {
+        axis: {
+            i
+            for item in (wanted if isinstance(wanted, list) else [wanted])
+            for i in pick(axis, study.grid[axis], item, place="")
+        }
+        for axis, wanted in where.items()
+    }
+
+
+def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
+    fields = copy.deepcopy(study.base)
+    for path, value in study.sets.items():
+        other = _ONE_OF.get(path)
+        if other and f"train.{other}" not in study.sets and isinstance(fields.get("train"), dict):
+            fields["train"].pop(other, None)  # --set train.steps=50 shortens a study that counts epochs
+        set_path(fields, path, copy.deepcopy(value))
+    for axis in sorted(chosen, key=lambda axis: axis.count(".")):  # a whole section before a field in it
+        set_path(fields, axis, copy.deepcopy(study.grid[axis][chosen[axis]]))
+    return validate(RunConfig, fields, where=lambda loc, key=False: _where(study, chosen, loc, key=key))
+
+
+def _where(study: StudyConfig, chosen: dict[str, int], loc: Loc, *, key: bool) -> str:
+    axes: dict[Loc, str] = {tuple(axis.split(".")): axis for axis in chosen}
+    sets: dict[Loc, str] = {tuple(path.split(".")): path for path in study.sets}
+    for length in range(len(loc), 0, -1):  # what is most specific has the last word
+        head, rest = loc[:length], loc[length:]
+        if head in axes:
+            axis = axes[head]
+            if key and not rest and length > 1:  # of the axis task.lenght, the key is the axis' own name
+                return study.where("grid", axis, key=True)
+            return study.where("grid", axis, chosen[axis], *rest, key=key)
+        if head in sets:
+            return assignment(sets[head], study.sets[sets[head]])
+    return study.where("base", *loc, key=key)

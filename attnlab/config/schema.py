@@ -1,0 +1,56 @@
+"""The JSON Schema of a study file, for completion and checks in an editor.
+
+``python -m attnlab.config.schema > ablations/study.schema.json`` writes it; a study names it in its first line:
+``# yaml-language-server: $schema=study.schema.json``. An editor sees less than ``attnlab plan``.
+"""
+
+import json
+from typing import Any
+
+from attnlab.config.reader import NOT_SEARCHED
+from attnlab.config.run import RunConfig
+from attnlab.config.study import StudyConfig
+from attnlab.config.validation import FILLED_IN
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema: a study's own keys, ``base`` with a run's fields, ``grid`` and ``space`` with every dotted path."""
+    study = StudyConfig.model_json_schema()
+    run = RunConfig.model_json_schema()
+    definitions = run.pop("$defs")
+    fields = {name: field for name, field in run["properties"].items() if name not in FILLED_IN}
+    for part in definitions.values():
+        part.pop("required", None)  # what the base leaves out, the grid may say
+    about = study["properties"]["base"]["description"]
+    study["properties"]["base"] = {
+        "type": "object",
+        "description": about,
+        "properties": fields,
+        "additionalProperties": False,
+    }
+    axes = _axes(fields, definitions)
+    study["properties"]["grid"] |= {"properties": axes}
+    searched = [path for path in axes if "." in path and path.partition(".")[0] not in NOT_SEARCHED]
+    space = study["$defs"]["SearchConfig"]["properties"]["space"]
+    space |= {"properties": {path: {"$ref": "#/$defs/Dimension"} for path in searched}}
+    study["$defs"] |= definitions
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **study, "title": "attnlab study"}
+
+
+def _axes(fields: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Dotted path -> the schema of an axis over it."""
+    axes: dict[str, Any] = {}
+    for name, field in fields.items():
+        axes[name] = _axis(field)
+        section = definitions.get(str(field.get("$ref", "")).rpartition("/")[2], {})
+        axes |= {f"{name}.{inner}": _axis(schema) for inner, schema in section.get("properties", {}).items()}
+    return axes
+
+
+def _axis(field: dict[str, Any]) -> dict[str, Any]:
+    items = {key: value for key, value in field.items() if key != "default"}
+    return {"type": "array", "minItems": 1, "items": items}
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=1))

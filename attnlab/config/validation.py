@@ -1,0 +1,179 @@
+"""From what pydantic found wrong to one line: what was expected, what came, where, and the nearest name."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from attnlab.config.yaml import Loc, dotted, kind
+from attnlab.errors import UserError, nearest
+
+M = TypeVar("M", bound=BaseModel)
+Where = Callable[..., str]  # where(loc, key=False) -> the place in a file
+
+FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that no study file sets
+PARTIAL = frozenset({"missing", "conflict"})  # what a part of a configuration cannot be blamed for
+
+
+def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> M:
+    """``fields`` as a ``model``.
+
+    Args:
+        where: the place of a location in ``fields``; ``key=True`` asks for the key rather than the value.
+        prefix: what to write before a location in messages.
+
+    Raises:
+        UserError: the first mistake, in one line.
+    """
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise _first(error, model, fields, where, prefix, ignore=frozenset()) from None
+
+
+def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> None:
+    """Like ``validate`` for some of the fields: what is missing, or takes others to judge, may pass."""
+    try:
+        model.model_validate(fields)
+    except ValidationError as error:
+        if any(problem["type"] not in PARTIAL for problem in error.errors()):
+            raise _first(error, model, fields, where, prefix, ignore=PARTIAL) from None
+
+
+def _first(
+    error: ValidationError,
+    model: type[BaseModel],
+    fields: dict[str, Any],
+    where: Where,
+    prefix: Loc,
+    *,
+    ignore: frozenset[str],
+) -> UserError:
+    problems = [problem for problem in error.errors() if problem["type"] not in ignore]
+    # A misspelt key is also a missing one: the misspelling is the mistake, so it comes first.
+    problems.sort(key=lambda problem: (problem["type"] == "missing", problem["type"] != "extra_forbidden"))
+    problem = problems[0]
+    loc: Loc = problem["loc"]
+    context = problem.get("ctx", {})
+    here = (*prefix, *loc)
+    if problem["type"] == "extra_forbidden":
+        message = unknown_key(str(loc[-1]), field_names(model, loc[:-1]), here[:-1])
+        return UserError(message, where(loc, key=True))
+    if problem["type"] == "conflict":
+        end = (context["field"],) if context["field"] else ()
+        return _error((*here, *end), context["message"], where((*loc, *end)))
+    if problem["type"] == "missing":
+        if isinstance(loc[-1], int):  # a list that is too short
+            message = f"expected a list of more than {loc[-1]}, got {kind(problem['input'])}"
+            return _error(here[:-1], message, where(loc))
+        return UserError(f"expected the key {loc[-1]!r}{_inside(here[:-1])}, got none", where(loc))
+    came = problem["input"]
+    near = nearest(came, _choices(context.get("expected", ""))) if isinstance(came, str) else ""
+    return _error(here, f"expected {_wanted(problem)}, got {kind(came)}{near}", where(loc))
+
+
+def check_option(cls: Any, option: str, value: Any, *, place: str) -> None:
+    """Hold an option's value against the annotation of the constructor's parameter, as ``check_hint`` does."""
+    try:
+        hint = get_type_hints(cls.__init__)[option]
+    except (KeyError, NameError, TypeError):  # none, or one that is there for type checkers only
+        return
+    check_hint(hint, value, loc=(option,), place=place)
+
+
+def check_hint(hint: Any, value: Any, *, loc: Loc, place: str) -> None:
+    """Hold a value against a type annotation, as strictly as a study; a type unknown to pydantic takes anything.
+
+    Args:
+        loc: what the value is called in the message.
+    """
+    try:
+        adapter = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+    except (TypeError, PydanticUserError):
+        return
+    try:
+        adapter.validate_python(tuple(value) if isinstance(value, list) and "tuple" in str(hint) else value)
+    except ValidationError as error:
+        raise _field_error(error, loc, place) from None
+
+
+def _field_error(error: ValidationError, loc: Loc, place: str) -> UserError:
+    """The first mistake of a value that was validated by itself, called ``loc``."""
+    problem = error.errors()[0]
+    wanted = " or ".join(dict.fromkeys(_wanted(p) for p in error.errors()))  # of a union each part complains
+    return _error((*loc, *_inner(problem)), f"expected {wanted}, got {kind(problem['input'])}", place)
+
+
+def _inner(problem: Any) -> Loc:
+    """Where in the value: numbers only, since pydantic also writes the names of types there."""
+    return tuple(part for part in problem["loc"] if isinstance(part, int))
+
+
+def _error(loc: Loc, message: str, place: str) -> UserError:
+    """The message with the field's path before it, unless the place itself says it."""
+    said = not loc or place.startswith(dotted(loc))
+    return UserError(message if said else f"{dotted(loc)}: {message}", place)
+
+
+def _inside(loc: Loc) -> str:
+    return f" in {dotted(loc)}" if loc else ""
+
+
+def unknown_key(name: str, known: list[str], loc: Loc) -> str:
+    """The message for a key that nothing reads."""
+    expectation = f"expected one of {', '.join(known)}"
+    return f"unknown key {name!r}{_inside(loc)}{nearest(name, known)}: {expectation}"
+
+
+def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that may stand at ``loc`` of a study file or a configuration."""
+    for part in loc:
+        if part not in model.model_fields:  # an item of a list or a mapping of models: what stands in it
+            continue
+        model = next(iter(_models(model.model_fields[part].annotation)), model)
+    return [name for name in model.model_fields if name not in FILLED_IN]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for inner in getattr(annotation, "__args__", ()) for found in _models(inner)]
+
+
+def _choices(text: str) -> list[str]:
+    """``"'relu' or 'gelu'"`` (pydantic's wording of a Literal) -> the choices."""
+    return text.split("'")[1::2]
+
+
+_TYPES = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "greater_than": "a number greater than {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number less than {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
+    "string_too_short": "a text that is not empty",
+    "string_too_long": "a text of at most {max_length} characters",
+    "string_pattern_mismatch": "letters, digits, '_', '-' and '.' only",
+    "literal_error": "{expected}",
+    "expected": "{what}",
+    "too_long": "a list of {max_length}",
+}
+
+
+def _wanted(problem: Any) -> str:
+    context = problem.get("ctx", {})
+    if problem["loc"] == ("grid",):
+        return "at least one axis, such as variant: [dense, no_wo]"
+    if problem["type"] == "too_short":
+        return "at least one key" if context["field_type"] == "Dictionary" else "at least one value in the list"
+    template = _TYPES.get(problem["type"])
+    return template.format(**context) if template else problem["msg"]

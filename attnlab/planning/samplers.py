@@ -1,0 +1,214 @@
+"""Optuna's samplers and pruners by their own names and arguments, and what a trial is told to try.
+
+A study file's ``sampler`` and ``pruner`` are looked up in ``optuna.samplers`` and ``optuna.pruners``, bound to the
+constructor's signature and built once when the plan is made: a typo costs a second, not a night.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from attnlab.config.types import Named
+from attnlab.config.validation import check_hint
+from attnlab.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
+    from optuna.trial import Trial
+
+    from attnlab.config.search import Dimension, SearchConfig
+
+Where = Callable[..., str]  # where(*loc, key=False) -> the place of something inside the section
+_THE_GRID = "the grid is attnlab's own (a sampler's repeats and loses points under several workers): write 'grid'"
+REFUSED = {
+    "GridSampler": _THE_GRID,
+    "BruteForceSampler": _THE_GRID,
+    "PartialFixedSampler": "what is fixed stands in the base",
+}
+NEEDS = {"CmaEsSampler": "cmaes"}  # packages that Optuna itself imports only when asked for a value
+PLAIN = (str, int, float, bool, type(None))
+
+
+def sampler(named: Named, seed: int) -> BaseSampler:
+    """The sampler that a study file names.
+
+    Args:
+        seed: of its random choices; also of a sampler that stands inside it.
+
+    Raises:
+        UserError: no such sampler, or arguments that it does not take.
+    """
+    return _Builder("sampler", seed).build(named, _nowhere)
+
+
+def pruner(named: Named) -> BasePruner:
+    """The pruner that a study file names; raises as ``sampler`` does."""
+    return _Builder("pruner").build(named, _nowhere)
+
+
+def settings(named: Named, *, kind: str) -> dict[str, Any]:
+    """The arguments of a ``sampler`` or ``pruner``, those that the study leaves out with Optuna's defaults."""
+    parameters = inspect.signature(_Builder(kind).find(named, _nowhere)).parameters
+    return {name: named.options.get(name, parameter.default) for name, parameter in parameters.items()}
+
+
+def check(search: SearchConfig, *, where: Where) -> None:
+    """Build everything that the search will need from Optuna.
+
+    Raises:
+        UserError: a name, an argument or a range that Optuna does not take, with its place.
+    """
+    _Builder("sampler", seed=0).build(search.sampler, lambda *loc, key=False: where("sampler", *loc, key=key))
+    _Builder("pruner").build(search.pruner, lambda *loc, key=False: where("pruner", *loc, key=key))
+    for path, dimension in search.space.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna moves the end without more ado; here it is a mistake
+            found: Any = _distribution(dimension)
+        if dimension.choices is None and found.high != dimension.high:
+            message = f"search.space.{path}: expected a high that the steps from low arrive at, got {dimension.high}"
+            raise UserError(f"{message} (they arrive at {found.high:.10g})", where("space", path, "high"))
+
+
+def suggest(trial: Trial, space: Mapping[str, Dimension]) -> dict[str, Any]:
+    """What the sampler chooses for this trial: dotted path -> value of the field."""
+    found: dict[str, Any] = {}
+    for path, dimension in space.items():
+        low, high, step = dimension.low, dimension.high, dimension.step
+        if low is None or high is None:
+            found[path] = trial.suggest_categorical(path, list(_choices(dimension)))
+        elif dimension.whole:
+            found[path] = trial.suggest_int(path, int(low), int(high), step=int(step or 1), log=dimension.log)
+        else:
+            found[path] = trial.suggest_float(path, low, high, step=step, log=dimension.log)
+    return values(found, space)
+
+
+def values(params: Mapping[str, Any], space: Mapping[str, Dimension]) -> dict[str, Any]:
+    """Optuna's record of a trial's parameters (``trial.params``) as values of the fields."""
+    known = {path: _choices(dimension) for path, dimension in space.items()}
+    return {path: known[path][value] if known[path] else value for path, value in params.items()}
+
+
+def _distribution(dimension: Dimension) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    low, high, step = dimension.low, dimension.high, dimension.step
+    if low is None or high is None:
+        return CategoricalDistribution(list(_choices(dimension)))
+    if dimension.whole:
+        return IntDistribution(int(low), int(high), step=int(step or 1), log=dimension.log)
+    return FloatDistribution(low, high, step=step, log=dimension.log)
+
+
+def _choices(dimension: Dimension) -> dict[Any, Any]:
+    """What Optuna is told of each choice -> the choice: Optuna keeps plain values, of a list its JSON."""
+    return {value if isinstance(value, PLAIN) else json.dumps(value): value for value in dimension.choices or []}
+
+
+def _nowhere(*loc: str | int, key: bool = False) -> str:
+    return ""
+
+
+class _Builder:
+    """Makes a sampler or a pruner, and what stands inside it, from names and options."""
+
+    def __init__(self, kind: str, seed: int | None = None) -> None:
+        import optuna
+
+        module = optuna.samplers if kind == "sampler" else optuna.pruners
+        self._base = optuna.samplers.BaseSampler if kind == "sampler" else optuna.pruners.BasePruner
+        exported = [(name, getattr(module, name)) for name in module.__all__]
+        self._known = {n: c for n, c in exported if isinstance(c, type) and not inspect.isabstract(c)}
+        self._kind, self._seed = kind, seed
+
+    def find(self, named: Named, where: Where) -> type:
+        """The class."""
+        name = named.name
+        if name in REFUSED:
+            raise UserError(f"{self._kind} {name}: {REFUSED[name]}", where("name"))
+        if name not in self._known:
+            known = [each for each in self._known if each not in REFUSED]
+            message = f"unknown {self._kind} {name!r}{nearest(name, known)}: expected one of {', '.join(known)}"
+            raise UserError(f"{message} (of Optuna)", where("name"))
+        if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+            package = NEEDS[name]
+            raise UserError(f"{name} needs the package {package}: pip install {package}", where("name"))
+        return self._known[name]
+
+    def build(self, named: Named, where: Where) -> Any:
+        """The object."""
+        cls = self.find(named, where)
+        parameters = inspect.signature(cls).parameters
+        self._bind(named, parameters, where)
+        arguments = {}
+        for name, value in named.options.items():
+            place = where(name)
+            if self._base.__name__ in str(parameters[name].annotation) and value is not None:
+                arguments[name] = self._nested(name, value, where)
+            else:
+                _check_type(cls, parameters[name], value, place=place)
+                arguments[name] = value
+        if self._seed is not None and "seed" in parameters:
+            arguments["seed"] = self._seed
+        return self._make(cls, arguments, where)
+
+    def _bind(self, named: Named, parameters: Mapping[str, inspect.Parameter], where: Where) -> None:
+        taken = [name for name in parameters if name != "seed"]
+        for name in named.options:
+            if name == "seed":
+                message = f"{named.name}: expected no 'seed': attnlab derives it from search.seed, for each cell"
+                raise UserError(message, where(name, key=True))
+            if name not in taken:
+                message = f"{named.name} has no argument {name!r}{nearest(name, taken)}"
+                raise UserError(f"{message}; it takes {', '.join(taken) or 'none'}", where(name, key=True))
+        for name, parameter in parameters.items():
+            if parameter.default is inspect.Parameter.empty and name not in named.options:
+                raise UserError(f"{named.name} needs the argument {name!r}", where())
+
+    def _nested(self, name: str, value: Any, where: Where) -> Any:
+        """A pruner inside a pruner, a sampler inside a sampler: a name, or {name: ..., argument: ...}."""
+
+        def inside(*loc: str | int, key: bool = False) -> str:
+            return where(name, *loc, key=key)
+
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
+            raise UserError(f"{name}: expected a name, or {{name: ..., argument: ...}}", inside())
+        return self.build(Named(name=value["name"], options={k: v for k, v in value.items() if k != "name"}), inside)
+
+    def _make(self, cls: type, arguments: dict[str, Any], where: Where) -> Any:
+        """Call the constructor; what Optuna has against an argument becomes one line."""
+        import optuna
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that an argument is experimental
+                if cls is optuna.pruners.HyperbandPruner:  # it looks at these only when it first prunes
+                    part = {k: v for k, v in arguments.items() if k != "max_resource"}
+                    optuna.pruners.SuccessiveHalvingPruner(**{"min_resource": 1, "reduction_factor": 3, **part})
+                return cls(**arguments)
+        except Exception as error:  # whatever Optuna raises over a value
+            raise UserError(f"{cls.__name__}: {' '.join(str(error).split())}", where()) from error
+
+
+def _check_type(cls: type, parameter: inspect.Parameter, value: Any, *, place: str) -> None:
+    """Hold a value against Optuna's own annotation."""
+    shim = SimpleNamespace(__annotations__={"value": parameter.annotation})
+    try:
+        hint = get_type_hints(shim, vars(sys.modules[cls.__module__]))["value"]
+    except NameError:  # Optuna imports it for type checkers only: a function, a list of trials
+        hint = None
+    if hint is None or "Callable" in str(hint):
+        message = f"{parameter.name}: expected no value: it takes Python objects, which a study file cannot hold"
+        raise UserError(message, place)
+    check_hint(hint, value, loc=(parameter.name,), place=place)

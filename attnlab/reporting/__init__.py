@@ -1,1 +1,0 @@
-"""The parts of a report: rows to compare, figures, and how it was measured."""

@@ -1,0 +1,104 @@
+"""Seeds until the verdicts are settled: run, look, and give one more seed to every cell whose verdict is open.
+
+The rule reads nothing but finished runs, and what it reads of a look it reads in the order of the looks. So the same command
+goes on where it stopped, several parents on one storage come to the same plan, and the report, which knows the looks from
+the study's experiment, comes to the same verdicts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError
+from attnlab.stats.compare import Row, rows
+from attnlab.stats.search import reported
+from attnlab.stats.sequential import Looks
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+    from attnlab.study.run import StudyResult
+
+MAX_SEEDS = 12
+
+
+def run_until_settled(
+    study: str | Path | dict[str, Any] | Plan,
+    *,
+    max_seeds: int = MAX_SEEDS,
+    sets: dict[str, Any] | None = None,
+    only: dict[str, Any] | None = None,
+    root: str | Path | None = None,
+    retry: Collection[str] = (),
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    **how: Any,
+) -> tuple[StudyResult, Looks]:
+    """Run a study, then add seeds where a verdict is open, one at a time, up to ``max_seeds`` of them.
+
+    A cell that is settled gets no more; the baseline of an open one gets the same seeds as it. New seeds follow the largest
+    of the study's own (of a searched study: of ``confirm.seeds``). With ``only`` the verdicts are those of a table of the
+    chosen cells.
+
+    Args:
+        study, sets, only, root, retry, how: as for ``attnlab.run``.
+        say: told before each look's runs what is open.
+
+    Returns:
+        Every run of every look, and the looks that the verdicts must be corrected for.
+
+    Raises:
+        UserError: no baseline, fewer seeds allowed than the study has, or what ``attnlab.run`` raises.
+    """
+    from attnlab.planning.plan import Plan
+    from attnlab.planning.plan import plan as make_plan
+    from attnlab.study.run import StudyResult, run
+    from attnlab.tracking.runs import record_looks
+
+    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
+    _check(plan, max_seeds)
+    part, whole, found = plan, plan, {}
+    while True:
+        chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells stay as they are
+        tried = {row.state for row in found.values()}  # in this very call: not again at every look
+        result = run(part, only=chosen, root=root, retry=set(retry) - tried, **how)
+        found |= {row.name: row for row in result.rows}
+        first = max(2, len(plan.seeds))
+        looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
+        whole = with_seeds(plan, part.seeds)
+        everything = StudyResult(whole, list(found.values()), baselines=result.baselines)
+        undecided = [row for row in table(everything, looks) if row.open]
+        if not undecided or len(part.seeds) >= max_seeds:
+            return everything, looks
+        say(f"{len(part.seeds)} seeds, not settled yet: {', '.join(row.name for row in undecided)}")
+        names = {name for row in undecided for name in (row.name, row.baseline)}
+        part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])
+        part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])
+
+
+def table(result: StudyResult, looks: Looks) -> list[Row]:
+    """The rows of the report's table."""
+    return rows(reported(result.records()), result.question(looks=looks))
+
+
+def next_seed(plan: Plan, seeds: list[int]) -> int:
+    """The seed after the largest one; that of a search is left out, on which the settings were chosen."""
+    search = plan.study.search
+    seed = max(seeds) + 1
+    return seed + 1 if search is not None and seed == search.seed else seed
+
+
+def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
+    """The plan with other seeds for what is reported."""
+    study, confirm = plan.study, plan.study.confirm
+    changed = {"seeds": seeds} if confirm is None else {"confirm": confirm.model_copy(update={"seeds": seeds})}
+    return replace(plan, study=study.model_copy(update=changed))
+
+
+def _check(plan: Plan, max_seeds: int) -> None:
+    if plan.study.baseline is None:
+        raise UserError("expected a 'baseline' in the study: without one there is no verdict to settle", "--until-settled")
+    if max_seeds < len(plan.seeds):
+        raise UserError(f"expected at least the {len(plan.seeds)} seeds that the study has", f"--max-seeds {max_seeds}")

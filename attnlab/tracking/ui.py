@@ -1,0 +1,228 @@
+"""The stock MLflow UI, opened on a view that shows axes, metrics and charts.
+
+The view is an experiment tag such as MLflow's own "share" button writes: undocumented, so nothing
+depends on it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab._util.redact import without_login
+from attnlab._util.signals import as_interrupts
+from attnlab.errors import UserError
+from attnlab.tracking import tags
+from attnlab.tracking.client import connect, runs_folder, tracking_uri
+from attnlab.tracking.runs import _experiment
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+
+VIEW_KEY = "attnlab"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+COSTS = ("parameters", "tokens_per_s", "saved_mib", "train_seconds")
+
+
+def view_state(plan: Plan) -> str:
+    """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
+    metric = plan.metric
+    names = tags.param_names(list(plan.cells[0].axes))
+    longest = {name: max(len(str(cell.axes[axis])) for cell in plan.cells) for axis, name in names.items()}
+    longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
+    widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
+    columns = list(widths)
+    columns += [f"metrics.`{name}`" for name in (metric, *COSTS)] + ["tags.`attnlab.state`"]
+    sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
+    charts = [
+        _bar(plan, sections["Result"], metric),
+        _bar(plan, sections["Result"], f"valid_{metric}"),
+        _line(plan, sections["Learning curves"], f"valid/{metric}"),
+        *(_line(plan, sections["Learning curves"], name) for name in ("train/loss", "train/tokens_per_s")),
+        *(_bar(plan, sections["Cost"], name) for name in (*COSTS, "gpu_peak_mib", "host_peak_mib")),
+    ]
+    state = {
+        "searchFilter": "tags.`attnlab.current` = 'yes'",
+        "orderByKey": f"metrics.`{metric}`",
+        "orderByAsc": plan.direction == "min",
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": columns,
+        "columnOrder": columns,  # the axes before the metrics; what MLflow always shows comes after them
+        "columnWidths": {name: widths.get(name, 115) for name in columns},
+        "runsHiddenMode": "SHOW_ALL",
+        "compareRunCharts": charts,
+        "compareRunSections": [
+            {
+                "uuid": key,
+                "name": name,
+                "display": True,
+                "isReordered": True,
+                "deleted": False,
+                "isGenerated": False,
+            }
+            for name, key in sections.items()
+        ],
+        "isAccordionReordered": True,
+        "hideEmptyCharts": True,
+        "autoRefreshEnabled": True,
+        "useGroupedValuesInCharts": True,
+        "groupBy": None,
+    }
+    packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
+    return f"deflate;{packed}"
+
+
+def _id(plan: Plan, name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # the same again when the view is rewritten
+
+
+def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
+    shared = {"uuid": _id(plan, f"{section}/{metric}"), "metricSectionId": section, "deleted": False}
+    return {**shared, "type": "BAR", "isGenerated": False, "runsCountToCompare": 100, "metricKey": metric}
+
+
+def _line(plan: Plan, section: str, metric: str) -> dict[str, Any]:
+    more = {
+        "selectedMetricKeys": [metric],
+        "xAxisKey": "step",
+        "scaleType": "linear",
+        "xAxisScaleType": "linear",
+    }
+    more |= {
+        "lineSmoothness": 0,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+        "yAxisKey": "metric",
+    }
+    return {**_bar(plan, section, metric), "type": "LINE", **more}
+
+
+def ui_url(experiment: str | None, base: str) -> str:
+    """The address of an experiment's preset view; of the list of experiments without one."""
+    if experiment is None:
+        return f"{base}/#/experiments?workflowType=machine_learning"
+    return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
+
+
+def _expect_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is no obstacle
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            message = f"expected a free port for the UI, got {host}:{port}: {error.strerror}; try another --port"
+            raise UserError(message) from None
+
+
+class Server:
+    """``mlflow server`` on this machine, as a child of this process.
+
+    The store's address goes through the environment: a command line can be read by everyone on the machine.
+    """
+
+    def __init__(self, uri: str, *, root: Path, port: int, host: str = "127.0.0.1") -> None:
+        _expect_free(host, port)
+        self.base = f"http://{host}:{port}"
+        settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        settings |= {
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri(),
+        }
+        environment = {**os.environ, **settings}
+        environment.pop("MLFLOW_TRACKING_URI", None)
+        words = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+        ]
+        self._log = root / "ui.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(words, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True)
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which leads a process group of its own."""
+        return self._process.pid
+
+    def ready(self, seconds: float = 60) -> None:
+        """Wait until it answers.
+
+        Raises:
+            UserError: it ended or did not answer in time.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.base}/health", timeout=2).close()
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.2)
+            else:
+                return
+        self.close()
+        raise UserError(f"the MLflow UI did not start at {self.base}: see {self._log}, or try another --port")
+
+    def wait(self) -> None:
+        """Until it ends."""
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it and its own children."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+
+def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:
+    """Serve the stock MLflow UI until Ctrl-C and print its addresses, one for each study.
+
+    Where ``MLFLOW_TRACKING_URI`` names a server, only its addresses are printed: it has a UI already.
+    """
+    folder = runs_folder(root)
+    uri = tracking_uri(folder)
+    if uri.startswith("http"):
+        for line in _addresses(folder, without_login(uri).rstrip("/"), study):
+            print(line)
+        return
+    lines = _addresses(folder, f"http://{host}:{port}", study)
+    server = Server(uri, root=folder, port=port, host=host)
+    try:
+        with as_interrupts():
+            server.ready()
+            print("\n".join([*lines, "Ctrl-C ends it."]), flush=True)
+            server.wait()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.close()
+
+
+def _addresses(root: Path, base: str, study: str | None) -> list[str]:
+    client = connect(root)
+    found = [_experiment(client, study)] if study else [e for e in client.search_experiments() if e.name != "Default"]
+    return [f"{each.name}: {ui_url(each.experiment_id, base)}" for each in found] or [ui_url(None, base)]

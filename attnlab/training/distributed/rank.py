@@ -1,0 +1,69 @@
+"""One rank of a run, as torchrun starts it: ``python -m attnlab.training.distributed.rank``."""
+
+import os
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.training.distributed import ADDRESS
+
+
+def main() -> None:
+    """Connect, train, and say how it ended; the word is a pair of its kind and a value."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    pipe = Client(os.environ[ADDRESS], "AF_UNIX")
+    pipe.send((rank, os.getpid()))
+    config, folder, meeting = pipe.recv()
+    answers: SimpleQueue[bool] = SimpleQueue()
+    Thread(target=_listen, args=(pipe, answers), daemon=True).start()
+
+    def report(step: int, metrics: dict[str, float]) -> bool:
+        pipe.send(("metrics", (step, metrics)))
+        return answers.get()
+
+    word = _train(rank, size, config=config, folder=folder, meeting=meeting, report=report)
+    pipe.send(word)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(word[0] in ("mistake", "error", "alone"))  # without tearing torch down: that takes seconds
+
+
+def _train(rank: int, size: int, *, meeting: Path, config: Any, **rest: Any) -> tuple[str, Any]:
+    from attnlab.training.device import resolve_device
+    from attnlab.training.distributed.group import LostRank, Ranks
+    from attnlab.training.train import train_rank
+
+    try:
+        import torch
+
+        group = Ranks(rank, size, device=torch.device(resolve_device(config.machine.device), rank), meeting=meeting)
+        result = train_rank(config, group=group, **rest)
+    except UserError as error:
+        return "mistake", error
+    except LostRank as error:
+        return "alone", str(error)
+    except BaseException as error:
+        traceback.print_exc()
+        return "error", f"{type(error).__name__}: {error}"
+    if group.first or result.state == "out_of_memory":
+        return "result", result
+    return "done", None
+
+
+def _listen(pipe: Connection, answers: "SimpleQueue[bool]") -> None:
+    """Hand on what the caller answers; when the caller is gone, end at once, whatever is being computed."""
+    try:
+        while True:
+            answers.put(pipe.recv())
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What is secret is taken out of text, and nothing else is."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from attnlab._util.redact import command_line, holds_login, redact, without_login
+
+SECRET = "s3cr3t"
+
+
+@contextmanager
+def stopped(*, cpu_seconds: float) -> Iterator[None]:
+    """Inside, what takes so many seconds of this process's own time hangs, and fails; a busy machine does not count."""
+
+    def hung(number: int, frame: object) -> None:
+        pytest.fail(f"it takes more than {cpu_seconds:g} seconds of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, hung)
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"postgresql://me:{SECRET}@host/db",
+        f"cannot reach postgresql+psycopg://me:{SECRET}@host:5432/db (refused)",
+        f"'http://me:{SECRET}@host/', and again 'http://me:x{SECRET}@host/'",
+        f"http://me:a/{SECRET}@host/db",
+        f"http://me:a@{SECRET}@host/db",
+        f"http://me:a@b/c#{SECRET}?@host/db",
+        f"http://:{SECRET}@host",
+        f"http://{SECRET}@host/db",  # a token in the place of a user
+        f"https://host/a?x=1&password={SECRET}&y=2",
+        f"https://host/a?access_token={SECRET}",
+        f"https://host/a?X-Amz-Credential=1&X-Amz-Signature={SECRET}",
+        f"https://host/a?api-key={SECRET}",
+        f"host=h password={SECRET} dbname=d sslpassword={SECRET}",
+        f"--storage=postgresql://me:{SECRET}@host/db",
+    ],
+)
+def test_a_secret_goes(text: str) -> None:
+    assert SECRET not in redact(text) and "host" in redact(text)
+    assert SECRET not in command_line(["run", "s.yaml", text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train/tokens_per_s=12.5, token 3 of 8, tokens=5 passes=3 keys=4",
+        "https://host:8080/a/b?x=1#c",
+        "https://host/@someone/page",
+        "http://host:5000/?at=me@home",
+        "sqlite:////home/a/runs/mlflow.db",
+        "mail me@host about a // comment",
+        "task: {name: text, path: /a/b}",
+    ],
+)
+def test_everything_else_stays(text: str) -> None:
+    assert redact(text) == text and not holds_login(text)
+
+
+def test_secrets_of_the_environment_go_by_their_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "correct-horse")
+    monkeypatch.setenv("PGPASSWORD", "postgres")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "whatever")
+    text = "failed with {'MY_SERVICE_TOKEN': 'correct-horse'} on postgresql, whatever"
+    assert redact(text) == "failed with {'MY_SERVICE_TOKEN': '***'} on postgresql, whatever"
+
+
+def test_the_working_directory_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", "/home/me/studies")
+    assert redact("attnlab run /home/me/studies/wo.yaml") == "attnlab run /home/me/studies/wo.yaml"
+
+
+def test_pieces_of_a_password_that_somebody_could_not_read() -> None:
+    address = "http://me:first/sec%40nd@host"
+    assert redact("port 'first' of host 'sec%40nd' or first/sec@nd?", address=address) == "port '***' of host '***' or ***?"
+
+
+@pytest.mark.parametrize("text", ["_", "-", "a_", "token_"])
+def test_the_work_grows_with_the_length_of_a_word_not_with_its_square(text: str) -> None:
+    with stopped(cpu_seconds=60):  # it takes one or two, the square an hour
+        long = 3_000_000 // len(text) * text
+        assert redact(long) == long and redact(f"{long}password={SECRET}").endswith("password=***")
+
+
+def test_a_command_line_hides_whole_words() -> None:
+    words = ["run", "s.yaml", "--storage", "postgresql://me:a b@c/d@host/db", "--api-key", "x y", "--my-token=a b"]
+    assert command_line(words) == "run s.yaml --storage 'postgresql://***@host/db' --api-key '***' '--my-token=***'"
+
+
+def test_logins_are_seen() -> None:
+    assert holds_login("postgresql://me:x@host/db") and holds_login("https://host/?token=x")
+    assert not holds_login("https://me@host/") and without_login("http://me:a/b@host:1/x") == "http://host:1/x"

@@ -1,0 +1,304 @@
+"""What ``benchmarks.speed`` says of its timings; and a case of each section, at a tiny size, in this process."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from attnlab.registry import TASKS
+from attnlab.training import costs
+from benchmarks.speed import __main__ as speed
+from benchmarks.speed import environment as places
+from benchmarks.speed import floor, found, imdb, imdb_parts, ours, page, profile, ratios, sparse, step, tables, targets, xl
+from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
+
+TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
+ENCODER = "torch.nn.TransformerEncoder"
+
+
+@pytest.fixture(autouse=True)
+def usual_precision() -> Iterator[None]:
+    """Cases set their process up; this one goes on with other tests."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
+def lines(section: str, values: Mapping[tuple[str, str, str, str], Sequence[float]], *, quantity: str = "ms") -> pd.DataFrame:
+    """(name, part, precision, settings) -> one value a round, as a section's CSV has them."""
+    rows = [
+        {**asdict(Case(section, name, part, precision, settings)), "round": i, "quantity": quantity, "item": "", "value": value}
+        for (name, part, precision, settings), of in values.items()
+        for i, value in enumerate(of)
+    ]
+    return pd.DataFrame(rows).assign(load=0.5).drop(columns="section")
+
+
+STEPS = lines(
+    "step",
+    {
+        (OURS, "quick", "fp32", SHIPPED): [100, 200, 100],
+        ("quick", "quick", "fp32", SHIPPED): [150, 400, 170],
+        (OURS, "slow", "fp32", SHIPPED): [90, 90, 90],
+        ("slow", "slow", "fp32", SHIPPED): [300, 600, 290],
+        (OURS, "attnlab, no settings", "fp32", SHIPPED): [100, 100, 100],
+        ("attnlab, no settings", "attnlab, no settings", "fp32", SHIPPED): [110, 210, 120],
+    },
+)
+COUNTS = lines("step", {(str(name), "", "fp32", SHIPPED): [1234] for name in set(STEPS["name"])}, quantity="parameters")
+
+
+def test_ratios_are_taken_within_a_pair_of_the_medians_of_its_steps() -> None:
+    again = STEPS.assign(value=STEPS["value"] + 1_000_000).query("name == 'quick' and round == 1")  # one step that stumbled
+    frame = pd.concat([STEPS, again, STEPS])
+    ratio = ratios.on(ratios.against(frame), name="quick")["ratio"].tolist()
+    assert ratio == [1.5, 2.0, 1.7]
+    assert ratios.spread(ratio) == "1.70 (1.50 to 2.00)" and ratios.spread([3.14, 3.141]) == "3.14" and ratios.spread([]) == ""
+
+
+def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
+    assert found.fastest_peer(STEPS, "fp32", SHIPPED) == ([1.5, 2.0, 1.7], "quick")
+    assert found.fastest_ms(STEPS, "fp32", SHIPPED, "cpu") == ("quick", [150, 400, 170])
+
+
+def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
+    times = {(OURS, "a", "fp32", SHIPPED): [100], ("a", "a", "fp32", SHIPPED): [150]}
+    times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab stumbled beside b
+    frame = lines("step", times)
+    assert found.fastest_peer(frame, "fp32", SHIPPED)[1] == "b"
+    assert found.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
+    assert found.fastest_ms(frame, "bf16", SHIPPED, "cpu") == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "said"), [(1.7, False, "met"), (1.8, False, "missed"), (1.7, True, "met"), (1.6, True, "missed")]
+)
+def test_a_target_is_met_by_the_median(bound: float, most: bool, said: str) -> None:
+    target = targets.Target("step", "it", bound, "times", lambda f: targets.Figures([1.5, 2.0, 1.7], "quick"), most)
+    wanted = f"at {'most' if most else 'least'} {bound} times"
+    assert target.verdict(STEPS) == ["it", wanted, "1.70 (1.50 to 2.00) times against quick", f"**{said}**"]
+    assert target.verdict(None) == ["it", wanted, "", "not measured"]
+
+
+def reviews(name: str, part: str, settings: str, *, seconds: float, tokens: float = 100.0) -> pd.DataFrame:
+    """One round of a case, whose steps and evaluation read a fortieth and a tenth of the tokens in so many seconds."""
+    of = {"step_seconds": seconds, "step_tokens": tokens, "epoch_tokens": 40 * tokens}
+    of |= {"evaluation_seconds": seconds, "evaluation_tokens": tokens, "test_tokens": 10 * tokens}
+    case = (name, part, "bf16", settings)
+    return pd.concat([lines("imdb", {case: [value]}, quantity=quantity) for quantity, value in of.items()])
+
+
+def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_beside_them() -> None:
+    beside = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
+    peer = [reviews(ENCODER, ENCODER, of, seconds=seconds) for of, seconds in ((SHIPPED, 9.0), (EQUAL, 3.0))]
+    frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *beside, *peer])
+    assert found.alone(frame, "epoch") == [2.0] and found.alone(frame, "test") == [30.0]
+    said = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
+    assert "| cpu | 1 | 2.00 | 30.0 |  |" in said and "1 steps and 1 batches" in said
+    assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in said
+    assert f"| {ENCODER}, cpu, equal settings | 2.0 | 1.50 | 30 | 1.50 |" in said
+
+
+@pytest.mark.parametrize(("name", "part"), [(OURS, ""), (OURS, ENCODER), (ENCODER, ENCODER)])
+@pytest.mark.parametrize("settings", [SHIPPED, EQUAL])
+def test_reviews_are_timed(name: str, part: str, settings: str, small_reviews: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imdb, "check_falling", lambda losses, case: losses)  # six steps on five reviews each say little
+    size = replace(TINY, batch=5)
+    rows = imdb.measure(Case("imdb", name, part, "bf16", settings), size, steps=6)
+    figures = {quantity: [row.value for row in rows if row.quantity == quantity] for quantity in {row.quantity for row in rows}}
+    assert len(figures["step_seconds"]) == 6 and len(figures["evaluation_seconds"]) == (6 if part else 1)
+    assert min(min(of) for name, of in figures.items() if name.endswith("_seconds")) > 0
+    task = imdb.Imdb(length=TINY.length)
+    padded = sum(figures["test_tokens"]) / np.minimum(task.split("test").lengths, TINY.length).sum()
+    assert (padded > 1.05) == (name == ENCODER and settings == SHIPPED)
+
+
+def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
+    parts = {"epoch": ([60.0, 120.0], [30.0, 60.0]), "evaluation": ([37.0, 40.0], [20.0, 10.0])}
+    frames = []
+    for name, (linear, softmax) in parts.items():
+        for item, values in ((imdb_parts.LINEAR, linear), (imdb_parts.SOFTMAX, softmax)):
+            of = {(OURS, "", "bf16", SHIPPED): values}
+            frames.append(lines("imdb", of, quantity=f"{name}_bound_seconds").assign(item=item))
+    bounds = found.imdb_bounds(pd.concat(frames))
+    together = bounds[bounds["part"] == "together"]
+    assert together["epoch"].tolist() == [1.5, 3.0] and together["evaluation"].tolist() == [57.0, 50.0]
+    assert len(found.imdb_bounds(STEPS)) == 0  # measured by an earlier version
+
+
+def test_what_bounds_reviews_grows_with_the_work() -> None:
+    positions_alone, pairs_alone = (10, 0), (0, 100)
+    rows = imdb_parts.bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
+    assert {(row.quantity, row.item) for row in rows if row.value > 0} == {
+        ("epoch_bound_seconds", imdb_parts.LINEAR),
+        ("evaluation_bound_seconds", imdb_parts.PRODUCTS),
+        ("evaluation_bound_seconds", imdb_parts.SOFTMAX),
+    }
+    assert len(rows) == 6
+
+
+def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces_its_own(tmp_path: Path) -> None:
+    layers = {(name, "attention", "fp32", of): [ms] for of in (SHIPPED, EQUAL) for name, ms in ((OURS, 10), ("original", 62))}
+    evaluation = {(xl.MEMORY, "context 64", "fp32", EQUAL): [9000], (xl.SLIDING, "context 64", "fp32", EQUAL): [30]}
+    difference = lines("xl", {("original", "attention", "fp32", SHIPPED): [2e-6]}, quantity="difference")
+    first = pd.concat([STEPS.assign(value=1.0), COUNTS])
+    sections = [
+        ("step", first),
+        ("xl", pd.concat([lines("xl", layers), difference, lines("xl", evaluation, quantity="bytes_per_s")])),
+        ("step", pd.concat([STEPS, COUNTS])),
+    ]
+    for number, (section, frame) in enumerate(sections):
+        frame.to_csv(tmp_path / f"{section}.csv", index=False)
+        page.keep_about(tmp_path, section, "cpu", {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"})
+        page.write(tmp_path)
+    said = (tmp_path / "README.md").read_text()
+    assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in said
+    assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) times as fast against quick | **missed** |" in said
+    assert "| attention, fp32, cpu | 10.0 | 62 | 6.20 | 10.0 | 62 | 6.20 |" in said
+    assert "differ by 2.0e-06 at most" in said and "| 64, cpu | 30.0 | 9,000 | 300 |" in said
+    assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in said
+    assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in said and "COMMAND 0" not in said
+    assert "![step-cpu-fp32](step-cpu-fp32.svg)" in said and (tmp_path / "xl-cpu.svg").read_text().startswith("<svg")
+
+
+@pytest.fixture
+def fake_cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+    """Have each case measured by saying 2 of everything; the cases, as they come."""
+    seen: list[Case] = []
+
+    def fake(case: Case, python: Path) -> dict:
+        seen.append(case)
+        assert python == Path(sys.executable)
+        rows = [{"quantity": name, "item": "0", "value": 2.0} for name in ("ms", "parameters", "bytes_per_s")]
+        return {"rows": rows, "about": {"machine": f"MACHINE with {case.device}"}}
+
+    monkeypatch.setattr(speed, "in_fresh_process", fake)
+    return seen
+
+
+def test_what_a_gpu_measures_stands_beside_what_a_cpu_has_measured(tmp_path: Path, fake_cases: list[Case]) -> None:
+    for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
+        speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
+    assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
+    frame, said = page.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
+    assert list(dict.fromkeys(frame["device"])) == ["cpu", "cuda"]
+    assert len(frame) == 3 * 2 * len([*sparse.cases("cpu"), *sparse.cases("cuda")])
+    assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in said
+    assert "`python -m benchmarks.speed sparse --rounds 2 --device cuda --here`: MACHINE with cuda; load" in said
+    assert "--rounds 1" not in said and "### fp32, cpu" in said and "### bf16, cuda" in said
+
+
+def test_peers_that_are_not_here_are_left_out_and_named(
+    tmp_path: Path, fake_cases: list[Case], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places, "NEEDS", {name: "no_such_package" for name in places.NEEDS})
+    for section in ("step", "xl"):
+        speed.main([section, "--here", "--device", "cpu", "--rounds", "1", "--out", str(tmp_path)])
+    assert {case.name for case in fake_cases} == {OURS, step.PLAIN, ENCODER, xl.MEMORY, xl.SLIDING}
+    assert "step: transformers GPT-2 is left out: No module named 'no_such_package'" in capsys.readouterr().out
+    assert ": MACHINE with cpu, left out original; load" in (tmp_path / "README.md").read_text()
+
+
+def test_what_peers_need_is_named_for_each_that_is_not_torch_s_own() -> None:
+    assert set(places.NEEDS) == {*step.PEERS, *imdb.READERS, xl.ORIGINAL} - {ENCODER}
+
+
+@pytest.mark.parametrize("losses", [[3.0, 2.0, 3.1, 3.2], [3.0, float("nan"), 2.0, 1.0]])
+def test_a_case_that_does_not_learn_is_no_timing(losses: list[float]) -> None:
+    with pytest.raises(SystemExit, match="step: quick, cpu, fp32, as shipped: expected finite losses that fall"):
+        check_falling(losses, Case("step", "quick"))
+
+
+@pytest.mark.parametrize("name", [OURS, ENCODER])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_training_step_is_timed(name: str, precision: str) -> None:
+    rows = step.measure(Case("step", name, "", precision), TINY)
+    assert [row.item for row in rows if row.quantity == "ms"] == [str(i) for i in range(TINY.steps)]
+    assert next(row.value for row in rows if row.quantity == "parameters") > 0
+
+
+def test_the_products_of_the_floor_are_all_that_a_forward_pass_multiplies() -> None:
+    config = ours.config(Case("floor", OURS), TINY)
+    figures = costs.plan_figures(config, TASKS.get("pydocs")(**config.task.options))
+    forward = 1e-9 * figures["flops_per_token"] * TINY.batch * TINY.length
+    assert sum(p.count * p.gflop for p in floor.products(TINY)) == pytest.approx(forward)
+
+
+def test_the_floor_is_what_the_products_take() -> None:
+    rows = [("gflop", "a", 2.0), ("count", "a", 3.0), *(("ms", f"a: {item}", 4.0) for item in ("forward", "left", "right"))]
+    frame = pd.concat(
+        [lines("floor", {("products", "medium", "fp32", "medium"): [v]}, quantity=q).assign(item=i) for q, i, v in rows]
+        + [lines("floor", {(OURS, "medium", "fp32", "medium"): [v]}, quantity=q) for q, v in (("ms", 72), ("forward_gflop", 6))]
+    )
+    one = found.floors(frame, "cpu", "fp32").iloc[0]
+    assert (one["step"], one["own"], one["best"]) == (72, 36, 36)
+    assert found.rates(frame, "cpu")["rate"].tolist() == [500]
+
+
+def test_the_groups_of_a_profile_add_up_to_the_step() -> None:
+    rows = profile.measure(Case("profile", OURS), TINY)
+    groups = {row.item: row.value for row in rows if row.quantity == "group_ms"}
+    assert set(groups) == set(profile.GROUPS) and all(ms > 0 for ms in groups.values())
+    detail = {row.item: row.value for row in rows if row.quantity == "operation_ms"}
+    assert sum(groups.values()) == pytest.approx(sum(detail.values()), rel=1e-3)
+    at = {name.partition(": ")[2]: name.partition(": ")[0] for name in detail}
+    assert at["aten::mm"] == profile.PRODUCTS and at["aten::native_layer_norm_backward"] == profile.NORM
+    assert at["aten::_softmax_backward_data"] == profile.ATTENTION and at["aten::_fused_adamw_"] == profile.OPTIMISER
+    assert at["aten::gelu_backward"] == profile.REST
+
+
+@pytest.mark.parametrize("part", [xl.ATTENTION, xl.LAYER])
+def test_a_layer_of_transformer_xl_is_timed(part: str) -> None:
+    rows = xl.measure(Case("xl", OURS, part), TINY)
+    assert sum(row.quantity == "ms" for row in rows) == TINY.steps
+
+
+def test_both_ways_to_evaluate_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xl, "WINDOWS", {67: 5})
+    rows = {name: xl.measure(Case("xl", name, "context 67"), TINY) for name in (xl.MEMORY, xl.SLIDING)}
+    counted = {name: next(row.value for row in of if row.quantity == "bytes") for name, of in rows.items()}
+    task = TASKS.get("pydocs")()
+    assert counted == {xl.MEMORY: len(task.split("valid")) - 1, xl.SLIDING: 5}
+
+
+@pytest.mark.parametrize("name", [sparse.DENSE, *sparse.SPARSE])
+def test_sparse_attention_is_timed_and_what_it_saves_is_counted(name: str) -> None:
+    saved = {}
+    for length in (64, 256):
+        rows = sparse.measure(Case("sparse", name, str(length)), TINY)
+        assert len([row for row in rows if row.quantity == "ms" and row.value > 0]) == TINY.steps
+        (saved[length],) = (row.value for row in rows if row.quantity == "saved_mib")
+    assert saved[256] < 8 * saved[64]  # no t x t matrix, which would be 16 times as many
+
+
+def test_the_table_of_sparse_attention_has_a_part_a_device() -> None:
+    of = {(name, "4096", "fp32", s): [ms] for s in (SHIPPED, EQUAL) for name, ms in (("dense", 90), ("strided_sparse", 10))}
+    saved = {key: [5.0] for key in of}
+    here = pd.concat([lines("sparse", of), lines("sparse", saved, quantity="saved_mib")])
+    there = pd.concat([here, lines("sparse", saved, quantity="peak_mib")]).assign(device="cuda", precision="bf16")
+    text = tables.sparse({"sparse": pd.concat([here, there])})
+    assert "### fp32, cpu" in text and "### bf16, cuda" in text
+    assert "| 4,096 | 90.0 | 90.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 |" in text
+    assert "| 4,096 | 90.0 | 90.0 | 5.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 | 5.0 |" in text
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "precision"),
+    [("cpu", SHIPPED, "medium"), ("cpu", EQUAL, "medium"), ("cuda", SHIPPED, "highest"), ("cuda", EQUAL, "medium")],
+)
+def test_on_cuda_attnlab_has_tf32_only_where_its_peers_have_it(device: str, settings: str, precision: str) -> None:
+    assert own_settings(Case("step", OURS, settings=settings, device=device))["matmul_precision"] == precision
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_each_device_has_its_lengths_precision_and_backend(device: str) -> None:
+    cases = list(sparse.cases(device))
+    assert {int(case.part) for case in cases} == set(sparse.LENGTHS[device])
+    assert {case.precision for case in cases} == {"fp32" if device == "cpu" else "bf16"}
+    backend = sparse.core("strided_sparse", 64, size=TINY, backend=sparse.BACKEND[device]).backend
+    assert backend == ("blocked" if device == "cpu" else "xformers")

@@ -1,0 +1,94 @@
+"""Verdicts keep their promises, in a few thousand simulated studies (``benchmarks.validity`` does it at length)."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from attnlab.stats.sequential import Looks
+from benchmarks import simulate, validity
+from benchmarks.validity_page import page
+from tests.support.paths import ROOT
+
+STUDIES = 2_000
+MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # what 5 % may come to in so many
+
+
+@pytest.mark.parametrize("noise", ["normal", "t3", "contaminated", "skewed"])
+@pytest.mark.parametrize("n", [3, 12])
+def test_at_most_one_table_in_twenty_has_a_false_verdict(noise: str, n: int) -> None:
+    wrong, covered = simulate.false_verdicts(noise, n, studies=STUDIES, seed=1)
+    assert wrong.value <= MOST and covered.value >= 1 - MOST
+    assert simulate.false_equivalence(noise, n, margin=2.0, studies=STUDIES, seed=2).value <= MOST
+
+
+@pytest.mark.parametrize(("shift", "margin"), [(0.0, None), (2.0, 2.0)])
+def test_the_looks_together_err_once_in_twenty_and_uncorrected_ones_do_not(shift: float, margin: float | None) -> None:
+    how = {"first": 3, "last": 12, "shift": shift, "margin": margin, "studies": 1_000, "seed": 3}
+    most = 0.05 + 3 * (0.05 * 0.95 / 1_000) ** 0.5
+    found, careless = (simulate.until_settled("normal", corrected=corrected, **how) for corrected in (True, False))
+    false, mistake = (each.equal if margin else each.differ for each in (found, careless))
+    assert false.value <= most < mistake.value, "the bound is one that looking again and again breaks"
+    assert found.covered.value >= 1 - most > careless.covered.value
+
+
+def test_one_table_without_holm_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate.paired, "holm", list)
+    wrong, _ = simulate.false_verdicts("normal", 5, studies=STUDIES, seed=1)
+    near = simulate.false_equivalence("normal", 5, margin=2.0, studies=STUDIES, seed=2)
+    assert wrong.value > MOST and near.value > MOST
+
+
+@pytest.mark.parametrize(("mean", "margin"), [(1.0, None), (0.0, 1.0), (0.3, 1.0)])
+def test_the_number_of_seeds_named_settles_four_studies_in_five(mean: float, margin: float | None) -> None:
+    n, kept = simulate.kept_promise(mean, margin=margin, level=0.05, studies=STUDIES, seed=4)
+    assert 0.8 - 3 * kept.error <= kept.value < 0.9, f"{n} seeds are too few, or more than it takes"
+
+
+@pytest.mark.parametrize(("first", "last"), [(2, 5), (3, 12), (5, 20)])
+def test_the_level_of_a_look_is_that_of_all_turned_round(first: int, last: int) -> None:
+    looks = Looks(first, last)
+    for level in (0.05, 0.025, 0.004):
+        nominal = looks.nominal(level)
+        assert level / looks.count < nominal < level
+        assert looks.adjusted(nominal) == pytest.approx(level, rel=0.01)
+    assert looks.adjusted(1e-9) == pytest.approx(looks.count * 1e-9), "far out it is Bonferroni's"
+    assert Looks(4, 4).adjusted(0.03) == 0.03 and Looks(4, 4).nominal(0.05) == 0.05, "one look needs no correction"
+
+
+def test_many_observations_give_pocock_s_own_constant() -> None:
+    """Five looks at equal steps, known variance: a two-sided level of 0.0158 each (Pocock 1977, table 1)."""
+    from numpy.random import RandomState
+    from scipy.special import ndtr
+
+    sums = RandomState(0).standard_normal((200_000, 5)).cumsum(1) / [1, 2**0.5, 3**0.5, 2, 5**0.5]
+    assert (2 * ndtr(-abs(sums)).min(1) < 0.0158).mean() == pytest.approx(0.05, abs=0.002)
+
+
+def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None:
+    folder = ROOT / "reports/validity"
+    lines = []
+    for row in csv.DictReader((folder / "validity.csv").open()):
+        figures = {"value": float(row["value"]), "error": float(row["error"] or 0) or None, "studies": int(row["studies"])}
+        lines.append(validity.Line(row["part"], row["noise"], row["case"], row["quantity"], **figures))
+    command = "python -m benchmarks.validity --studies 3000 --seed 0"
+    text = page(lines, command=command, level=2 * Looks(3, 12).nominal(0.025))
+    assert text == (folder / "README.md").read_text()
+    head = text.partition("What the seeds are drawn from")[0]
+    holds, breaks = head.split("**What breaks:**")
+    for noise in ("mild_gap", "skewed_gap"):
+        broken = [line for line in lines if line.noise == noise and "NOT" not in line.case]
+        for part, quantity in (("fixed", "false"), ("looks", "false"), ("fixed", "false equivalence")):
+            worst = max(line.value for line in broken if (line.part, line.quantity) == (part, quantity))
+            assert f"{worst:.1%}" in breaks and f"{worst:.1%}" not in holds
+    guessed = [line.value for line in lines if (line.part, line.quantity) == ("guess", "settled")]
+    assert min(guessed) < 0.5 and all(f"{end(guessed):.1%}" in holds for end in (min, max))
+
+
+@pytest.mark.slow
+def test_the_whole_of_it_as_it_is_reported(tmp_path: Path) -> None:
+    validity.main(["--out", str(tmp_path), "--studies", "3000", "--seed", "11"])
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("# Are the verdicts worth what they say?") and "nan" not in text
+    head = text.partition("What the seeds are drawn from")[0]
+    assert "no setting breaks it" in head, head

@@ -1,0 +1,251 @@
+"""The command line: exit codes, one-line mistakes, tables that survive a pipe."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.cli import main, printing
+from attnlab.cli.list_config import keys
+from attnlab.errors import UserError
+
+STUDY = """\
+# What does this test?
+study: tiny
+base:
+  task: {name: pydocs, length: 17}
+  model: {dim: 12, depth: 1, heads: 2}
+  train: {steps: 3, batch_size: 3, eval_every: 2}
+  evaluate: {valid_limit: 300, test_limit: 300}
+  machine: {threads: 1, device: cpu}
+grid:
+  variant: [dense, no_wo, 'unbiased.py:Unbiased']
+  position: [learned, alibi]
+skip:
+  - where: {variant: no_wo, position: alibi}
+    because: it is elsewhere
+seeds: [0, 1]
+baseline: {variant: dense}
+"""
+UNBIASED = "from attnlab.variants.dense import Dense\n\n\nclass Unbiased(Dense):\n    hooks = frozenset({'embed'})\n"
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own, with a study in it."""
+    (tmp_path / "tiny.yaml").write_text(STUDY)
+    (tmp_path / "unbiased.py").write_text(UNBIASED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
+    return tmp_path
+
+
+def test_plan_prints_cells_costs_and_reasons(here: Path, capsys: Out) -> None:
+    assert main.main(["plan", "tiny.yaml", "--tflops", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert "8 runs (2 seeds a cell)" in out
+    assert "at 0.5 TFLOP/s, as given" in out
+    assert "refused: Unbiased alibi: " in out and "skipped: no_wo alibi: it is elsewhere" in out
+    assert not (here / "runs").exists(), "a plan leaves nothing behind"
+
+
+def test_plan_measures_the_device_when_no_rate_is_given(here: Path, capsys: Out) -> None:
+    assert main.main(["plan", "tiny.yaml", "--only", "variant=dense"]) == 0
+    assert "measured just now with fp32 products" in capsys.readouterr().out
+
+
+def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out) -> None:
+    assert main.main(["run", "tiny.yaml"]) == 0
+    out = capsys.readouterr().out
+    lines = {line.partition("  ")[0]: line for line in out.splitlines()}
+    assert "baseline" in lines["dense learned"] and "±" in lines["no_wo learned"]
+    assert lines["Unbiased alibi"].endswith("refused")
+    assert "report: reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
+    page = (here / "reports" / "tiny" / "README.md").read_text()
+    assert "What does this test?" in page and "it has no place for a position scheme" in page
+    assert main.main(["run", "tiny.yaml", "--no-report"]) == 0
+    again = capsys.readouterr()
+    assert "0 runs to do, 8 finished before" in again.err
+    assert main.main(["runs", "tiny"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    run = next(line for line in listed if "dense learned s1" in line).split()[0]
+    assert main.main(["generate", run, "--length", "11", "--prompt", "def "]) == 0
+    sampled = capsys.readouterr().out
+    assert "--- seed: as given\ndef \n" in sampled and "--- sample: 11 bytes" in sampled
+
+
+def test_seeds_are_added_until_it_is_settled_and_the_table_says_so(here: Path, capsys: Out) -> None:
+    chosen = ["--only", "variant=dense,no_wo", "position=learned"]
+    assert main.main(["run", "tiny.yaml", "--until-settled", "--max-seeds", "3", *chosen]) == 0
+    said = capsys.readouterr()
+    assert "2 seeds, not settled yet: no_wo learned" in said.err and "corrected for 2 looks" in said.out
+    page = (here / "reports" / "tiny" / "README.md").read_text()
+    assert "with a look at each number of seeds from 2 to 3" in page and "dense learned s2" in page
+
+
+def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
+    (here / "broken.py").write_text(
+        "from attnlab.variants.dense import Dense\n\n\nclass Broken(Dense):\n"
+        "    def forward(self, x, *, source=None, mask=None):\n"
+        "        if x.device.type != 'meta':\n            raise ZeroDivisionError('by the test')\n"
+        "        return x\n"
+    )
+    study = STUDY.replace("no_wo, 'unbiased.py:Unbiased'", "'broken.py:Broken'").replace("[learned, alibi]", "[learned]")
+    (here / "tiny.yaml").write_text(
+        study.replace("variant: no_wo, position: alibi", "variant: dense").replace("seeds: [0, 1]", "seeds: [0]")
+    )
+    assert main.main(["run", "tiny.yaml", "--no-report"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    told = next(i for i, line in enumerate(lines) if line.startswith("failed: Broken learned s0: ZeroDivisionError: by"))
+    log = lines[told + 1].removeprefix("  its output: ")
+    assert log.startswith("runs/work/") and "Traceback" in (here / log).read_text()
+
+
+def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: Out) -> None:
+    words = ["variant=dense", "position=none", "task={name: pydocs, length: 11}", "train.steps=20", "train.lr=1e30"]
+    small = ["model.dim=12", "model.heads=2", "model.depth=1", "train.batch_size=2", "train.clip=null"]
+    assert main.main(["train", *words, *small, "--no-report", "--no-baselines"]) == 0
+    said = capsys.readouterr().out
+    assert "\ndiverged: dense none" in said and "became" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "tiny.yaml", "--only", "variant=Unbiased", "position=alibi"],
+        ["train", "variant=unbiased.py:Unbiased", "position=alibi", "task={name: pydocs, length: 17}"],
+    ],
+)
+def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path, capsys: Out, words: list[str]) -> None:
+    assert main.main(words) == 2
+    said = capsys.readouterr().err
+    assert "can be run: Unbiased: it has no place for a position scheme" in said and said.count("\n") == 1
+    assert not (here / "runs").exists(), "there was nothing to do"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["plan", "tny.yaml"], "did you mean 'tiny.yaml'"),
+        (["plan", "tiny.yaml", "--set", "train.stpes=5"], "did you mean"),
+        (["plan", "tiny.yaml", "--set", "train.steps"], "expected key=value"),
+        (["run", "tiny.yaml", "--only", "variant"], "expected AXIS=VALUE"),
+        (["run", "tiny.yaml", "--only", "variant=no_who"], "did you mean 'no_wo'"),
+        (["run", "tiny.yaml", "--workers", "0"], "at least 1"),
+        (["run", "tiny.yaml", "--max-seeds", "5"], "expected --until-settled beside it"),
+        (["run", "tiny.yaml", "--until-settled", "--max-seeds", "1"], "expected at least the 2 seeds"),
+        (["plan", "tiny.yaml", "--tflops", "fast"], "expected a number"),
+        (["train", "variant=no_who", "task=pydocs"], "variant=no_who: unknown variant"),
+        (["report", "nothing"], "no runs in"),
+        (["generate", "nothing"], "no runs in"),
+        (["data", "verify", "enwik"], "enwik8"),
+        (["frobnicate"], "invalid choice"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(here: Path, capsys: Out, words: list[str], expected: str) -> None:
+    assert main.main(words) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("attnlab: ") and said.err.count("\n") == 1 and expected in said.err
+    assert said.out == ""
+
+
+def test_a_mistake_in_a_study_names_file_line_and_column(here: Path, capsys: Out) -> None:
+    (here / "tiny.yaml").write_text(STUDY.replace("depth: 1", "deph: 1"))
+    assert main.main(["run", "tiny.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("attnlab: tiny.yaml:5:")
+
+
+def test_debug_shows_the_traceback(here: Path) -> None:
+    with pytest.raises(UserError):
+        main.main(["plan", "nothing.yaml", "--debug"])
+
+
+def test_an_interrupt_is_exit_code_130(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlab.cli import verbs
+
+    def interrupted(given: object) -> int:
+        raise KeyboardInterrupt("interrupted: 1 of 6 runs are finished")
+
+    monkeypatch.setitem(verbs.COMMANDS, "run", interrupted)
+    assert main.main(["run", "tiny.yaml"]) == 130
+    assert "1 of 6 runs are finished" in capsys.readouterr().err
+
+
+def test_list_names_everything_with_its_place(capsys: Out) -> None:
+    assert main.main(["list"]) == 0
+    out = capsys.readouterr().out
+    for name in ("transformer_xl", "strided_sparse", "sinusoidal", "enwik8", "xformers"):
+        assert any(line.startswith(name) for line in out.splitlines())
+    assert "dense.py:" in out and "Child et al. 2019" in out
+    lines = {line.split()[0]: line for line in out.splitlines() if line}
+    assert "stride=16" in lines["strided_sparse"] and "path, length=256, sampling=random" in lines["text"]
+
+
+def test_list_keys_says_of_every_key_of_a_study_what_it_is() -> None:
+    found = {path: (default, words) for path, default, words in keys()}
+    assert all(words for _, words in found.values()), [path for path, (_, words) in found.items() if not words]
+    assert found["base.train.lr"] == ("0.0003", "learning rate after the warm-up")
+    assert found["base.position"][1].startswith("a name, or {name: ...") and found["base.task"][0] == "needed"
+    assert {"skip[].where", "search.space.PATH.low", "confirm.seeds", "run.timeout", "retries"} <= set(found)
+    assert not {"base", "base.seed", "base.data"} & set(found)
+
+
+def test_list_keys_is_quick() -> None:
+    code = "import sys; from attnlab import cli; assert cli.main(['list', 'keys']) == 0 and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_data_lists_what_is_there(folders: Path, capsys: Out) -> None:
+    assert main.main(["data"]) == 0
+    assert capsys.readouterr().out.count("missing") == 2
+    assert main.main(["data", "verify"]) == 2
+    assert capsys.readouterr().err.count("attnlab: ") == 2
+
+
+def test_help_is_there_for_every_verb(capsys: Out) -> None:
+    for verb in ("plan", "run", "train", "report", "runs", "ui", "generate", "list", "data"):
+        with pytest.raises(SystemExit) as ended:
+            main.main([verb, "--help"])
+        assert ended.value.code == 0 and "usage: attnlab" in capsys.readouterr().out
+
+
+def test_tables_align_and_keep_every_column() -> None:
+    lines = [["dense learned", "2.3120 ± 0.0326", "worse"], ["no_wo", "+0.1", ""]]
+    text = printing.columns(["cell", "value", "verdict"], lines)
+    assert text.splitlines() == [
+        "cell                     value  verdict",
+        "-------------  ---------------  -------",
+        "dense learned  2.3120 ± 0.0326  worse",
+        "no_wo                     +0.1",
+    ]
+    narrow = printing.columns(["cell", "value", "verdict"], lines, width=32)
+    assert max(len(line) for line in narrow.splitlines()) <= 32
+    assert narrow.count("dense learned") == 2 and "worse" in narrow
+
+
+def test_durations_are_readable() -> None:
+    assert [printing.duration(s) for s in (0.2, 45, 600, 9_000, 200_000)] == [
+        "< 1 s",
+        "45 s",
+        "10 min",
+        "2.5 h",
+        "2.3 days",
+    ]
+
+
+def test_configurations_are_kept_as_json(here: Path, capsys: Out) -> None:
+    """What `generate` reads back is what `train` wrote."""
+    words = [
+        "variant=narrow",
+        "task={name: pydocs, length: 11}",
+        "train.steps=1",
+        "model.dim=12",
+        "model.heads=2",
+    ]
+    limits = ["evaluate.valid_limit=100", "evaluate.test_limit=100", "model.depth=1"]
+    assert main.main(["train", *words, *limits, "--no-report"]) == 0
+    config = next((here / "runs" / "work").glob("*/config.json"))
+    assert json.loads(config.read_text())["variant"] == {"name": "narrow"}

@@ -1,0 +1,175 @@
+"""`attnlab runs`: which runs, which columns, in which order, in which form."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from attnlab.cli import main
+from attnlab.tracking import runs as tracked
+from tests.support.synthetic import made_up
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def frame(monkeypatch: pytest.MonkeyPatch) -> pandas.DataFrame:
+    """28 runs of ten cells; one cell is refused, one run has diverged."""
+    runs, _ = made_up()
+    runs = runs.assign(phase="grid", trial=None, **{"evaluate.batch_size": None, "train.batch_size": 32})
+    runs["train.betas"] = [[0.9, 0.98] for _ in range(len(runs))]
+    runs["params"] = [{} for _ in range(len(runs))]
+    runs["reason"] = runs["reason"].where(runs["reason"] != "the training loss became nan at step 120", 'a, "b"\nc')
+    monkeypatch.setattr(tracked, "load_runs", lambda study: runs)
+    return runs
+
+
+def told(out: Out, *words: str) -> list[dict[str, str]]:
+    """What `attnlab runs` prints as CSV."""
+    assert main.main(["runs", "made-up", "--format", "csv", *words]) == 0
+    return list(csv.DictReader(io.StringIO(out.readouterr().out)))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "count"),
+    [
+        ([], 28),
+        (["variant=no_wo"], 6),
+        (["variant == no_wo"], 6),
+        (["variant!=no_wo"], 22),
+        (["variant=strided_sparse stride=16"], 6),
+        (["variant=no_wo", "seed=1"], 2),
+        (["variant=no_wo,basic", "seed=0, 1"], 7),
+        (["variant!=no_wo,basic", "seed!=0,1"], 6),
+        (["betas=0.9,0.98"], 28),
+        (["seed>=1"], 18),
+        (["seed<1e0"], 10),
+        (["seed!=0"], 18),
+        (["bits_per_byte<=9"], 26),
+        (["bits_per_byte>9"], 0),
+        (["bits_per_byte="], 2),
+        (["bits_per_byte!="], 26),
+        (["bits_per_byte!=0"], 28),
+        (["reason!="], 2),
+        (["trial="], 28),
+        (["state<d"], 26),
+        (["lr=3e-4"], 28),
+        (["started>2026-01-02 03:05:30"], 9),
+        (["started<=2026-01-02T03:04+00:00"], 10),
+    ],
+)
+def test_every_condition_must_hold(conditions: list[str], count: int, capsys: Out) -> None:
+    words = [word for condition in conditions for word in ("--where", condition)]
+    assert len(told(capsys, *words)) == count
+
+
+def test_columns_stand_as_they_were_asked_for(capsys: Out, frame: Any) -> None:
+    rows = told(capsys, "--columns", "name, seed,lr", "--where", "variant=basic")
+    assert list(rows[0]) == ["name", "seed", "train.lr"]
+    assert rows[0] == {"name": "basic learned s0", "seed": "0", "train.lr": "0.0003"}
+    assert list(told(capsys)[0]) == ["run_id", "name", "state", "bits_per_byte", "tokens_per_s", "train_seconds", "reason"]
+    assert list(told(capsys, "--columns", "all")[0]) == list(frame.columns)
+
+
+def test_a_search_shows_its_phases_and_what_trials_have(capsys: Out, frame: Any) -> None:
+    frame["phase"] = "search"
+    assert {"phase", "valid_bits_per_byte"} <= set(told(capsys)[0])
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_sorting_leaves_what_is_missing_to_the_end(sign: str, capsys: Out) -> None:
+    values = [row["bits_per_byte"] for row in told(capsys, f"--sort={sign}bits_per_byte")]
+    numbers = [float(value) for value in values[:26]]
+    assert values[26:] == ["", ""] and numbers == sorted(numbers, reverse=bool(sign))
+    names = [row["name"] for row in told(capsys, "--sort", "name")]
+    assert names == sorted(names)
+
+
+def test_json_keeps_types_and_every_digit(capsys: Out, frame: Any) -> None:
+    words = ["--format", "json", "--columns", "seed,bits_per_byte,reason,params,started,trial"]
+    assert main.main(["runs", "made-up", *words, "--where", "variant=no_wo", "--where", "position=rotary"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    value = frame[frame["name"] == "no_wo rotary s0"]["bits_per_byte"].iloc[0]
+    assert rows[0] == {
+        "seed": 0,
+        "bits_per_byte": value,
+        "reason": "",
+        "params": {},
+        "started": "2026-01-02T03:04:00+00:00",
+        "trial": None,
+    }
+    assert (rows[1]["bits_per_byte"], rows[1]["reason"]) == (None, 'a, "b"\nc')
+
+
+def test_a_pipe_gets_every_run_on_one_line_and_nothing_cut_off(capsys: Out, frame: Any) -> None:
+    assert main.main(["runs", "made-up"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 28 and lines[2].startswith(frame["run_id"][0])
+    assert 'a, "b"\\nc' in "".join(lines)
+    assert main.main(["runs", "made-up", "--columns", "name,trial", "--where", "seed=2"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "trial"], "what was asked for stays, though it is empty"
+
+
+def test_a_terminal_gets_a_table_that_fits(capsys: Out, frame: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    frame["reason"] = ""
+    assert main.main(["runs", "made-up"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 60 and frame["run_id"][0][:8] in out and frame["run_id"][0] not in out
+
+
+def test_no_run_that_fits_is_an_empty_table(capsys: Out) -> None:
+    assert main.main(["runs", "made-up", "--where", "seed=99"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and "bits_per_byte" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["variant=nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); there are dense, einsum, no_wo, "),
+        (["variant=dense,nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); there are dense, einsum, no_wo, "),
+        (["state=complete"], "no run has state 'complete' (did you mean 'completed'?); there are completed, diverged, refused"),
+        (["seed=99"], "no run has seed '99'; there are 0, 1, 2"),
+        (["bits_per_byte>9"], "no run has bits_per_byte > 9"),
+        (["variant=no_wo", "state!=completed,diverged", "seed=0"], "no run fits all of the conditions"),
+        (["seed=0", "seed=1"], "no run fits all of the conditions"),
+    ],
+)
+def test_a_value_that_no_run_has_is_told(words: list[str], expected: str, capsys: Out) -> None:
+    assert main.main(["runs", "made-up", "--where", *words]) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and expected in said
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--where", "sed=1"], "--where sed=1: unknown column 'sed' (did you mean 'seed'?); --columns all shows every one"),
+        (["--where", "seed"], "--where seed: expected COLUMN=VALUE, or another of != < <= > >= between them"),
+        (["--where", "seed<"], "--where seed<: seed: expected a number, got ''"),
+        (["--where", "seed=one"], "--where seed=one: seed: expected a number, got 'one'"),
+        (["--where", "started>soon"], "started: expected a time such as 2026-01-31T12:00, got 'soon'"),
+        (["--where", "batch_size=3"], "expected one of evaluate.batch_size, train.batch_size, got 'batch_size'"),
+        (["--columns", "name,acuracy"], "--columns name,acuracy: unknown column 'acuracy'"),
+        (["--sort", "sed"], "--sort sed: unknown column 'sed' (did you mean 'seed'?)"),
+        (["--format", "xml"], "invalid choice: 'xml'"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], expected: str, capsys: Out) -> None:
+    assert main.main(["runs", "made-up", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and expected in said.err
+
+
+def test_conditions_need_a_study_with_runs(capsys: Out, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert main.main(["runs", "--where", "seed=1"]) == 2
+    assert "expected a study's name beside --where" in capsys.readouterr().err
+    monkeypatch.setattr(tracked, "load_runs", lambda study: pandas.DataFrame())
+    assert main.main(["runs", "made-up"]) == 2
+    assert "the study 'made-up' has no runs yet" in capsys.readouterr().err

@@ -1,0 +1,300 @@
+"""Every kind of malformed study is one line: the place, what was expected, what came, the nearest name."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.studies import GOOD, misread, write
+
+# what is replaced in GOOD, by what, the place of the complaint, and words that must be in it
+MISTAKES = {
+    "null for a list": ("seeds: [0, 1]", "seeds:", "15:1", "seeds: expected a list, got nothing (null)"),
+    "unknown key at the top": (
+        "margin:",
+        "margn:",
+        "17:1",
+        "'margn' (did you mean 'margin'?): expected one of",
+    ),
+    "a field of a run at the top": (
+        "margin:",
+        "machine: {threads: 1}\nmargin:",
+        "17:1",
+        "expected 'machine' under base: (or its values under grid:), got it at the top",
+    ),
+    "unknown section": ("  model:", "  modle:", "5:3", "'modle' in base (did you mean 'model'?)"),
+    "unknown key, deep": ("    lr: 3", "    lrr: 3", "8:5", "'lrr' in base.train (did you mean 'lr'?)"),
+    "unknown key, flow style": (
+        "depth: 1",
+        "dept: 1",
+        "5:20",
+        "'dept' in base.model (did you mean 'depth'?)",
+    ),
+    "unknown key in skip": ("because", "becuase", "14:5", "'becuase' in skip[0] (did you mean 'because'?)"),
+    "misspelt study": ("study:", "studdy:", "2:1", "'studdy' (did you mean 'study'?)"),
+    "no study": ("study: wo\n", "", "2:1", "expected the key 'study', got none"),
+    "wrong type": ("depth: 1", "depth: two", "5:27", "base.model.depth: expected a whole number, got 'two'"),
+    "number in quotes": ("steps: 20", "steps: '20'", "7:12", "expected a whole number, got '20'"),
+    "a fraction for a whole": ("steps: 20", "steps: 20.5", "7:12", "expected a whole number, got 20.5"),
+    "true for a whole": ("depth: 1", "depth: true", "5:27", "expected a whole number, got true"),
+    "true for a number": ("lr: 3e-4\ng", "lr: true\ng", "8:9", "base.train.lr: expected a number, got true"),
+    "no for a bool": ("heads: 2", "tied: no", "5:36", "base.model.tied: expected true or false, got 'no'"),
+    "1 for a bool": ("heads: 2", "tied: 1", "5:36", "expected true or false, got 1"),
+    "null for a number": ("depth: 1", "depth: null", "5:27", "expected a whole number, got nothing (null)"),
+    "infinite": ("lr: 3e-4\ng", "lr: .inf\ng", "8:9", "expected a finite number, got inf"),
+    "too small": ("depth: 1", "depth: 0", "5:27", "expected a number of at least 1, got 0"),
+    "too small, open": ("lr: 3e-4\ng", "lr: 0\ng", "8:9", "expected a number greater than 0, got 0"),
+    "too large": ("heads: 2", "dropout: 1.0", "5:39", "expected a number less than 1, got 1.0"),
+    "not one of the choices": (
+        "heads: 2",
+        "activation: rleu",
+        "5:42",
+        "expected 'relu' or 'gelu', got 'rleu' (did you mean 'relu'?)",
+    ),
+    "bad warm-up": (
+        "steps: 20",
+        "warmup: 1.5",
+        "7:13",
+        "base.train.warmup: expected a number of steps (whole), or",
+    ),
+    "bad betas": (
+        "steps: 20",
+        "betas: [0.9, 1.5]",
+        "7:18",
+        "betas[1]: expected a number less than 1, got 1.5",
+    ),
+    "one beta": (
+        "steps: 20",
+        "betas: [0.9]",
+        "7:12",
+        "train.betas: expected a list of more than 1, got a list of 1",
+    ),
+    "three betas": ("steps: 20", "betas: [0.9, 0.9, 0.9]", "7:12", "expected a list of 2, got a list of 3"),
+    "bad device": (
+        "train.lr: [1e-3, 3e-4]",
+        "machine.device: [cpu, gpu]",
+        "11:25",
+        "'cpu', 'cuda' or 'cuda:N'",
+    ),
+    "a section that is a word": (
+        "{dim: 32, depth: 1, heads: 2}",
+        "big",
+        "5:10",
+        "expected a mapping of keys, got 'big'",
+    ),
+    "a task without a name": (
+        "name: pydocs, ",
+        "",
+        "4:9",
+        "expected the key 'name' beside the options, got a mapping",
+    ),
+    "a task that is a number": ("{name: pydocs, length: 64}", "7", "4:9", "expected a name, or {name: ...,"),
+    "duplicate key": ("    lr: 3e-4", "    steps: 30", "8:5", "got 'steps' again (first in line 7)"),
+    "duplicate key at the top": (
+        "margin: 0.005",
+        "seeds: [2]",
+        "17:1",
+        "got 'seeds' again (first in line 15)",
+    ),
+    "empty grid": (
+        GOOD[GOOD.index("  variant") : GOOD.index("skip")],
+        "",
+        "9:1",
+        "grid: expected at least one axis, such as",
+    ),
+    "empty grid, flow": (
+        GOOD[GOOD.index("\n  variant") : GOOD.index("skip")],
+        " {}\n",
+        "9:7",
+        "at least one axis",
+    ),
+    "empty axis": (
+        "[1e-3, 3e-4]",
+        "[]",
+        "11:13",
+        "grid.train.lr: expected at least one value in the list, got an empty",
+    ),
+    "an axis that is no list": ("[1e-3, 3e-4]", "1e-3", "11:13", "grid.train.lr: expected a list, got 0.001"),
+    "an axis that names no field": (
+        "  train.lr:",
+        "  train.lrr:",
+        "11:3",
+        "'train.lrr' names no field of a run (did you",
+    ),
+    "an axis without its section": ("  train.lr:", "  lr:", "11:3", "(did you mean 'train.lr'?)"),
+    "an axis too deep": ("  train.lr:", "  train.lr.x:", "11:3", "names no field of a run"),
+    "the seed as an axis": ("  train.lr:", "  seed:", "11:3", "expected 'seeds: [...]' at the top"),
+    "a wrong value on an axis": (
+        "[1e-3, 3e-4]",
+        "[1e-3, fast]",
+        "11:20",
+        "train.lr: expected a number, got 'fast'",
+    ),
+    "a value out of range": (
+        "[1e-3, 3e-4]",
+        "[1e-3, -1]",
+        "11:20",
+        "train.lr: expected a number greater than 0, got -1",
+    ),
+    "a value twice": (
+        "[1e-3, 3e-4]",
+        "[1e-3, 0.001]",
+        "11:20",
+        "grid.train.lr: expected each value once, got 0.001",
+    ),
+    "a variant twice": ("no_wo, ", "{name: dense}, ", "10:20", "expected each value once, got dense again"),
+    "a bad skip axis": (
+        "train.lr: 3e-4}",
+        "train.lrr: 3e-4}",
+        "13:38",
+        "'train.lrr' is no axis of the grid (did you mean",
+    ),
+    "a bad skip value": (
+        "train.lr: 3e-4}",
+        "train.lr: 5e-4}",
+        "13:48",
+        "expected one of 0.001, 0.0003, got 0.0005",
+    ),
+    "skip without a reason": (
+        "    because: seen before\n",
+        "",
+        "13:5",
+        "expected the key 'because' in skip[0], got none",
+    ),
+    "a bad baseline axis": (
+        "{variant: dense}",
+        "{varant: dense}",
+        "16:12",
+        "'varant' is no axis of the grid (did you mean",
+    ),
+    "a bad baseline value": (
+        "{variant: dense}",
+        "{variant: dens}",
+        "16:21",
+        "got 'dens' (did you mean 'dense'?)",
+    ),
+    "an empty baseline": ("{variant: dense}", "{}", "16:11", "expected at least one axis"),
+    "duplicate seeds": ("[0, 1]", "[0, 1, 0]", "15:15", "expected each seed once, got 0 again"),
+    "negative seed": ("[0, 1]", "[0, -1]", "15:12", "seeds[1]: expected a number of at least 0, got -1"),
+    "no seeds": ("[0, 1]", "[]", "15:8", "expected at least one value in the list"),
+    "a seed in the base": (
+        "  task:",
+        "  seed: 3\n  task:",
+        "4:3",
+        "expected 'seeds: [...]' at the top of the study",
+    ),
+    "what the plan fills in": ("  task:", "  data: x\n  task:", "4:3", "unknown key 'data' in base"),
+    "both steps and epochs": (
+        "    lr: 3e-4",
+        "    epochs: 3",
+        "8:13",
+        "expected one of 'steps' and 'epochs', got both",
+    ),
+    "neither steps nor epochs": (
+        "    steps: 20\n",
+        "",
+        "7:5",
+        "expected one of 'steps' and 'epochs', got neither",
+    ),
+    "accumulate does not divide": (
+        "lr: 3e-4\ng",
+        "accumulate: 5\ng",
+        "8:17",
+        "a divisor of batch_size 32, got 5",
+    ),
+    "sliding without a stride": (
+        "grid:",
+        "  evaluate: {protocol: sliding}\ngrid:",
+        "9:24",
+        "expected a 'stride'",
+    ),
+    "no variant": ("  variant:", "  backend:", "10:27", "backend: expected a text, got a mapping of keys"),
+    "match": ("no_wo, ", "{name: no_wo, match: size}, ", "10:41", "variant.match: expected 'params', 'flops' or"),
+    "a bad study name": (
+        "study: wo",
+        "study: w/o",
+        "2:8",
+        "expected letters, digits, '_', '-' and '.' only, got 'w/o'",
+    ),
+    "a margin that is none": ("0.005", "0", "17:9", "margin: expected a number greater than 0, got 0"),
+    "bad syntax": ("[0, 1]", "[0, 1", "16:9", "not YAML: "),
+    "a second colon": ("study: wo", "study: wo: x", "2:10", "not YAML: expected no second ':' here"),
+    "tabs": ("    steps", "\tsteps", "7:1", "not YAML: expected spaces for indentation, got a tab"),
+    "a tag": ("wo\n", "!py wo\n", "2:8", "got one with the tag '!py'"),
+    "a merge key": ("  task:", "  <<: {a: 1}\n  task:", "4:3", "expected the name of a key, got '<<'"),
+    "a number as a key": ("  task:", "  5: 6\n  task:", "4:3", "expected the name of a key, got '5'"),
+    "two documents": ("margin", "---\nmargin", "17:1", "not YAML: expected one document"),
+    "an unknown alias": ("wo\n", "*wo\n", "2:8", "not YAML: found undefined alias 'wo'"),
+    "a tag that would make an object": (
+        "study: wo",
+        "study: !!python/object/apply:os.system [touch executed]",
+        "2:8",
+        "got one with the tag 'tag:yaml.org,2002:python/object/apply:os.system'",
+    ),
+    "a NUL": ("wo\n", '"w\\0o"\n', "2:8", "expected text without control characters, got 'w\\x00o'"),
+    "half a character": ("wo\n", '"\\ud800"\n', "2:8", "expected text without control characters"),
+    "an escape of no character": ("wo\n", '"\\U00110000"\n', "1:1", "not YAML: ValueError"),
+    "a number of 5,000 digits": ("depth: 1", f"depth: {'9' * 5_000}", "5:27", "expected a whole number of 64 bits, got '999"),
+    "brackets in brackets": ("wo\n", f"{'[' * 3_000}\n", "2:57", "at most 50 lists and mappings in one another"),
+    "too many cells": (
+        "  train.lr: [1e-3, 3e-4]",
+        f"  train.lr: [1e-3, 3e-4]\n  model.dim: {list(range(8, 8_000, 8))}\n  train.steps: {list(range(1, 9))}",
+        "9:1",
+        "grid: expected a product of at most 10,000 cells, got 47,952",
+    ),
+    "too many heads": ("heads: 2", "heads: 1000000000", "5:37", "expected a number of at most 10000, got 1000000000"),
+    "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected another name than that of MLflow's own experiment"),
+    "a name too long for a file": ("study: wo", f"study: {'w' * 300}", "2:8", "expected a text of at most 100 characters"),
+    "a control character": ("wo\n", "w\x01o\n", "2:9", "expected text, got a control character"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_is_one_line_with_its_place(kind: str, tmp_path: Path) -> None:
+    old, new, place, words = MISTAKES[kind]
+    assert GOOD.count(old) == 1, f"{old!r} must stand once in the good file"
+    text = misread(write(tmp_path, GOOD.replace(old, new)))
+    assert text.startswith(f"s.yaml:{place}: "), text
+    assert words in text, text
+
+
+def test_missing_variant_points_at_the_base(tmp_path: Path) -> None:
+    text = misread(write(tmp_path, "study: a\nbase:\n  task: pydocs\n  train: {steps: 5}\n"))
+    assert text == "s.yaml:3:3: expected the key 'variant', got none"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", "s.yaml:1:1: expected a study (a mapping of keys), got an empty file"),
+        (b"# nothing\n", "s.yaml:1:1: expected a study (a mapping of keys), got an empty file"),
+        (b"\n- dense\n- no_wo\n", "s.yaml:2:1: expected a study (a mapping of keys), got a list of 2"),
+        (b"study: x\nmetric: \xff\n", "s.yaml:2:9: expected text in UTF-8, got the byte 0xff"),
+        (b"a: &x {b: *x}\n", "s.yaml:1:4: expected a value, got an alias of something that contains it"),
+    ],
+)
+def test_a_file_that_is_no_study(data: bytes, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_bytes(data)
+    assert misread(path) == expected
+
+
+def test_aliases_of_aliases_do_not_multiply(tmp_path: Path) -> None:
+    levels = [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(30)]
+    text = misread(write(tmp_path, "\n".join(["a0: &a0 [x]", *levels])))
+    assert text.startswith("s.yaml:1:5: expected at most 20,000 values, got more")
+
+
+def test_an_alias_and_the_same_anchor_again_are_plain_yaml(tmp_path: Path) -> None:
+    text = GOOD.replace("lr: 3e-4\n", "lr: &x 3e-4\n").replace("[1e-3, 3e-4]", "[&x 1e-3, *x ]")
+    assert "expected each value once, got 0.001 again" in misread(write(tmp_path, text))
+
+
+def test_a_file_without_end_is_no_study() -> None:
+    assert misread(Path("/dev/zero")).endswith("zero:1:1: expected a study, got a file of more than 131,072 bytes")
+
+
+def test_a_study_file_that_is_not_there(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    assert misread(tmp_path / "t.yaml") == ("t.yaml: expected a study, but there is no such file (did you mean 's.yaml'?)")
+    assert "nor a folder" in misread(tmp_path / "nowhere" / "s.yaml")
+    assert "expected a study that can be read: Is a directory" in misread(tmp_path)

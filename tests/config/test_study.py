@@ -1,0 +1,187 @@
+"""Reading a study: every kind of mistake is one line with its place; good files become the right cells."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.config.grid import expand
+from attnlab.config.reader import read_study
+from attnlab.config.run import RunConfig, parse_assignments
+from attnlab.config.yaml import parse
+from attnlab.errors import UserError
+from tests.support.studies import GOOD, misread, write
+
+
+def test_a_good_study_becomes_its_cells(tmp_path: Path) -> None:
+    study = read_study(write(tmp_path, GOOD))
+    cells, skipped = expand(study)
+    assert [cell.name for cell in cells] == [
+        "dense lr=0.001",
+        "dense lr=0.0003",
+        "no_wo lr=0.001",
+        "no_wo lr=0.0003",
+        "strided_sparse stride=7 lr=0.001",
+    ]
+    assert [(cell.name, cell.because) for cell in skipped] == [("strided_sparse stride=7 lr=0.0003", "seen before")]
+    assert cells[4].config.variant.options == {"stride": 7}
+    assert cells[0].axes == {"variant": "dense", "train.lr": 1e-3}
+    assert cells[0].config.task.options == {"length": 64}
+    assert study.seeds == [0, 1] and study.baseline == {"variant": "dense"}
+    assert study.where("grid", "variant", 1).endswith("s.yaml:10:20")
+    assert cells[1].where("train", "lr").endswith("s.yaml:11:20")
+    assert cells[1].where("model", "dim").endswith("s.yaml:5:16")
+
+
+def test_yaml_traps_are_closed() -> None:
+    value, _ = parse("[1e-3, 3e-4, 20_000, no, off, yes, on, 0x10, 1:30, '8', true, ~, 2001-01-01, -.5]", name="x")
+    expected = [1e-3, 3e-4, 20000, "no", "off", "yes", "on", 16, "1:30", "8", True, None, "2001-01-01", -0.5]
+    assert value == expected and [type(v) for v in value] == [type(v) for v in expected]
+
+
+def test_an_axis_over_a_section_and_over_an_option(tmp_path: Path) -> None:
+    text = GOOD.replace("  train.lr: [1e-3, 3e-4]", "  task.length: [32, 64]\n  model: [{dim: 16}, {dim: 64, heads: 4}]")
+    cells, _ = expand(read_study(write(tmp_path, text.replace(", train.lr: 3e-4", ""))))
+    assert [cell.name for cell in cells[:2]] == [
+        "dense length=32 model=dim=16",
+        "dense length=32 model=dim=64 heads=4",
+    ]
+    assert (cells[0].config.model.dim, cells[0].config.model.heads) == (16, 2)
+    assert cells[0].config.task.options == {"length": 32}
+
+
+def test_sets_go_over_the_base_and_name_themselves(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    study = read_study(path, sets=parse_assignments(["train.epochs=0.5", "model.dim=64", "seeds=[7]"]))
+    config = expand(study)[0][0].config
+    assert (config.train.steps, config.train.epochs, config.model.dim, study.seeds) == (None, 0.5, 64, [7])
+    for item, message in {
+        "train.steps=fast": "train.steps=fast: expected a whole number, got 'fast'",
+        "train.stepps=5": "train.stepps=5: 'train.stepps' names no field of a run (did you mean",
+        "train.lr=0.1": "train.lr=0.1: the axis 'train.lr' of the grid sets it in each cell",
+        "seeds=[1, 1]": "seeds=[1, 1]: seeds: expected each seed once, got 1 again",
+        "seed=1": "seed=1: expected 'seeds: [...]' at the top of the study, got 'seed'",
+        "train.accumulate=5": "train.accumulate=5: expected a divisor of batch_size 32, got 5",
+    }.items():
+        assert misread(path, sets=parse_assignments([item])).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (["train.steps"], "train.steps: expected key=value, such as train.steps=50"),
+        (["=5"], "=5: expected key=value, such as train.steps=50"),
+        (["train.steps="], "train.steps=: expected key=value, such as train.steps=50"),
+        (["a=1", "a=2"], "a=2: expected each key once, got 'a' again"),
+        (["variant={name: x"], "variant={name: x: not YAML: "),
+    ],
+)
+def test_bad_assignments(items: list[str], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_assignments(items)
+    assert str(caught.value).startswith(message)
+
+
+def test_assignments_are_yaml() -> None:
+    items = [
+        "train.lr=1e-3",
+        "variant={name: strided_sparse, stride: 16}",
+        "model.tied=true",
+        "a=no",
+        "b=x=y",
+    ]
+    assert parse_assignments(items) == {
+        "train.lr": 1e-3,
+        "variant": {"name": "strided_sparse", "stride": 16},
+        "model.tied": True,
+        "a": "no",
+        "b": "x=y",
+    }
+
+
+def test_a_dict_is_a_study_too() -> None:
+    study = {"study": "d", "base": {"task": "pydocs", "variant": "dense", "train": {"steps": 5}}}
+    cells, _ = expand(read_study(study))
+    assert cells[0].name == "dense" and cells[0].axes == {"variant": "dense"}
+    study["base"]["train"]["lr"] = "x"  # type: ignore[index]
+    with pytest.raises(UserError, match=r"^base.train.lr: expected a number, got 'x'$"):
+        read_study(study)
+
+
+def run_config(**changes: Any) -> RunConfig:
+    fields = {"task": "pydocs", "variant": {"name": "strided_sparse", "stride": 7}, "train": {"steps": 5}}
+    return RunConfig.model_validate({**fields, **changes})
+
+
+def test_a_run_survives_json_and_is_frozen() -> None:
+    config = run_config(position="learned", train={"epochs": 2, "betas": [0.9, 0.95], "warmup": 0.1})
+    again = RunConfig.from_json(config.to_json())
+    assert again == config and again.fingerprint() == config.fingerprint()
+    assert json.loads(config.to_json())["variant"] == {"name": "strided_sparse", "stride": 7}
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 3  # type: ignore[misc]
+
+
+def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
+    config = run_config()
+    changes: list[dict[str, Any]] = [
+        {"seed": 1},
+        {"variant": {"name": "strided_sparse", "stride": 8}},
+        {"model.dim": 64},
+        {"train.lr": 1e-2},
+        {"evaluate.test_limit": 100},
+        {"evaluate.lengths": [64]},
+        {"machine.threads": 1},
+        {"data": "abc"},
+        {"sources": {"a.py": "00"}},
+        {"backend": "sdpa"},
+        {"position": "none"},
+    ]
+    prints = {config.fingerprint(), *(config.with_(change).fingerprint() for change in changes)}
+    assert len(prints) == len(changes) + 1 and all(len(p) == 16 for p in prints)
+    here = run_config(variant="/a/lab/cosine.py:Cosine", sources={"/a/lab/cosine.py": "00"})
+    there = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "00"})
+    edited = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "11"})
+    assert here.fingerprint() == there.fingerprint() != edited.fingerprint()
+
+
+def test_a_field_that_came_later_changes_no_fingerprint_where_it_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had been finished before the field was there stays finished."""
+    monkeypatch.setattr("attnlab.__version__", "0.1.0")
+    config = run_config()
+    later = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes": 1}
+    assert config.with_(later).fingerprint() == config.fingerprint() == "1807c4963e7818c8"
+
+
+def test_lengths_are_sorted_and_each_stands_once() -> None:
+    lengths = run_config().with_({"evaluate.lengths": [512, 64, 256]}).evaluate.lengths
+    assert lengths == (64, 256, 512)
+    one, other = (run_config().with_({"evaluate.lengths": each}) for each in ([64, 512], [512, 64]))
+    assert one == other and one.fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lengths": [64, 64]}, "evaluate.lengths: expected each length once, got 64 again"),
+        ({"lengths": [0]}, "evaluate.lengths.0: evaluate.lengths[0]: expected a number of at least 1, got 0"),
+        ({"lengths": [64.5]}, "evaluate.lengths.0: evaluate.lengths[0]: expected a whole number, got 64.5"),
+        ({"lengths": 64}, "evaluate.lengths: expected a list, got 64"),
+        ({"lengths": [64], "test": False}, "evaluate.lengths: expected 'lengths' only with the test split, got 'test: false'"),
+    ],
+)
+def test_lengths_that_cannot_be(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        run_config().with_({f"evaluate.{name}": value for name, value in fields.items()})
+    assert str(caught.value) == message
+
+
+def test_with_says_what_is_wrong() -> None:
+    with pytest.raises(UserError, match=r"train.lr: expected a number, got 'x'"):
+        run_config().with_({"train.lr": "x"})
+
+
+def test_an_error_is_one_line_whatever_it_quotes() -> None:
+    text = str(UserError("got 'a\nb\x1b[2J\u2028'" + "x" * 10_000, "s.yaml:1:2"))
+    assert text.startswith("s.yaml:1:2: got 'a\\nb\\x1b[2J\\u2028'x") and text.isprintable() and len(text) < 4_100

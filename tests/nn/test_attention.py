@@ -1,0 +1,282 @@
+"""Backends compute the same function; where one cannot run, it says so."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from attnlab.nn import blocked
+from attnlab.nn.attention import BACKENDS, attend, resolve, unavailable
+
+HERE = ("reference", "blocked", "sdpa")  # what runs on a CPU
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+def tensors(t: int, s: int, *, dtype: torch.dtype = torch.float64, device: str = "cpu") -> list[Tensor]:
+    torch.manual_seed(5)
+    shapes = [(2, 3, t, 8), (2, 3, s, 8), (2, 3, s, 16)]
+    return [torch.randn(*shape, dtype=torch.float64).to(device, dtype).requires_grad_() for shape in shapes]
+
+
+def masks(t: int, s: int, *, device: str = "cpu") -> dict[str, Tensor | None]:
+    padded = torch.ones(2, 1, 1, s, dtype=torch.bool, device=device)
+    padded[0, ..., s // 2 :] = False
+    return {"none": None, "padding": padded}
+
+
+@pytest.fixture(params=[False, True], ids=["computed again", "kept"])
+def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks a sequence, and one sequence at a time, where they would be one; with and without kept weights."""
+    monkeypatch.setattr(blocked, "keeps", lambda *_: request.param)
+    monkeypatch.setattr(blocked, "ROWS", 2)
+    monkeypatch.setattr(blocked, "AT_A_TIME", 40)
+
+
+CASES = list(itertools.product([(7, 7), (5, 11)], [False, True], ["none", "padding"], [False, True]))
+
+
+@pytest.mark.parametrize("other", ["blocked", "sdpa"])
+@pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)
+def test_backends_equal_reference_with_their_gradients(
+    other: str, sizes: tuple[int, int], causal: bool, mask: str, biased: bool, small_blocks: None
+) -> None:
+    t, s = sizes
+    torch.manual_seed(1)
+    bias = torch.randn(3, t, s, dtype=torch.float64, requires_grad=True) if biased else None
+    outcome = []
+    for backend in ("reference", other):
+        q, k, v = tensors(t, s)
+        y = attend(q, k, v, backend=backend, causal=causal, allowed=masks(t, s)[mask], bias=bias)
+        leaves = [q, k, v] + ([bias] if bias is not None else [])
+        outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), leaves)])
+    for one, another in zip(*outcome, strict=True):
+        torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)
+def test_xformers_is_asked_for_the_same(
+    sizes: tuple[int, int], causal: bool, mask: str, biased: bool, xformers_on_cpu: list[str]
+) -> None:
+    t, s = sizes
+    bias = torch.randn(3, t, s, dtype=torch.float64) if biased else None
+    one, other = (
+        attend(*tensors(t, s), backend=backend, causal=causal, allowed=masks(t, s)[mask], bias=bias)
+        for backend in ("reference", "xformers")
+    )
+    torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("asked", [{}, {"causal": True}, {"causal": True, "window": 3}, {"allowed": masks(7, 7)["padding"]}])
+def test_xformers_gets_the_type_of_the_values(asked: dict[str, Any], xformers_on_cpu: list[str]) -> None:
+    q, k, v = (z.detach() for z in tensors(7, 7, dtype=torch.float32))
+    rough = attend(q, k, v.bfloat16(), backend="xformers", **asked)  # what autocast makes of them where q and k were normed
+    assert rough.dtype == torch.bfloat16
+    torch.testing.assert_close(rough.float(), attend(q, k, v, **asked), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("window", [1, 3, 20])
+@pytest.mark.parametrize("backend", [*HERE, "xformers"])
+@pytest.mark.parametrize(("sizes", "mask"), itertools.product([(7, 7), (5, 11)], ["none", "padding"]))
+def test_a_window_hides_what_lies_further_back(
+    sizes: tuple[int, int], mask: str, backend: str, window: int, xformers_on_cpu: list[str]
+) -> None:
+    (t, s), (q, k, v) = sizes, tensors(*sizes)
+    near = torch.tensor([[0 <= i + s - t - j < window for j in range(s)] for i in range(t)])
+    allowed = masks(t, s)[mask]
+    y = attend(q, k, v, backend=backend, causal=True, window=window, allowed=allowed)
+    exact = attend(q, k, v, allowed=near if allowed is None else near & allowed)
+    torch.testing.assert_close(y, exact, rtol=1e-7, atol=1e-9)
+
+
+def test_a_window_without_causality_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="a window needs causal=True"):
+        attend(*tensors(3, 3), window=2)
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
+    q, k, v = tensors(5, 5)
+    allowed = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    allowed[1] = False
+    y = attend(q, k, v, backend=backend, allowed=allowed)
+    assert (y[1] == 0).all() and (y[0] != 0).all()
+    y.sum().backward()
+    assert all(z.grad is not None and z.grad.isfinite().all() for z in (q, k, v))
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_queries_end_where_keys_end(backend: str) -> None:
+    q, k, v = tensors(3, 8)
+    q.data.zero_()  # all visible keys weigh the same
+    y = attend(q, k, v, backend=backend, causal=True)
+    torch.testing.assert_close(y[:, :, 0], v[:, :, :6].mean(2))
+    torch.testing.assert_close(y[:, :, 2], v.mean(2))
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_dropout_keeps_the_expectation(backend: str) -> None:
+    torch.manual_seed(0)
+    q, k, v = (z.detach() for z in tensors(4, 6))
+    without = attend(q, k, v, backend=backend)
+    samples = torch.stack([attend(q, k, v, backend=backend, dropout=0.3) for _ in range(4000)])
+    assert not torch.allclose(samples[0], samples[1])
+    error = samples.std(0) / len(samples) ** 0.5
+    assert ((samples.mean(0) - without).abs() < 5 * error + 1e-9).all()
+
+
+@pytest.mark.parametrize(("sizes", "causal"), list(itertools.product([(7, 7), (5, 11)], [False, True])))
+def test_blocks_shift_logits_by_distance_into_place(sizes: tuple[int, int], causal: bool, small_blocks: None) -> None:
+    t, s = sizes
+    outcome = []
+    for backend in ("reference", "blocked"):
+        q, k, v = tensors(t, s)
+        distance, r = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 3, t, 8), (3, s + t, 8)))
+        y = attend(q, k, v, backend=backend, causal=causal, relative=(distance, r[:, : s + 1] if causal else r))
+        outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), [q, k, v, distance, r])])
+    for one, another in zip(*outcome, strict=True):
+        torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
+
+
+def test_blocks_drop_the_same_weights_on_the_way_back(small_blocks: None) -> None:
+    def dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return attend(q, k, v, backend="blocked", causal=True, dropout=0.5)
+
+    assert torch.autograd.gradcheck(dropped, tensors(5, 7))
+
+
+@pytest.mark.parametrize("again", [torch.autograd.grad, lambda y, x: y.backward()], ids=["grad", "backward"])
+def test_blocks_refuse_a_second_derivative_instead_of_leaving_it_out(again: Callable[[Tensor, Tensor], object]) -> None:
+    """Of a loss that is quadratic in y a graph of the first gradient exists without them: nothing else would tell."""
+    q, k, v = tensors(5, 7)
+    y = attend(q, k, v, backend="blocked").square().sum()
+    with pytest.raises(RuntimeError, match="backend blocked cannot be differentiated twice: take backend reference"):
+        again(torch.autograd.grad(y, q, create_graph=True)[0].square().sum(), q)
+    y = attend(q, k, v).square().sum()
+    again(torch.autograd.grad(y, q, create_graph=True)[0].square().sum(), q)
+
+
+def test_blocks_computed_once_more_have_the_same_gradients() -> None:
+    found = []
+    for call in (lambda run, *x: run(*x), lambda run, *x: checkpoint(run, *x, use_reentrant=False)):
+        x = tensors(5, 7)
+        torch.manual_seed(0)
+        y = call(lambda q, k, v: attend(q, k, v, backend="blocked", dropout=0.5), *x)
+        found.append(torch.autograd.grad(y.square().sum(), x))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_long_sequences_save_what_grows_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked, "KEPT", 63)
+    saved = []
+    for t in (64, 128):
+        with saved_tensors_hooks(lambda z: saved.append(z.numel()) or z, lambda z: z):
+            attend(*tensors(t, t), backend="blocked", causal=True)
+    one, two = sum(saved[:3]), sum(saved[3:])
+    assert len(saved) == 6 and two == 2 * one
+
+
+def test_a_bias_of_heads_leaves_sdpa_its_fast_path() -> None:
+    (q, k, v), bias = tensors(64, 64), torch.randn(3, 64, 64, dtype=torch.float64)
+    saved = []
+    with saved_tensors_hooks(lambda z: saved.append(z.numel()) or z, lambda z: z):
+        attend(q, k, v[..., :8], backend="sdpa", bias=bias)
+    assert max(saved) == bias.numel(), "and no logits, which every sequence has its own of"
+
+
+@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("sizes", [(3, 0), (0, 3)], ids=["no keys", "no queries"])
+def test_nothing_attended_to_is_zero_with_its_gradients(
+    sizes: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "empty_like", lambda z: torch.full_like(z, float("nan")))  # what nobody writes to is seen
+    given = tensors(*sizes)
+    y = attend(*given, backend=backend)
+    assert y.shape == (2, 3, sizes[0], 16) and not y.any()
+    y.sum().backward()
+    assert all(z.grad is not None and not z.grad.any() for z in given)
+
+
+def test_sums_over_blocks_and_sequences_keep_what_is_small_in_bf16(small_blocks: None) -> None:
+    """Of a bias and of relative positions every sequence adds a little to one gradient."""
+    torch.manual_seed(3)
+    shapes = [(400, 2, 7, 4)] * 4 + [(2, 8, 4), (2, 7, 7)]
+    rounded = [torch.randn(*shape).bfloat16() for shape in shapes]
+    found = []
+    for dtype in (torch.float64, torch.bfloat16):
+        q, k, v, distance, r, bias = (z.to(dtype).requires_grad_() for z in rounded)
+        y = attend(q, k, v, backend="blocked", causal=True, bias=bias, relative=(distance, r))
+        found.append(torch.autograd.grad(y.square().sum(), [r, bias]))
+    for exact, rough in zip(*found, strict=True):
+        assert (rough.double() - exact).norm() < 0.01 * exact.norm()
+
+
+def test_bf16_is_close_to_float64() -> None:
+    exact = attend(*tensors(9, 9), causal=True)
+    for backend in HERE:
+        rough = attend(*tensors(9, 9, dtype=torch.bfloat16), backend=backend, causal=True)
+        torch.testing.assert_close(rough.double(), exact, rtol=0.05, atol=0.05)
+
+
+def test_xformers_says_why_it_cannot_run_here() -> None:
+    assert unavailable("xformers", "cpu") == "backend xformers needs a CUDA device (its attention has no operator for cpu)"
+    assert unavailable("sdpa", "cpu") is None and unavailable("reference", "cuda") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "available", "said"),
+    [("cutlassF-pt", True, None), ("cutlassF", True, "CUDA 12"), ("cutlassF-pt", False, "CUDA 12")],
+)
+def test_kernels_of_torch_are_let_through_where_the_library_of_xformers_does_not_load(
+    name: str, available: bool, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    efficient = pytest.importorskip("attnlab.nn.xformers")
+    common, operator = efficient.ops.fmha.common, efficient.ops.fmha.cutlass.FwOp
+    monkeypatch.setattr(common, "_built_with_cuda", False)
+    monkeypatch.setattr(operator, "NAME", name)
+    monkeypatch.setattr(operator, "is_available", lambda: available)
+    reason = unavailable("xformers", "cuda:1")
+    assert common._built_with_cuda == (said is None)
+    assert reason is None if said is None else said in (reason or "") and "\n" not in (reason or "")
+
+
+@pytest.mark.parametrize(
+    ("device", "hook", "offered", "expected"),
+    [
+        ("cpu", "embed", BACKENDS, "blocked"),
+        ("cpu", "bias", BACKENDS, "blocked"),
+        ("cpu", "embed", ("reference", "sdpa"), "sdpa"),
+        ("cpu", "bias", ("sdpa", "reference"), "reference"),
+        ("cuda", "rotate", BACKENDS, "sdpa"),
+        ("cuda", "bias", BACKENDS, "reference"),
+        ("cuda", "rotate", ("reference",), "reference"),
+    ],
+)
+def test_auto_is_resolved_by_rule(device: str, hook: str, offered: tuple[str, ...], expected: str) -> None:
+    assert resolve(device, hook=hook, offered=offered) == expected
+
+
+@pytest.mark.parametrize(("hook", "expected"), [("embed", "sdpa"), ("bias", "reference")])
+def test_auto_is_the_same_on_each_device_where_it_is_compiled(hook: str, expected: str) -> None:
+    assert [resolve(device, hook=hook, offered=BACKENDS, compiled=True) for device in ("cpu", "cuda")] == [expected] * 2
+
+
+@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)
+def test_xformers_equals_reference(
+    sizes: tuple[int, int], causal: bool, mask: str, biased: bool, dtype: torch.dtype, device: str
+) -> None:
+    t, s = sizes
+    bias = torch.randn(3, t, s, device=device, dtype=dtype) if biased else None
+    allowed = masks(t, s, device=device)[mask]
+    q, k, v = tensors(t, s, dtype=dtype, device=device)
+    y = attend(q, k, v[..., :8], backend="xformers", causal=causal, allowed=allowed, bias=bias)
+    exact = attend(*(z.double() for z in (q, k, v[..., :8])), causal=causal, allowed=allowed, bias=bias)
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(y.double(), exact, rtol=tolerance, atol=tolerance)

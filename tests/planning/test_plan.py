@@ -1,0 +1,161 @@
+"""The plan: cells with figures, runs with seeds, doubles, baselines, and the studies that ship."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import attnlab
+from attnlab.cli.summary import print_plan
+from attnlab.config.schema import json_schema
+from attnlab.nn import attention
+from attnlab.planning.plan import plan
+from tests.support.paths import ROOT
+from tests.support.studies import STUDY, misplanned, write
+
+ABLATIONS = ROOT / "ablations"
+
+
+def test_a_plan_has_a_run_for_each_cell_and_seed(tmp_path: Path) -> None:
+    found = plan(write(tmp_path, STUDY))
+    names = ["dense", "no_wo", "strided_sparse stride=7"]
+    assert [cell.name for cell in found.cells] == names
+    assert [run.name for run in found.runs] == [f"{name} s{seed}" for name in names for seed in (3, 5)]
+    assert [run.config.seed for run in found.runs] == [3, 5] * 3
+    assert len({run.fingerprint for run in found.runs}) == 6
+    assert found.refused == [] and found.notes == []
+    assert (found.metric, found.direction) == ("bits_per_byte", "min")
+    assert [found.baseline_of(cell) for cell in found.cells] == [found.cells[0]] * 3
+    assert found.cells[2].where.endswith("s.yaml:9:27")
+
+
+def test_the_configuration_is_resolved(tmp_path: Path) -> None:
+    config = plan(write(tmp_path, STUDY.replace("  position: learned\n", ""))).cells[0].config
+    assert config.position is not None and config.position.name == "learned"  # the variant's default
+    assert config.backend == "blocked" and config.machine.device == "cpu"
+    assert config.data.startswith("pydocs sha256:") and config.sources == {} and config.packages == {}
+
+
+def test_the_figures_are_of_the_model(tmp_path: Path) -> None:
+    dense, no_wo, _ = plan(write(tmp_path, STUDY)).cells
+    assert dense.parameters is not None and no_wo.parameters is not None
+    assert dense.parameters - no_wo.parameters == 12 * 12
+    assert dense.attention_parameters == 4 * 12 * 12
+    assert dense.flops_per_token is not None
+    assert dense.train_flops == 3 * dense.flops_per_token * 5 * 3 * 24
+
+    sets = {"train.eval_every": 2, "evaluate.valid_limit": 500, "evaluate.test_limit": 600}
+    found = plan(write(tmp_path, STUDY), sets=sets).cells[0]  # valid is read after steps 2, 4 and 5
+    assert found.eval_flops == dense.flops_per_token * (3 * 504 + 600)
+    untested = plan(write(tmp_path, STUDY), sets={**sets, "evaluate.test": False}).cells[0]
+    assert untested.eval_flops == dense.flops_per_token * 3 * 504
+
+
+def test_a_row_longer_than_the_text_is_refused_before_its_cost_is_traced(tmp_path: Path) -> None:
+    """Dense attention over so many bytes would keep the plan busy for hours."""
+    cells = plan(write(tmp_path, STUDY), sets={"task.length": 100_000_000}).cells
+    assert [cell.parameters for cell in cells] == [None] * 3
+    assert all("a row needs 100,000,001" in str(cell.refusal) for cell in cells)
+
+
+def test_what_runs_on_a_device_alone_is_planned_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """xformers' kernels take neither meta tensors nor a CPU's."""
+    monkeypatch.setattr(attention, "unavailable", lambda backend, device: None)
+    fits = {"model.dim": 16, "model.heads": 2}
+    there, here = (plan(write(tmp_path, STUDY), sets={**fits, "backend": name}).cells for name in ("xformers", "sdpa"))
+    assert {cell.config.backend for cell in there} == {"xformers"} and there[0].train_flops
+    for one, other in zip(there, here, strict=True):
+        assert one.refusal is None
+        assert (one.parameters, one.train_flops, one.eval_flops) == (other.parameters, other.train_flops, other.eval_flops)
+
+
+def test_python_may_call_the_package(tmp_path: Path) -> None:
+    assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"
+    assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"  # and again, now that it is imported
+
+
+def test_only_keeps_some_cells(tmp_path: Path) -> None:
+    path = write(tmp_path, STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:"))
+    found = plan(path, only={"variant": "no_wo, strided_sparse", "lr": 1e-3})
+    assert [cell.name for cell in found.cells] == ["no_wo lr=0.001", "strided_sparse stride=7 lr=0.001"]
+    assert "'no_wo lr=0.001' has no baseline: its cell with variant dense is not among the cells chosen" in found.notes
+    assert [cell.name for cell in plan(path, only={"train.lr": "2e-3", "variant": ["dense"]}).cells] == ["dense lr=0.002"]
+    assert misplanned(path, only={"variant": "no_w"}) == (
+        "--only variant=no_w: variant: expected one of dense, no_wo, strided_sparse stride=7, got 'no_w' "
+        "(did you mean 'no_wo'?)"
+    )
+    assert misplanned(path, only={"varant": "dense"}).startswith("--only varant=dense: 'varant' is no axis of the grid")
+
+
+def test_only_of_what_the_study_skips_is_a_mistake(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:")
+    skip = "skip:\n  - where: {variant: no_wo, train.lr: 2e-3}\n    because: seen before\n"
+    said = misplanned(write(tmp_path, text + skip), only={"variant": "no_wo", "train.lr": 2e-3})
+    assert said == "--only variant=no_wo, train.lr=0.002: expected a cell of the grid, got none (skipped, or not in the grid)"
+
+
+def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
+    text = STUDY.replace("stride: 7}", "stride: 16}, strided_sparse, basic").replace(", heads: 2", "")
+    found = plan(write(tmp_path, text.replace("seeds:", "  model.heads: [2, 3]\nseeds:")))
+    assert [cell.name for cell in found.cells] == [
+        *("dense heads=2", "dense heads=3", "no_wo heads=2", "no_wo heads=3"),
+        *("strided_sparse stride=16 heads=2", "strided_sparse stride=16 heads=3", "basic heads=2"),
+    ]
+    assert found.cells[-1].config.model.heads == 1
+    assert "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in found.notes
+    assert len(found.notes) == 3
+
+
+def test_a_baseline_that_is_refused_or_missing_is_noted(tmp_path: Path) -> None:
+    text = STUDY.replace("{variant: dense}", "{variant: strided_sparse}").replace("heads: 2", "heads: 1")
+    assert plan(write(tmp_path, text)).notes == [
+        "'dense' has no baseline: 'strided_sparse stride=7' is refused",
+        "'no_wo' has no baseline: 'strided_sparse stride=7' is refused",
+    ]
+
+
+def test_tasks_with_different_metrics_are_two_studies(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds:", "  task: [pydocs, imdb]\nseeds:").replace("no_wo, ", "")
+    assert misplanned(write(tmp_path, text)) == (
+        "s.yaml:10:18: task: expected tasks with one metric, got bits_per_byte and accuracy"
+    )
+
+
+@pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "imdb-cpu", "enwik8-cpu"])
+def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None) -> None:
+    found = plan(ABLATIONS / f"{name}.yaml")
+    assert found.study.study == name
+    decided = [note for note in found.notes if note.startswith("train.precision: auto is bf16 on cpu: ")]
+    assert found.refused == [] and found.notes == decided and len(decided) == name.endswith("-cpu")
+    assert all(cell.parameters and cell.train_flops for cell in found.cells)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "enwik8-headline", "wo-enwik8"])
+def test_evaluation_is_a_small_part_of_the_studies_that_ship(name: str) -> None:
+    """Those for two cores are not among them: they train for minutes, and read the whole test split all the same."""
+    for cell in plan(ABLATIONS / f"{name}.yaml").cells:
+        assert cell.eval_flops is not None and cell.train_flops is not None
+        assert cell.eval_flops < 0.05 * cell.train_flops, cell.name
+
+
+def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(plan(write(tmp_path, STUDY)), tflops=1.0)
+    told = re.search(r"Evaluation comes on top: (\S+) % of the training's arithmetic", capsys.readouterr().out)
+    dense = plan(write(tmp_path, STUDY)).cells[0]
+    assert dense.eval_flops and dense.train_flops
+    assert told and "e" not in told[1]
+    assert float(told[1].replace(",", "")) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
+
+
+def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(plan(write(tmp_path, STUDY), sets={"seeds": [1]}, only={"variant": "dense"}), tflops=1.0)
+    assert "\n1 run (1 seed a cell): " in capsys.readouterr().out
+
+
+def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:
+    written = json.loads((ABLATIONS / "study.schema.json").read_text())
+    message = "python -m attnlab.config.schema > ablations/study.schema.json"
+    assert written == json.loads(json.dumps(json_schema())), message
+    assert written["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
+    assert set(written["properties"]["base"]["properties"]).isdisjoint({"seed", "sources", "packages", "data"})

@@ -1,0 +1,113 @@
+"""Optuna by its own names: what is built from them, what is refused and where, and what a trial is told."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from attnlab.config.search import Dimension
+from attnlab.config.types import Named
+from attnlab.errors import UserError
+from attnlab.planning import samplers
+from tests.support.studies import SEARCH, misplanned, write
+
+SPACE = {
+    "train.lr": Dimension(low=1e-4, high=1e-2, log=True),
+    "train.batch_size": Dimension(low=8, high=32, step=8),
+    "model.dropout": Dimension(low=0, high=0.3, step=0.1),
+    "model.dim": Dimension(low=16, high=256, log=True),
+    "model.tied": Dimension(choices=[True, False]),
+    "train.betas": Dimension(choices=[[0.9, 0.95], [0.9, 0.999]]),
+    "train.clip": Dimension(choices=[None, 1.0]),
+}
+SAMPLER, PRUNER = "{name: TPESampler, n_startup_trials: 3}", "{name: MedianPruner, n_startup_trials: 2}"
+# what is replaced in SEARCH, by what, the place of the complaint, and words that must be in it
+MISTAKES = {
+    "an unknown sampler": ("name: TPESampler", "name: TPESample", "16:19", "'TPESample' (did you mean 'TPESampler'"),
+    "a sampler for a pruner": ("name: MedianPruner", "name: TPESampler", "17:18", "unknown pruner 'TPESampler'"),
+    "a class that is no sampler": ("name: TPESampler", "name: BaseSampler", "16:19", "unknown sampler 'BaseSampler'"),
+    "a sampler with a grid": (SAMPLER, "{name: GridSampler, search_space: {}}", "16:19", "the grid is attnlab's own"),
+    "a sampler of everything": (SAMPLER, "BruteForceSampler", "16:12", "the grid is attnlab's own"),
+    "an unknown argument": ("n_startup_trials: 3", "n_startup: 3", "16:31", "'n_startup' (did you mean 'n_startup_trials'"),
+    "an argument's type": ("n_startup_trials: 3", "n_startup_trials: '3'", "16:49", "expected a whole number, got '3'"),
+    "an argument's range": ("n_startup_trials: 2", "n_startup_trials: -2", "17:11", "MedianPruner: Number of startup trials"),
+    "an argument too few": (PRUNER, "PercentilePruner", "17:11", "PercentilePruner needs the argument 'percentile'"),
+    "an argument that is a function": ("n_startup_trials: 3", "gamma: 3", "16:38", "gamma: expected no value: it takes Python"),
+    "a seed for the sampler": ("n_startup_trials: 3", "seed: 3", "16:31", "attnlab derives it from search.seed"),
+    "a pruner in a pruner": (
+        PRUNER,
+        "{name: PatientPruner, patience: 1, wrapped_pruner: {name: MedianPruner, n_warmup: 3}}",
+        "17:83",
+        "MedianPruner has no argument 'n_warmup' (did you mean 'n_warmup_steps'?)",
+    ),
+    "a pruner without a name": (
+        PRUNER,
+        "{name: PatientPruner, patience: 1, wrapped_pruner: {n_warmup: 3}}",
+        "17:62",
+        "wrapped_pruner: expected a name, or {name: ..., argument: ...}",
+    ),
+    "what Optuna would see later": (PRUNER, "{name: HyperbandPruner, reduction_factor: 1}", "17:11", "`reduction_factor >= 2`"),
+    "steps that miss the end": ("high: 6}", "high: 6, step: 3}", "14:38", "a high that the steps from low arrive at, got 6"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_is_one_line_with_its_place(kind: str, tmp_path: Path) -> None:
+    old, new, place, words = MISTAKES[kind]
+    assert SEARCH.count(old) == 1, f"{old!r} must stand once in the good file"
+    text = misplanned(write(tmp_path, SEARCH.replace(old, new)))
+    assert text.startswith(f"s.yaml:{place}: "), text
+    assert words in text, text
+
+
+def test_what_a_mistake_in_the_space_says_in_full(tmp_path: Path) -> None:
+    text = misplanned(write(tmp_path, SEARCH.replace("high: 6}", "high: 6, step: 3}")))
+    assert text == (
+        "s.yaml:14:38: search.space.train.batch_size: expected a high that the steps from low arrive at, got 6 "
+        "(they arrive at 5)"
+    )
+
+
+def test_names_become_optuna_s_objects() -> None:
+    made = samplers.sampler(Named(name="QMCSampler", options={"independent_sampler": "TPESampler"}), seed=3)
+    assert isinstance(made, optuna.samplers.QMCSampler)
+    patient = {"wrapped_pruner": {"name": "PercentilePruner", "percentile": 25.0}, "patience": 2}
+    assert isinstance(samplers.pruner(Named(name="PatientPruner", options=patient)), optuna.pruners.PatientPruner)
+    assert isinstance(samplers.pruner(Named(name="NopPruner")), optuna.pruners.NopPruner)
+    with pytest.raises(UserError, match="unknown pruner 'Median' .did you mean 'MedianPruner'"):
+        samplers.pruner(Named(name="Median"))
+
+
+def test_settings_are_optuna_s_where_a_study_says_nothing() -> None:
+    given = samplers.settings(Named(name="TPESampler", options={"n_startup_trials": 3}), kind="sampler")
+    assert (given["n_startup_trials"], given["n_ei_candidates"]) == (3, 24)
+
+
+def search(seed: int, name: str = "TPESampler") -> list[dict[str, Any]]:
+    study = optuna.create_study(sampler=samplers.sampler(Named(name=name), seed))
+    found = []
+    for number in range(14):
+        trial = study.ask()
+        found.append(samplers.suggest(trial, SPACE))
+        assert samplers.values(study.trials[number].params, SPACE) == found[-1]  # as read back from Optuna's record
+        study.tell(trial, abs(math.log(found[-1]["train.lr"] / 1e-3)))
+    return found
+
+
+def test_a_trial_is_told_values_of_the_space() -> None:
+    found = search(5)
+    assert all(1e-4 <= each["train.lr"] <= 1e-2 for each in found)
+    assert {each["train.batch_size"] for each in found} <= {8, 16, 24, 32}
+    assert {round(each["model.dropout"], 9) for each in found} <= {0.0, 0.1, 0.2, 0.3}
+    assert all(isinstance(each["model.dim"], int) and 16 <= each["model.dim"] <= 256 for each in found)
+    assert {json.dumps(each["train.betas"]) for each in found} == {"[0.9, 0.95]", "[0.9, 0.999]"}
+    assert {each["train.clip"] for each in found} == {None, 1.0}
+    assert {each["model.tied"] for each in found} == {True, False}
+
+
+def test_the_seed_decides_what_is_suggested() -> None:
+    for name in ("TPESampler", "RandomSampler"):
+        assert search(5, name) == search(5, name) != search(6, name)

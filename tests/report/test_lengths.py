@@ -1,0 +1,150 @@
+"""The report's section on other lengths: which scores, which lines, and what is said of cells that cannot go there."""
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from attnlab.report.figures import cell_colors
+from attnlab.report.lengths import Lengths, lengths_section
+from attnlab.report.plots.by_length import Reach, by_length
+from attnlab.stats.compare import plus_minus, rows
+from attnlab.stats.sequential import Looks
+from tests.support.synthetic import QUESTION, made_up
+
+LENGTHS = (64, 128, 256, 512)
+REASON = "learned positions: trained up to 128"
+
+
+def records(**changes: Any) -> list[dict[str, Any]]:
+    """Ten cells trained at 128, of which learned ones cannot go further; every score is worse by the doublings from there."""
+    runs: list[dict[str, Any]] = made_up()[0].to_dict("records")  # type: ignore[assignment]
+    for run in runs:
+        run["length"] = 128.0
+        for doublings, length in enumerate(LENGTHS, start=-1):
+            stuck = run["position"] == "learned" and length > 128
+            run[f"length.{length}"] = REASON if stuck else float("nan")
+            run[f"bits_per_byte_at/{length}"] = float("nan") if stuck else run["bits_per_byte"] + abs(doublings) / 10
+            run[f"other_at/{length}"] = 0.0
+    return [{**run, **changes} for run in runs]
+
+
+def section(found: list[dict[str, Any]]) -> Lengths | None:
+    table = rows(found, QUESTION)
+    return lengths_section(table, found, question=QUESTION, colors=cell_colors(table))
+
+
+def made(found: list[dict[str, Any]]) -> Lengths:
+    there = section(found)
+    assert there is not None
+    return there
+
+
+def test_a_study_without_other_lengths_has_no_such_section() -> None:
+    assert section(made_up()[0].to_dict("records")) is None  # type: ignore[arg-type]
+    only = [{k: v for k, v in run.items() if "_at/" not in k and "length." not in k} for run in records()]
+    assert section(only) is None
+    assert section([{**run, "bits_per_byte_at/128": run["bits_per_byte"]} for run in only]) is None, "only the trained one"
+
+
+def test_cells_all_of_which_go_anywhere_have_the_section_too() -> None:
+    anywhere = [run for run in records() if run["position"] == "rotary"]
+    assert [line.cells[0] for line in made(anywhere).table.lines][:2] == ["dense rotary", "einsum rotary"]
+
+
+def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
+    found = [{k: v for k, v in run.items() if k != "bits_per_byte_at/128"} for run in records()]
+    assert made(found).table == made(records()).table
+
+
+def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
+    assert "The same bytes are scored at every length." in made(records()).notes[0]
+    found, question = records(), replace(QUESTION, direction="max")
+    table = rows(found, question)
+    there = lengths_section(table, found, question=question, colors=cell_colors(table))
+    assert there is not None and all("higher is better" in svg for _, _, svg in there.plots)
+    assert all("lower is better" in svg for _, _, svg in made(found).plots)
+
+
+def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
+    table = made(records()).table
+    assert [column.heading for column in table.columns] == ["cell", "trained at", "at 64", "at 128", "at 256", "at 512"]
+    lines = {line.cells[0]: list(line.cells[1:]) for line in table.lines}
+    assert lines["dense learned"][0] == "128" and lines["dense learned"][3:] == ["cannot", "cannot"]
+    figures = [float(cell.split(" ± ")[0]) for cell in lines["dense rotary"][1:]]
+    assert [f - figures[1] for f in figures] == pytest.approx([0.1, 0.0, 0.1, 0.2], abs=1.5e-4)
+    assert "basic rotary" not in lines, "a refused cell has no model"
+    assert len(table.lines) == 9
+
+
+def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
+    told = [note for note in made(records()).notes if note.startswith("Cannot")]
+    assert len(told) == 1 and told[0].startswith("Cannot be tested at 256, 512: dense learned, einsum learned, ")
+    assert told[0].endswith(f"({REASON}).")
+    found = records()
+    found[3]["length.512"] = "out of memory: asked for 1.2 GiB"
+    assert sum(note.startswith("Cannot") for note in made(found).notes) == 2
+
+
+def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
+    found = [run for run in records() if run["position"] == "rotary" and run["variant"] in ("dense", "no_wo")]
+    for run in found[1:3]:
+        run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: asked for 9 GiB"}
+    there = made(found)
+    cells = {line.cells[0]: line.cells[-2:] for line in there.table.lines}
+    score = found[0]["bits_per_byte_at/512"]
+    assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
+    told = [note for note in there.notes if "512" in note]
+    assert told == ["Only 1 of 3 seeds could be tested at 512: dense rotary (out of memory: asked for 9 GiB)."]
+
+
+def test_an_infinite_score_is_none() -> None:
+    found = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
+    there = made(found)
+    assert there.table.lines[0].cells[-1] == "cannot" and "inf" not in there.plots[0][2]
+    assert there.notes[-1] == "Cannot be tested at 512: dense rotary (bits_per_byte is inf)."
+
+
+def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
+    found = records()
+    looked = replace(QUESTION, looks=Looks(3, 12))
+    table = rows(found, looked)
+    there = lengths_section(table, found, question=looked, colors=cell_colors(table))
+    assert there is not None and "corrected for the looks" in there.notes[0] and "looks" not in made(found).notes[0]
+    row, line = table[0], there.table.lines[0]
+    assert line.cells[3] == plus_minus(row.value), "at the trained length that of the verdicts"
+    assert plus_minus(row.value) != made(found).table.lines[0].cells[3]
+
+
+def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
+    few = [run for run in records() if run["variant"] in ("dense", "no_wo")]
+    assert [(file, title) for file, title, _ in made(few).plots] == [("lengths.svg", "bits_per_byte by length")]
+    many = records()
+    for run in [dict(run) for run in many if run["variant"] == "einsum"]:
+        many.append(run | {"variant": "wide", "cell": f"wide {run['position']}"})
+    plots = made(many).plots
+    titles = [title for _, title, _ in plots]
+    assert titles == ["bits_per_byte by length, learned", "bits_per_byte by length, rotary"]
+    assert [set(re.findall(r"\b(?:learned|rotary)\b", svg)) for _, _, svg in plots] == [{"learned"}, {"rotary"}]
+
+
+def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
+    far = Reach("far", "#0072B2", trained=128, values={64: [2.0, 2.2], 128: [1.9, 2.1], 512: [3.0]})
+    near = Reach("near & so", "#D55E00", "7 4", 128, {64: [2.0], 128: [2.1]}, {512: REASON})
+    drawn = by_length([far, near], title="t", note="n", span=(1.0, 4.0))
+    ET.fromstring(drawn)
+    assert drawn.count(">trained<") == 1 and drawn.count('fill="none" stroke="#D55E00" stroke-width="1.5"') == 1
+    assert "near &amp; so (× no further than 128)" in drawn and drawn.count("×") == 2 and ">512<" in drawn
+    assert drawn.count("<polygon") == 2
+    apart = by_length([far, Reach("other", "#000000", trained=64, values={64: [2.0]})], title="t", span=(1.0, 4.0))
+    assert ">trained<" not in apart and apart.count('stroke-width="1.5"') == 2, "each has its own"
+
+
+def test_lengths_are_doublings_apart_on_the_axis() -> None:
+    drawn = ET.fromstring(by_length([Reach("x", "#000000", values={n: [1.0] for n in LENGTHS})], title="t", span=(0.0, 2.0)))
+    labels = {each.text: float(each.attrib["x"]) for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    places = [labels[str(length)] for length in LENGTHS]
+    steps = [b - a for a, b in zip(places, places[1:], strict=False)]
+    assert steps == pytest.approx([steps[0]] * 3, abs=0.2)

@@ -1,0 +1,273 @@
+"""Rows, tables and pages of a report, from runs that are made up."""
+
+import csv
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pandas
+import pytest
+
+from attnlab._util.colors import BUILT_IN, color_of
+from attnlab.report import figures, methods, write
+from attnlab.report.plots.curves import Curve, Dots, curves, dots
+from attnlab.report.plots.forest import Effect, forest, reach
+from attnlab.report.plots.tradeoff import Spot, front, tradeoff
+from attnlab.stats import compare
+from tests.support.synthetic import QUESTION, SOURCE, YAML, made_up
+
+FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "cells.parquet", "runs.parquet"}
+FILES |= {"forest.svg", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg", "heat-0.svg", "train-loss-0.svg"}
+
+
+def table(seeds: int = 3) -> dict[str, compare.Row]:
+    runs, _ = made_up(seeds=seeds)
+    return {row.name: row for row in compare.rows(runs.to_dict("records"), QUESTION)}  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    runs, points = made_up()
+    write.write(out, source=SOURCE, runs=runs, curves=points)
+    return out
+
+
+def test_cells_are_compared_with_the_baseline_of_their_own_axes() -> None:
+    found = table()
+    assert len(found) == 10
+    assert found["no_wo learned"].baseline == "dense learned"
+    assert found["no_wo rotary"].baseline == "dense rotary"
+    assert found["dense learned"].baseline == "" and found["dense learned"].verdict == "baseline"
+    assert found["basic learned"].verdict == "worse"
+
+
+def test_what_did_not_complete_is_counted_and_explained() -> None:
+    found = table()
+    assert found["no_wo rotary"].outcome == "2 completed, 1 diverged"
+    assert set(found["no_wo rotary"].values) == {0, 2}
+    refused = found["basic rotary"]
+    assert (refused.outcome, refused.value, refused.reasons) == (
+        "refused",
+        None,
+        ("basic has no queries to rotate",),
+    )
+
+
+def test_differences_are_paired_by_seed() -> None:
+    runs, _ = made_up()
+    done = runs[(runs["variant"] == "no_wo") & (runs["position"] == "learned")].set_index("seed")
+    base = runs[(runs["variant"] == "dense") & (runs["position"] == "learned")].set_index("seed")
+    expected = (done["bits_per_byte"] - base["bits_per_byte"]).mean()
+    difference = table()["no_wo learned"].difference
+    assert difference is not None and difference.interval.mean == pytest.approx(expected)
+    assert difference.p_holm is not None and difference.p is not None and difference.p_holm > difference.p
+
+
+P_VALUES = [(None, ""), (0.0009, "< 0.001"), (0.001, "0.001"), (0.0374, "0.037"), (1.0, "1.000")]
+
+
+@pytest.mark.parametrize(("p", "written"), P_VALUES)
+def test_p_values_are_written_with_three_digits(p: float | None, written: str) -> None:
+    assert compare.p_value(p) == written
+    assert compare.p_value(p, equals=True) == (f"= {written}" if written and written[0] != "<" else written)
+
+
+def test_costs_are_written_with_the_digits_that_count() -> None:
+    shown = [compare.significant(value) for value in (71_577.4, 118.54, 99.96, 7.4849, 0.012345, 14.0)]
+    assert shown == ["71,577", "119", "100", "7.48", "0.0123", "14"]
+
+
+def test_one_seed_has_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    write.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    text = (tmp_path / "README.md").read_text()
+    assert "One seed: no interval" in text and "not settled: one seed" in text
+    assert "t-interval" not in text and not re.search(r"\d ± \d", text)
+
+
+def test_every_file_is_written_and_stands_alone(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} >= FILES
+    page = (folder / "index.html").read_text()
+    assert "viewport" in page and "@media print" in page and "<script" not in page
+    outside = set(re.findall(r"https?://[^\s\"'<]+", page)) - {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert not outside and not re.search(r"@import|url\((?!#)|<link|<img", page)
+    for link in re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text()):
+        assert (folder / link).is_file()
+
+
+def test_the_pages_hold_cells_reasons_protocol_and_commands(folder: Path) -> None:
+    for name in ("index.html", "README.md"):
+        text = (folder / name).read_text()
+        for expected in (
+            "strided_sparse stride=16 rotary",
+            "basic has no queries to rotate",
+            "the training loss became nan at step 120",
+            "What does each part of attention buy?",
+            "lower is better",
+            "dim 128, depth 2",
+            "A Processor of 2 Cores",
+            "git checkout 0123456789ab ",
+            "attnlab run ablations/made-up.yaml",
+            "baseline: {variant: dense}",
+        ):
+            assert expected in text, (name, expected)
+
+
+def test_no_page_says_that_there_is_no_difference(folder: Path) -> None:
+    for path in (path for path in folder.iterdir() if path.suffix != ".parquet"):
+        assert "no difference" not in path.read_text().lower()
+        assert "no significant" not in path.read_text().lower()
+
+
+def test_csv_and_parquet_have_a_row_a_cell_and_a_row_a_run(folder: Path) -> None:
+    for name in ("cells", "runs"):
+        written, read = pandas.read_parquet(folder / f"{name}.parquet"), pandas.read_csv(folder / f"{name}.csv")
+        assert list(written.columns) == list(read.columns) and len(written) == len(read)
+    cells = list(csv.DictReader((folder / "cells.csv").open()))
+    assert len(cells) == 10
+    assert float(cells[0]["bits_per_byte"]) == pytest.approx(table()["dense learned"].value.mean)  # type: ignore[union-attr]
+    assert len(list(csv.DictReader((folder / "runs.csv").open()))) == 28
+
+
+def test_markup_of_a_name_is_escaped(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    runs.loc[runs["state"] == "refused", "reason"] = "needs a < b & c | d"
+    write.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    assert "needs a &lt; b &amp; c | d" in (tmp_path / "index.html").read_text()
+    assert "needs a < b & c \\| d" in (tmp_path / "README.md").read_text()
+
+
+def test_nothing_of_a_study_becomes_markup_in_markdown(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    runs["cell"] = runs["cell"].replace("einsum learned", "<img src=x>|y")
+    runs.loc[runs["state"] == "refused", "reason"] = "no <script>"
+    runs["matched"] = "<i>"
+    write.write(tmp_path, source=replace(SOURCE, yaml=f"{YAML}# ````\n# a fence\n"), runs=runs, curves=points)
+    text = (tmp_path / "README.md").read_text()
+    assert "| &lt;img src=x>\\|y |" in text and "no &lt;script>" in text and "is matched: &lt;i>" in text
+    assert not re.search(r"<(img|script|i)\b", text)
+    assert "\n`````yaml\n# ablations" in text and "# a fence\n`````\n" in text
+
+
+def test_one_is_one(tmp_path: Path) -> None:
+    runs, points = made_up(seeds=1)
+    write.write(tmp_path, source=SOURCE, runs=runs.head(1), curves=points)
+    assert "\n1 cell, 1 run. The metric" in (tmp_path / "README.md").read_text()
+
+
+def test_svg_is_well_formed_whatever_the_values(folder: Path) -> None:
+    odd = [
+        dots([Dots("a & b", "#000000", {0: 1.0}, 1.0)], title="<one value>"),
+        dots([Dots("flat", "#000000", {0: 0.0, 1: 0.0}, 0.0, 0.0, 0.0)], title="zero"),
+        dots([Dots("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, -40.0, 42.0)], title="two seeds", joined=True),
+        curves([Curve("one point", "#000000", [(5, 2.0)])], title="short"),
+        curves([Curve("flat", "#000000", [(0, 2.0), (9, 2.0)])], title="flat"),
+        forest([Effect("same", "#000000", [0.0], 0.0, None, None, "0.0000")], title="one", direction="max"),
+        forest([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min", margin=0.01),
+        tradeoff([spot(1, 1), spot(1, 1)], title="alike", direction="min", cheap="min", names=("a", "b")),
+    ]
+    for text in [*odd, *(path.read_text() for path in folder.glob("*.svg"))]:
+        ET.fromstring(text)
+        assert "nan" not in text and "inf" not in text.replace("info", "")
+
+
+def effect(mean: float) -> Effect:
+    return Effect(f"{mean} away", "#000000", [mean], mean, mean - 0.001, mean + 0.001, f"{mean:+.4f}")
+
+
+def spot(cost: float, value: float) -> Spot:
+    return Spot("cell", "#000000", cost, value)
+
+
+def test_a_difference_far_from_all_others_is_an_arrow_and_keeps_its_figure() -> None:
+    drawn = forest([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min")
+    assert drawn.count("<polygon") == 1 and "+5.0000" in drawn
+    low, high = reach([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], None)
+    assert -0.01 < low < 0 < high < 0.01
+
+
+@pytest.mark.parametrize(
+    ("direction", "cheap", "expected"),
+    [("min", "min", [0, 1]), ("max", "min", [0, 2]), ("max", "max", [2, 3]), ("min", "max", [1, 3])],
+)
+def test_the_front_holds_what_no_other_cell_beats_in_both(direction: str, cheap: str, expected: list[int]) -> None:
+    spots = [spot(1, 5), spot(2, 1), spot(3, 9), spot(4, 4)]
+    assert front(spots, direction=direction, cheap=cheap) == expected
+
+
+def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
+    question, (runs, points) = replace(QUESTION, direction="max"), made_up()
+    records = runs.to_dict("records")
+    drawn = figures.draw(compare.rows(records, question), records, points, question=question)  # type: ignore[arg-type]
+    found = {each.file: each.svg for each in drawn}
+    for file in ("seeds.svg", "tokens_per_s.svg", "saved_mib.svg"):
+        assert "higher is better" in found[file] and "lower is better" not in found[file]
+        assert "dense learned</text>" in found[file]
+
+
+def test_the_marks_of_a_forest_are_the_differences_of_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Effect] = {}
+    monkeypatch.setattr(figures, "forest", lambda effects, **_: drawn.update({each.label: each for each in effects}) or "")
+    found, (_, points) = table(), made_up()
+    figures.draw(list(found.values()), [], points, question=QUESTION)
+    for name, effect in drawn.items():
+        base = found[found[name].baseline].values
+        assert effect.values == [value - base[seed] for seed, value in found[name].values.items() if seed in base]
+        assert sum(effect.values) / len(effect.values) == pytest.approx(effect.mean)
+    assert drawn.keys() == {name for name, row in found.items() if row.difference}
+
+
+def test_an_interval_over_seeds_is_a_band_and_an_ended_run_a_thin_line(folder: Path) -> None:
+    drawn = (folder / "train-loss-1.svg").read_text()
+    assert drawn.count("<polygon") == 4  # rotary: all variants but the refused one
+    assert drawn.count('stroke-width="1.9"') == 4
+
+
+def test_a_heat_map_names_what_has_no_value(folder: Path) -> None:
+    drawn = (folder / "heat-0.svg").read_text()
+    for words in ("learned", "rotary", "no_wo", "refused", f"{table()['no_wo learned'].value.mean:.4f}"):  # type: ignore[union-attr]
+        assert words in drawn
+
+
+def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:
+    paragraphs = methods.lead("# yaml-language-server: $schema=x\n" + YAML)
+    assert len(paragraphs) == 2 and paragraphs[0].startswith("What does each part")
+    assert methods.lead("study: x\n# not the opening\n") == []
+
+
+def test_every_variant_has_a_colour_of_its_own() -> None:
+    assert len(set(BUILT_IN.values())) == len(BUILT_IN)
+    assert color_of("dense") == "#000000"
+    assert color_of("cosine") == color_of("cosine") != color_of("dense")
+    shades = {color_of("strided_sparse"), color_of("strided_sparse stride=16")}
+    assert len(shades) == 2 and all(re.fullmatch(r"#[0-9A-F]{6}", shade) for shade in shades)
+
+
+def test_the_newest_commit_is_the_one_to_check_out() -> None:
+    found = methods.commands(SOURCE, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
+    assert found[0] == "git checkout new   # with changes that were not committed"
+
+
+def test_each_section_of_the_protocol_has_its_own_fields() -> None:
+    told = dict(methods.protocol(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
+    assert (told["model"], told["train"], told["machine"]) == ("dim 128, depth 2", "steps 200, lr 0.0003", "device cpu")
+    assert "evaluate" not in told and told["seeds"] == "0, 1, 2"
+
+
+def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:
+    source = replace(SOURCE, order=("b", "a"))
+    assert sorted(["a", "x", "b"], key=source.place) == ["b", "a", "x"]
+
+
+def test_the_protocol_says_where_the_runs_time_went() -> None:
+    spent = {"train_seconds": 90.0, "evaluation_seconds": 6.0, "logging_seconds": 1.0, "checkpoint_seconds": 1.0}
+    record = {"seed": 0, "seconds": 120.0, **spent, "startup_seconds": 2.0, "data_seconds": 0.5}
+    told = dict(methods.protocol([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
+    assert told.startswith("3.0 minutes over all runs, evaluation included: steps 90.0%, evaluation 6.0%, ")
+    assert told.endswith("start 2.0% (drawing batches 0.5%, within the steps)")
+    assert dict(methods.protocol([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("evaluation included")
+    trials = [{"seed": 1, "seconds": 600.0}, {"seed": 1, "seconds": 1_008.0}, {"seed": 1, "seconds": None}]
+    told = dict(methods.protocol([record], axes=[], trials=trials))
+    assert told["time"].endswith("within the steps); and 26.8 minutes of search before them") and told["seeds"] == "0"

@@ -1,0 +1,217 @@
+"""What people see of a search: its own section, and no searched run in any table, comparison or plot."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.cli import main
+from attnlab.cli.summary import print_results
+from attnlab.config.search import SearchConfig
+from attnlab.planning.plan import Plan, Run, plan
+from attnlab.report import write as report
+from attnlab.report.methods import source
+from attnlab.stats import search as stats_search
+from attnlab.study.execution.runner import Row
+from attnlab.study.run import StudyResult
+from attnlab.tracking import client as track
+from attnlab.tracking import tags as record
+from attnlab.tracking.runs import load_runs
+from attnlab.tracking.tracker import Tracker
+from tests.support.studies import SEARCH as STUDY
+from tests.support.studies import write
+from tests.support.synthetic import QUESTION, SEARCH, SOURCE, made_up_search
+
+PARAMS = {"train.lr": 2e-3, "train.batch_size": 6, "model.activation": "relu"}
+Out = pytest.CaptureFixture[str]
+
+
+def found() -> dict[str, stats_search.Searched]:
+    runs, _ = made_up_search()
+    records: Any = runs.to_dict("records")
+    return {each.cell: each for each in stats_search.searched(records, QUESTION, SEARCH)}
+
+
+def test_each_cell_s_search_is_summed_up() -> None:
+    dense = found()["dense learned"]
+    assert dense.outcome == "2 completed, 1 pruned, 1 failed"
+    assert (dense.value, dense.trial) == (2.4, 2)
+    assert dense.params == {"train.lr": 1e-3, "model.dropout": 0.0, "train.batch_size": 16}
+    assert found()["no_wo learned"].trial == 0  # of two that are as good the first
+    assert found()["basic learned"].value is None and found()["basic learned"].outcome == "2 diverged"
+
+
+def test_the_direction_of_the_metric_counts() -> None:
+    runs, _ = made_up_search()
+    records: Any = runs.to_dict("records")
+    best = stats_search.searched(records, replace(QUESTION, direction="max"), SEARCH)[0]
+    assert (best.value, best.trial) == (2.6, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "end"),
+    [
+        ("train.lr", 1e-4, "low"),
+        ("train.lr", 1.25e-4, "low"),  # 4.8 % of the way on the logarithm
+        ("train.lr", 1.27e-4, ""),
+        ("train.lr", 6e-4, ""),  # 5 % of the way in plain numbers: not what was searched
+        ("train.lr", 9.9e-3, "high"),
+        ("model.dropout", 0.39, "high"),
+        ("model.dropout", 0.37, ""),
+        ("model.dropout", 0.0, ""),  # there is nothing below
+        ("train.batch_size", 16, ""),  # choices have no ends
+    ],
+)
+def test_a_best_value_at_the_edge_of_its_space(path: str, value: float, end: str) -> None:
+    trial = {"cell": "dense learned", "phase": "search", "trial": 0, "state": "completed", "valid_bits_per_byte": 2.0}
+    edges = stats_search.searched([{**trial, "params": {path: value}}], QUESTION, SEARCH)[0].edges
+    assert len(edges) == (1 if end else 0)
+    assert all(f"lies at the {end} end of its space" in edge and "widen it" in edge for edge in edges)
+
+
+def test_a_whole_range_has_ends_too() -> None:
+    space = {"model.depth": {"low": 1, "high": 4}, "variant.stride": {"low": 2, "high": 64, "log": True}}
+    config = SearchConfig.model_validate({"trials": 1, "space": space})
+    trial = {"cell": "c", "phase": "search", "trial": 0, "state": "completed", "valid_bits_per_byte": 2.0}
+    for params, edges in (
+        ({"model.depth": 4, "variant.stride": 8}, 1),
+        ({"model.depth": 1, "variant.stride": 2}, 1),  # no model has 0 blocks; of a stride we do not know
+        ({"model.depth": 3, "variant.stride": 16}, 0),
+    ):
+        assert len(stats_search.searched([{**trial, "params": params}], QUESTION, config)[0].edges) == edges
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    runs, points = made_up_search()
+    report.write(out, source=replace(SOURCE, search=SEARCH), runs=runs, curves=points)
+    return out
+
+
+def test_the_page_tells_of_the_search(folder: Path) -> None:
+    for name in ("index.html", "README.md"):
+        text = (folder / name).read_text()
+        for expected in (
+            "Search",
+            "4 trials, trained with seed 0, over train.lr 0.0001 to 0.01, log; model.dropout 0.0 to 0.4; train.batch_size one",
+            "Sampler: TPESampler n_startup_trials=2; pruner: MedianPruner",
+            "2 completed, 1 pruned, 1 failed",
+            "no_wo learned: train.lr 0.0099 lies at the high end of its space (0.0001 to 0.01, log): widen it",
+            "no trial of its search completed: 2 diverged",
+            "what its search chose has not been trained anew yet",
+            "1.4 minutes over all runs, evaluation included; and 3.6 minutes of search before them",
+        ):
+            assert expected in text, (name, expected)
+    lines = (folder / "README.md").read_text().splitlines()
+    assert "| dense learned | 2 completed, 1 pruned, 1 failed | 2.4000 | 0.001 | 0 | 16 | 2 |" in lines
+    assert "4 cells, 4 runs." in (folder / "README.md").read_text()
+
+
+def test_no_searched_run_is_compared_listed_or_drawn(folder: Path) -> None:
+    cells = {line["cell"]: line for line in csv.DictReader((folder / "cells.csv").open())}
+    assert list(cells) == ["dense learned", "no_wo learned", "basic learned", "wide learned"]
+    assert cells["dense learned"]["n"] == "2" and float(cells["dense learned"]["bits_per_byte"]) == pytest.approx(2.32005)
+    assert cells["no_wo learned"]["baseline"] == "dense learned"
+    assert [cells[name]["outcome"] for name in ("basic learned", "wide learned")] == ["not confirmed"] * 2
+    page = (folder / "index.html").read_text()
+    assert "dense learned s100" in page and "learned t0" not in page and "trial-dense" not in page
+    assert "100, 101" in page
+    drawn = (folder / "valid-bits_per_byte.svg").read_text()
+    assert drawn.count("<polyline") == 4  # a line for each of the two confirmed cells, and two in the legend
+    listed = list(csv.DictReader((folder / "runs.csv").open()))
+    assert [line["phase"] for line in listed].count("search") == 10 and len(listed) == 14
+
+
+def test_a_study_that_has_only_searched_so_far_has_a_page(tmp_path: Path) -> None:
+    runs, points = made_up_search()
+    report.write(tmp_path, source=replace(SOURCE, search=SEARCH), runs=runs.query("phase == 'search'"), curves=points)
+    text = (tmp_path / "README.md").read_text()
+    assert "4 cells, 0 runs." in text and "| dense learned | not confirmed |" in text and "## Search" in text
+
+
+def test_a_study_without_a_search_has_no_such_section(tmp_path: Path) -> None:
+    runs, points = made_up_search()
+    report.write(tmp_path, source=SOURCE, runs=runs.query("phase == 'confirm'").assign(phase="grid"), curves=points)
+    assert "Search" not in (tmp_path / "README.md").read_text()
+
+
+def row(run: Run, state: str, **summary: float) -> Row:
+    shared = {"phase": run.phase, "trial": run.trial, "params": run.params}
+    return Row(run.name, run.cell.name, run.seed, state, summary, "", "0" * 32, **shared)  # type: ignore[arg-type]
+
+
+def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_path: Path, capsys: Out) -> None:
+    made = plan(write(tmp_path, STUDY))
+    dense, no_wo = made.cells
+    rows = [row(made.search_run(no_wo, 0, PARAMS), "failed"), row(made.search_run(dense, 0, PARAMS), "pruned")]
+    chosen = {"train.lr": 1e-2, "train.batch_size": 4}
+    rows += [row(made.search_run(dense, 1, chosen), "completed", valid_bits_per_byte=3.25)]
+    rows += [row(made.confirm_run(dense, s, PARAMS), "completed", bits_per_byte=3.0 + s / 1e3) for s in (100, 101)]
+    print_results(StudyResult(made, rows))
+    out = capsys.readouterr().out
+    lines = {line.partition("  ")[0]: line for line in out.splitlines()}
+    assert "3.1005" in lines["dense"] and lines["dense"].endswith("completed") and "3.25" not in lines["dense"]
+    assert lines["no_wo"].endswith("not confirmed")
+    assert out.splitlines()[-3:] == [
+        "search: dense: 1 completed, 1 pruned; best valid_bits_per_byte 3.2500 in trial 1: train.lr 0.01, train.batch_size 4",
+        "search: no_wo: 1 failed; nothing to confirm",
+        "note: dense: train.lr 0.01 lies at the high end of its space (0.0001 to 0.01, log): widen it, and search again",
+    ]
+
+
+def recorded(root: Path, folder: Path) -> Plan:
+    """A searched study with one trial and one confirmed run in MLflow."""
+    made = plan(write(folder, STUDY), sets={"search.trials": 5})
+    tracker = Tracker(made, root)
+    for run, summary in (
+        (made.search_run(made.cells[0], 3, PARAMS), {"valid_bits_per_byte": 3.5}),
+        (made.confirm_run(made.cells[0], 101, PARAMS), {"valid_bits_per_byte": 3.5, "bits_per_byte": 3.25}),
+    ):
+        tracker.finish(tracker.start(run), "completed", summary=summary)
+    return made
+
+
+def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsys: Out, monkeypatch: Any) -> None:
+    made = recorded(tmp_path / "runs", tmp_path)
+    frame = load_runs("s", tmp_path / "runs")
+    assert list(frame["name"]) == ["dense t03", "dense s101"]
+    assert list(frame["phase"]) == ["search", "confirm"] and list(frame["trial"].fillna(-1)) == [3, -1]
+    assert list(frame["params"]) == [PARAMS, PARAMS] and list(frame["train.lr"]) == [2e-3, 2e-3]
+    assert list(frame["seed"]) == [0, 101] and list(frame["evaluate.test"]) == [False, True]
+    client = track.connect(tmp_path / "runs")
+    data = client.get_run(str(frame["run_id"].iloc[0])).data
+    assert (data.params["phase"], data.params["lr"], data.params["activation"]) == ("search", "0.002", "relu")
+    assert data.tags["attnlab.phase"] == "search" and json.loads(data.tags["attnlab.params"]) == PARAMS
+    assert "trial 3 of its search" in data.tags["mlflow.note.content"]
+    assert "| train.lr (chosen by the search) | 0.002 |" in data.tags["mlflow.note.content"]
+    read = source(frame, root=tmp_path / "runs")
+    assert read.search == made.study.search and read.search is not None and read.search.trials == 5
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
+    assert main.main(["runs", "s"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["run_id", "name", "phase", "state", "bits_per_byte", "valid_bits_per_byte"]
+    assert lines[2][1:] == ["dense", "t03", "search", "completed", "3.5000"]
+    assert main.main(["report", "s", "--out", str(tmp_path / "out")]) == 0
+    assert "1 completed | 3.5000 | 0.002 | 6 | relu | 3 |" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_study_without_a_search_has_no_phase_param() -> None:
+    base = {"task": {"name": "pydocs", "length": 16}, "model": {"dim": 8, "depth": 1, "heads": 2}}
+    base |= {"train": {"steps": 5}, "machine": {"device": "cpu"}}
+    made = plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}})
+    run = made.runs[0]
+    assert run.phase == "grid" and "phase" not in record.params(run)
+    tags = record.tags(run, plan=made)
+    assert tags["attnlab.phase"] == "grid" and not {"attnlab.params", "attnlab.trial", "attnlab.search"} & set(tags)
+
+
+def test_the_names_and_the_note_of_a_searched_study(tmp_path: Path) -> None:
+    made = plan(write(tmp_path, STUDY))
+    assert {"dense", "dense s100", "no_wo s101", "dense t00", "no_wo t07"} <= record.names(made)
+    assert "dense t08" not in record.names(made) and "dense s0" not in record.names(made)
+    note = record.study_note(made)
+    assert "2 cells, 8 trials in each, the best of each trained anew with seeds 100, 101." in note

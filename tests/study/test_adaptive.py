@@ -1,0 +1,115 @@
+"""``run --until-settled``: who gets another seed, when it stops, and that the report says what the rule saw."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.planning.plan import plan
+from attnlab.report import methods
+from attnlab.stats.compare import Row, rows
+from attnlab.stats.search import reported
+from attnlab.stats.sequential import Looks
+from attnlab.study import adaptive
+from attnlab.study.run import run
+from attnlab.tracking.runs import load_runs
+from tests.study.test_study import QUIET, study, trained
+
+GRID = {"variant": ["dense", "no_wo", "narrow", "wide"], "position": ["learned"]}
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    return study(grid=GRID, seeds=[0, 1, 2], baseline={"variant": "dense"}, margin=0.1, **changes)
+
+
+def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Row], Looks, list[str]]:
+    how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
+    said: list[str] = []
+    fates = {"root": root, "show": QUIET, "train": f"tests.support.study_fakes:{fate}"}
+    result, looks = adaptive.run_until_settled(asked(**changes), say=said.append, **fates, **how)
+    return {row.name.split()[0]: row for row in adaptive.table(result, looks)}, looks, said
+
+
+def report_of(root: Path) -> dict[str, Row]:
+    runs = load_runs("small", root)
+    question = methods.source(runs, root=root).question
+    return {row.name.split()[0]: row for row in rows(reported(runs.to_dict("records")), question)}  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def settled(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that was run until it was settled, or had six seeds."""
+    folder = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("settled") / "runs"))
+    folder.joinpath("said.txt").write_text("\n".join(go(folder, max_seeds=6)[2]))
+    return folder
+
+
+def test_seeds_are_added_where_a_verdict_is_open_and_nowhere_else(settled: Path) -> None:
+    found = report_of(settled)
+    assert {name: sorted(row.values) for name, row in found.items()} == {
+        "dense": [0, 1, 2, 3, 4, 5],  # the baseline of the open cell
+        "no_wo": [0, 1, 2],  # far off
+        "narrow": [0, 1, 2, 3, 4],  # equivalent after five
+        "wide": [0, 1, 2, 3, 4, 5],  # noise without an end
+    }
+    assert [found[name].verdict for name in ("no_wo", "narrow")] == ["worse", "equivalent within the margin"]
+    assert found["wide"].verdict.startswith("not settled: about ")
+    said = settled.joinpath("said.txt").read_text().splitlines()
+    assert said[0] == "3 seeds, not settled yet: narrow learned, wide learned"
+    assert said[-1] == "5 seeds, not settled yet: wide learned"
+
+
+def test_again_is_nothing_and_the_report_says_the_same(settled: Path) -> None:
+    before = report_of(settled)
+    again, looks, _ = go(settled, max_seeds=6)
+    written = report_of(settled)
+    assert looks == Looks(3, 6) and written == before
+    assert len(trained(settled)) == len(set(trained(settled))) == 20
+    for name, row in again.items():
+        assert (written[name].verdict, written[name].difference) == (row.verdict, row.difference)
+        assert written[name].values == row.values
+
+
+def test_it_goes_on_where_it_stopped(root: Path) -> None:
+    run(asked(), root=root, show=QUIET, train="tests.support.study_fakes:settling")
+    go(root, max_seeds=4)
+    found, looks, _ = go(root, max_seeds=6)
+    assert looks == Looks(3, 6) and len(found["wide"].values) == 6
+    again, looks, _ = go(root, max_seeds=4)
+    assert looks == Looks(3, 6), "looks that were taken are not taken back"
+    assert len(trained(root)) == len(set(trained(root))) == 20
+
+
+def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> None:
+    found, _, _ = go(root, "settling_or_diverging", max_seeds=5)
+    row = found["no_wo"]
+    assert sorted(row.values) == [0, 2, 3] and row.difference is not None and row.difference.interval.n == 3
+    assert row.verdict == "worse where both completed (1 diverged)"
+    assert (found["wide"].outcome, found["wide"].verdict, found["wide"].value) == ("diverged", "", None)
+    assert row.states == {"completed": 3, "diverged": 1}
+    seeds = {run["seed"] for run in load_runs("small", root).to_dict("records") if run["variant"] == "wide"}
+    assert seeds == {0, 1, 2}, "no hope: no more seeds"
+
+
+def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
+    search = {"trials": 2, "seed": 6, "space": {"train.lr": {"low": 1e-4, "high": 1e-2, "log": True}}}
+    given = asked(search=search, confirm={"seeds": [4, 5]})
+    del given["seeds"]
+    given["grid"] = {**GRID, "variant": ["dense", "wide"]}
+    fates = {"root": root, "show": QUIET, "train": "tests.support.study_fakes:settling", "say": lambda text: None}
+    result, looks = adaptive.run_until_settled(given, max_seeds=3, **fates)
+    confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
+    assert confirmed == [4, 5, 7] and looks == Looks(2, 3), "6 is the seed of the search"
+    assert sum(row.phase == "search" for row in result.rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"baseline": None}, "expected a 'baseline'"), ({"max_seeds": 2}, "expected at least the 3 seeds")],
+)
+def test_what_cannot_be_settled_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
+    most = {"max_seeds": changes.pop("max_seeds", 5)}
+    with pytest.raises(UserError, match=expected):
+        adaptive.run_until_settled(plan(asked() | changes), root=root, **most)

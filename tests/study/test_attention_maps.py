@@ -1,0 +1,90 @@
+"""Attention maps: recorded from trained weights, with the reason where a variant has none, and drawn on the page."""
+
+import base64
+import re
+import zlib
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+from attnlab.nn import attention
+from attnlab.planning.plan import plan
+from attnlab.report.plots import attention_maps
+from attnlab.report.write import report
+from attnlab.study import run
+from attnlab.study.attention_maps import _map as record
+from attnlab.study.attention_maps import record_maps
+from attnlab.tasks import Task
+from attnlab.tasks.pydocs import PyDocs
+from attnlab.tracking.attention_maps import Map
+from attnlab.training.train import train
+from tests.support.small_runs import tiny
+from tests.support.studies import STUDY, write
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that was trained: dense, no_wo and sparse ones, one seed, one layer of two heads."""
+    folder = tmp_path_factory.mktemp("maps")
+    text = STUDY.replace("seeds: [3, 5]", "seeds: [3]").replace("stride: 7}]", "stride: 7}, {name: fixed_sparse, stride: 20}]")
+    run.run(plan(write(folder, text)), root=folder / "runs")
+    return folder / "runs"
+
+
+def test_weights_are_recorded_inside_the_block_only_and_are_those_that_were_used() -> None:
+    q, k, v = torch.randn(3, 1, 2, 5, 7).unbind(0)
+    with attention.recorded_weights() as seen:
+        y = attention.attend(q, k, v, causal=True)
+        attention.attend(q, k, v, backend="sdpa")
+    attention.attend(q, k, v)
+    assert len(seen) == 1 and seen[0].shape == (1, 2, 5, 5)
+    assert torch.allclose(seen[0] @ v, y, atol=1e-6) and not seen[0].triu(1).any()
+
+
+def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_none(root: Path, tmp_path: Path) -> None:
+    said = dict(record_maps("s", length=11, root=root))
+    assert said["dense"] == said["no_wo"] == "recorded: depth 1, heads 2"
+    assert "passes no whole matrix of weights" in said["strided_sparse stride=7"]
+    assert "passes no whole matrix of weights" in said["fixed_sparse stride=20"], "of half the heads one is"
+    folder = report("s", root, tmp_path / "out")
+    pages = (folder / "index.html").read_text(), (folder / "README.md").read_text()
+    for page in pages:
+        assert "strided_sparse stride=7: no maps: " in page and "Input: “" in page
+    assert pages[0].count("<image ") == 2 and "attention-1.svg" in pages[1] and (folder / "attention-1.svg").is_file()
+
+
+def test_a_class_token_stands_before_the_words(small_reviews: None, tmp_path: Path) -> None:
+    imdb = {"name": "imdb", "length": 24}
+    train(tiny(task=imdb, position="none", model__pool="class", train__steps=1, evaluate__test_limit=4), folder=tmp_path)
+    found = record(tmp_path, length=9)
+    assert found.words[0] == "[class]" and {"good", "bad"} & set(found.words[1:])
+    assert found.weights.shape == (2, 3, len(found.words), len(found.words))
+
+
+def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
+    weights = numpy.zeros((1, 2, 3, 3), dtype="float16")
+    weights[0, :, 0, 0], weights[0, :, 2, 1] = 1.0, 0.25
+    kept = Map(weights, ("a", "b", "c"), run="dense s0", cell="dense")
+    ((_, _, drawn),) = attention_maps.drawn([kept, Map(reason="none", cell="basic")])
+    (encoded,) = re.findall(r"base64,([^\"]+)", drawn)
+    picture = base64.b64decode(encoded)
+    size = picture.index(b"IDAT") - 4
+    rows = zlib.decompress(picture[size + 8 : size + 8 + int.from_bytes(picture[size : size + 4], "big")])
+    assert rows == bytes([0, 0, 255, 255, 0, 255, 255, 255, 0, 255, 128, 255])
+
+
+class Silent(PyDocs):
+    """A task without text, as anyone's may be."""
+
+    decode = Task.decode
+
+
+def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
+    silent = {"name": "test_maps:Silent", "length": 24}
+    train(tiny(task=silent, train__steps=1), folder=tmp_path)
+    found = record(tmp_path, length=3)
+    first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
+    shown = " ".join(map(str, first))
+    assert f"Input: “{shown}”" in attention_maps.told([found])[0][0]

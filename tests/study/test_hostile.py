@@ -1,0 +1,275 @@
+"""Hostile surroundings: one clear line, a true state, and the same command ends in the same bits as if nothing had been."""
+
+import errno
+import functools
+import json
+import math
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab._util.files import refused
+from attnlab.cli import main
+from attnlab.errors import UserError
+from attnlab.planning.plan import Plan
+from attnlab.planning.plan import plan as make_plan
+from attnlab.study import run as study
+from attnlab.study.execution.progress import Display
+from attnlab.tasks import datasets
+from attnlab.tasks.text import Text
+from attnlab.tracking.runs import load_runs
+from attnlab.training.checkpoint import load
+from tests.support.exactly_once import Curves, Stores, broken_promises, finished
+from tests.support.paths import ROOT
+from tests.support.processes import MARK, Marked
+from tests.support.surroundings import read_only, small_disk
+
+STUDY = """\
+study: small
+base:
+  task: {name: pydocs, length: 16}
+  model: {dim: 8, depth: 1, heads: 2}
+  train: {steps: 20, batch_size: 2, eval_every: 10, checkpoint_every: 5}
+  evaluate: {valid_limit: 500, test_limit: 500}
+  machine: {device: cpu, threads: 1}
+grid:
+  variant: [dense]
+seeds: [0, 1]
+"""
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    path = tmp_path_factory.mktemp("study") / "small.yaml"
+    path.write_text(STUDY)
+    return make_plan(path)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Curves]:
+    """Fingerprint -> curves of the study where nothing happens."""
+    root = tmp_path_factory.mktemp("undisturbed")
+    assert study.run(plan, root=root, show=Display(quiet=True)).ok
+    return {key: stores(root).curves(found) for key, found in finished(stores(root).records("small")).items()}
+
+
+def stores(root: Path) -> Stores:
+    return Stores(f"sqlite:///{root / 'mlflow.db'}", f"sqlite:///{root / 'optuna.db'}")
+
+
+@pytest.fixture
+def attnlab_run(plan: Plan, root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """``attnlab run`` on the study, with a stand-in for what trains a run; returns the exit code."""
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    monkeypatch.setenv("ATTNLAB_TRACKING_PATIENCE", "2")
+    run = study.run
+
+    def command(fate: str | None = None) -> int:
+        monkeypatch.setattr(study, "run", functools.partial(run, train=f"tests.support.study_fakes:{fate}") if fate else run)
+        return main.main(["run", str(plan.study.path), "--no-report"])
+
+    return command
+
+
+def last_line(said: Said) -> str:
+    """The last line on standard error, which is no traceback's."""
+    text = said.readouterr().err
+    assert "Traceback" not in text
+    return text.splitlines()[-1]
+
+
+def states(root: Path) -> list[str]:
+    return list(load_runs("small", root)["state"])
+
+
+# ---------------------------------------------------------------- a disk that is full
+
+
+@pytest.mark.parametrize(("fate", "full"), [("disk_fills", "work"), ("disk_fills", "."), ("disk_is_full_at_the_end", ".")])
+def test_a_disk_that_fills(
+    fate: str, full: str, plan: Plan, root: Path, undisturbed: dict[str, Curves], attnlab_run: Any, capfd: Said
+) -> None:
+    """Under a checkpoint, the databases still writable or not; and where a result is known that nobody can record."""
+    before = {path: path.read_bytes() for path in root.iterdir() if path.is_file()}
+    with small_disk(root / full, size="8m"):
+        for path, contents in before.items():
+            path.write_bytes(contents)
+        assert attnlab_run(fate) == 2
+        assert re.match(r"attnlab: .*\bdisk\b.* is full", last_line(capfd))
+        kept = sorted(path.name for path in root.glob("work/*/*.*"))
+        (root / "work" / "ballast").write_bytes(b"")
+        folder = root / "work" / plan.runs[0].fingerprint
+        if fate == "disk_fills":
+            assert load(folder / "checkpoint.pt")["step"] == 5 and not [name for name in kept if name.endswith(".half")]
+            assert full == "." or states(root) == ["interrupted"]
+        trained = json.loads((folder / "result.json").read_text()) if "result.json" in kept else None
+        assert attnlab_run(fate) == 0
+        assert broken_promises(plan, stores(root), reference=undisturbed) == []
+        if trained is None:
+            assert "going on from step 5" in (folder / "log.txt").read_text()
+        else:  # not trained again
+            assert load_runs("small", root)["train_seconds"][0] == trained["result"]["summary"]["train_seconds"]
+
+
+def test_which_files_a_disk_is_blamed_for(tmp_path: Path) -> None:
+    def full(*name: str | bytes | int | None) -> OSError:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *name)
+
+    runs = tmp_path / "runs"
+    blamed = [full(), full(3), full(str(runs / "a" / "b")), full(os.fsencode(runs / "a")), full("/a", None, str(runs / "b"))]
+    others = [full("/nowhere/a"), full(str(tmp_path / "runs.txt")), full(str(runs / "a"), None, "/nowhere/b")]
+    quoting = RuntimeError(f"no kernel: {others[0]}")
+    quoting.__cause__ = others[0]
+    assert all(refused(error, within=[tmp_path / "data", runs]) for error in blamed)
+    assert not any(refused(error, within=[tmp_path / "data", runs]) for error in [*others, quoting])
+    assert all(refused(error) for error in [*blamed, *others, quoting])
+
+
+def big_file(folder: Path, *, size: int = 1 << 20) -> Text:
+    path = folder / "text.txt"
+    path.write_bytes(bytes(range(256)) * (size // 256))
+    return Text(path=str(path), length=16)
+
+
+def test_no_room_for_prepared_data(folders: Path) -> None:
+    task = big_file(folders)
+    with small_disk(folders / "prepared", size="512k"):
+        with pytest.raises(UserError, match=r"^text: could not write prepared data in \S+: the disk .* it is full \(No space"):
+            task.prepare()
+        assert not [path for path in (folders / "prepared").iterdir() if path.suffix != ".lock"]
+    task.prepare(lambda line: None)
+    assert len(task.split("train")) == (1 << 20) * 90 // 100
+
+
+# ---------------------------------------------------------------- a disk that may only be read
+
+
+def test_what_is_prepared_serves_from_a_disk_that_may_only_be_read(folders: Path) -> None:
+    task = big_file(folders)
+    task.prepare()
+    with read_only(folders / "prepared"):
+        again = big_file(folders)
+        again.prepare()
+        assert (again.split("valid") == task.split("valid")).all()
+        with pytest.raises(UserError, match=r"^cannot use the folder \S+ \(no permission .*\); set ATTNLAB_CACHE to another"):
+            big_file(folders, size=1 << 16).prepare()
+        with pytest.raises(OSError):  # so the disk was as the test says
+            (folders / "prepared" / "x").touch()
+
+
+def test_an_archive_that_cannot_be_kept(folders: Path) -> None:
+    (folders / "data").mkdir()
+    with read_only(folders / "data"), pytest.raises(UserError, match=r"^cannot use the folder .*; set ATTNLAB_DATA to another"):
+        datasets.load(datasets.find("enwik8"), say=lambda line: None)
+
+
+def test_a_folder_of_runs_that_may_only_be_read(root: Path, attnlab_run: Any, capfd: Said) -> None:
+    with read_only(root):
+        assert attnlab_run() == 2
+    assert "Read-only file system" in last_line(capfd)
+
+
+# ---------------------------------------------------------------- a clock that is set back
+
+
+def test_a_clock_that_goes_back_an_hour(
+    plan: Plan, root: Path, undisturbed: dict[str, Curves], attnlab_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First between two attempts of a run, then, for the parent and the run, between the start and the end of one."""
+    now, words = time.time, iter(range(1_000))
+
+    def metrics(self: Display, name: str, step: int, values: dict[str, float]) -> None:
+        count = next(words)
+        if count == 0:
+            raise KeyboardInterrupt
+        monkeypatch.setattr(time, "time", lambda: now() - 3_600 * count)
+
+    monkeypatch.setattr(Display, "metrics", metrics)
+    assert attnlab_run("clock_goes_back") == 130
+    assert attnlab_run("clock_goes_back") == 0
+    assert broken_promises(plan, stores(root), reference=undisturbed) == []
+    found = load_runs("small", root).to_dict("records")
+    assert sorted(row["name"] for row in found) == ["dense s0", "dense s1"] and len(stores(root).records("small")) == 3
+    assert all(not row["seconds"] < 0 for row in found) and any(math.isnan(row["seconds"]) for row in found)
+    assert all(row["train_seconds"] > 0 for row in found), "what is measured does not ask that clock"
+
+
+# ---------------------------------------------------------------- being asked to end
+
+
+@contextmanager
+def meanwhile(ready: Callable[[], Any], act: Callable[[], Any]) -> Iterator[None]:
+    """While the block runs, ``act`` once ``ready``."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            if ready():
+                return act()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def hanging(root: Path) -> list[int]:
+    """The processes of the run that hangs and of its child, once it does."""
+    return [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_being_asked_to_end(number: signal.Signals, root: Path, attnlab_run: Any, capfd: Said) -> None:
+    with meanwhile(lambda: hanging(root), lambda: os.kill(os.getpid(), number)):
+        assert attnlab_run("hangs_once") == 130
+    assert hanging(root), "somebody else asked before it hung"  # the next attempt would hang instead
+    assert last_line(capfd) == "attnlab: interrupted: 1 of 2 runs are finished; the same command goes on"
+    assert sorted(states(root)) == ["completed", "interrupted"]
+    assert attnlab_run("hangs_once") == 0 and states(root) == ["completed"] * 2
+
+
+SCRIPT = """
+import functools, sys
+from attnlab import cli, study
+study.run = functools.partial(study.run, train="tests.support.study_fakes:hangs_once")
+sys.exit(cli.main(["run", sys.argv[1], "--no-report"]))
+"""
+
+
+def test_a_terminal_that_closes(plan: Plan, root: Path, attnlab_run: Any) -> None:
+    marked = Marked(f"terminal-{os.getpid()}")
+    outer, inner = pty.openpty()
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    more = {"PYTHONPATH": os.pathsep.join(paths), MARK: marked.mark, "TERM": "xterm"}
+    words = ["setsid", "--ctty", sys.executable, "-c", SCRIPT, str(plan.study.path)]
+    with subprocess.Popen(words, env=os.environ | more, stdin=inner, stdout=inner, stderr=inner) as process:
+        os.close(inner)
+        os.set_blocking(outer, False)
+        try:
+            while not hanging(root):
+                assert process.poll() is None, "the study did not get going"
+                time.sleep(0.05)
+                with suppress(BlockingIOError):
+                    os.read(outer, 1 << 16)
+            os.close(outer)  # the kernel tells whoever is on it: SIGHUP, and an error for each word written from now on
+            assert process.wait(timeout=60) == 130
+            assert marked.gone(), "something was left behind"
+        finally:
+            marked.kill_all()
+    assert sorted(states(root)) == ["completed", "interrupted"]
+    assert attnlab_run("hangs_once") == 0

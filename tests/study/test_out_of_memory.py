@@ -1,0 +1,160 @@
+"""Running out of memory is a result, wherever it happens, with what was asked for and the peak."""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.errors import UserError
+from attnlab.training import device, gradients, trainer
+from attnlab.training.out_of_memory import is_out_of_memory, reason
+from attnlab.training.train import train
+from tests.support.paths import ROOT
+from tests.support.small_runs import recorded, tiny
+
+PEAKS = {"host_peak_mib": 512.0, "gpu_peak_mib": 3 * 1024.0}
+ON_DEVICE = torch.OutOfMemoryError(
+    "CUDA out of memory. Tried to allocate 1.20 GiB. GPU 0 has a total capacity of 79.10 GiB of which 512.00 MiB is free."
+)
+
+
+def raised(act: Any) -> Exception:
+    with pytest.raises(Exception) as caught:
+        act()
+    return caught.value
+
+
+def test_the_reason_says_what_was_asked_for_and_the_peak() -> None:
+    host = raised(lambda: torch.empty(1_288_490_188 << 20, dtype=torch.uint8))
+    asked = "asked for 1.2 PiB (1,351,079,887,372,288 bytes)"
+    assert reason(host, step=12, peaks=PEAKS) == f"out of memory at step 12: {asked}, peak 512.0 MiB"
+    assert reason(ON_DEVICE, step=0, peaks=PEAKS) == "out of memory before the first step: asked for 1.20 GiB, peak 3.0 GiB"
+    array = raised(lambda: np.empty(1 << 60, dtype=np.uint8))
+    assert "asked for 1.00 EiB, peak 512.0 MiB" in reason(array, step=1, peaks=PEAKS)
+    assert "asked for an amount that the error does not tell, peak" in reason(MemoryError(), step=1, peaks=PEAKS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        ON_DEVICE,
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
+        RuntimeError("could not create a memory object"),
+        ImportError("x.so: failed to map segment from shared object: Cannot allocate memory"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+    ids=repr,
+)
+def test_what_counts(error: Exception) -> None:
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("shapes do not match"), OSError(28, "No space left on device"), ValueError("out of memory")]
+)
+def test_what_does_not_count(error: Exception) -> None:
+    assert not is_out_of_memory(error)
+
+
+def starve(*_: Any, **__: Any) -> Any:
+    return torch.empty(2**60)
+
+
+class Hungry(torch.autograd.Function):
+    """Asks for too much on the way back only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return starve()
+
+
+@pytest.mark.parametrize(("place", "step"), [("building", 0), ("forward", 0), ("backward", 0), ("valid", 4), ("test", 12)])
+def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward, evaluate = gradients.forward, trainer.evaluate
+
+    def hungry_forward(*words: Any) -> Any:
+        logits, memory = forward(*words)
+        return Hungry.apply(logits), memory
+
+    def hungry_evaluate(model: Any, task: Any, split: str, **more: Any) -> dict[str, float]:
+        return starve() if split == place else evaluate(model, task, split, **more)
+
+    if place == "building":
+        monkeypatch.setattr(trainer, "build", starve)
+    elif place == "forward":
+        monkeypatch.setattr(gradients, "forward", starve)
+    elif place == "backward":
+        monkeypatch.setattr(gradients, "forward", hungry_forward)
+    else:
+        monkeypatch.setattr(trainer, "evaluate", hungry_evaluate)
+    result = train(tiny())
+    assert (result.state, result.step) == ("out_of_memory", step)
+    assert "asked for 4.0 EiB (4,611,686,018,427,387,904 bytes), peak " in result.reason
+    assert result.summary["host_peak_mib"] > 0 and ("parameters" in result.summary) == (place != "building")
+
+
+SCRIPT = """
+import sys, torch._dynamo
+from tests.support.small_runs import tiny
+from attnlab import machine
+from attnlab.training.train import train
+torch.set_num_threads(1)
+train(tiny(train__steps=1))
+machine.limit_memory(machine.host_peak() + ({room} << 20))
+result = train(tiny(**{changes}))
+print(result.state, result.step, result.reason, sep="|")
+"""
+
+
+WIDE = {"model__heads": 4, "model__depth": 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "room", "step"),
+    [
+        ({**WIDE, "model__dim": 1024}, 160, 0),  # MiB; 400 of weights
+        ({**WIDE, "model__dim": 512}, 160, 0),  # 100 of weights, and again of gradients
+        ({"evaluate__batch_size": 4096, "evaluate__valid_limit": None, "model__ff_mult": 500.0}, 160, 4),
+    ],
+    ids=["building", "training", "evaluating"],
+)
+def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    script = SCRIPT.format(changes=changes, room=room)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    state, last, line = done.stdout.strip().split("|")
+    assert (state, int(last)) == ("out_of_memory", step)
+    found = re.search(r"asked for [\d.]+ MiB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
+    assert found, line
+    assert int(found[1].replace(",", "")) > 1 << 20 and float(found[2]) > 200
+
+
+def test_a_limit_below_what_the_process_has_is_refused() -> None:
+    with pytest.raises(UserError, match=r"expected a limit above the [\d,]+ bytes that a run has .* got 1,000 bytes"):
+        device.limit_memory(1_000)
+
+
+def test_the_peak_is_the_run_s_own() -> None:
+    block = bytearray(300 << 20)
+    before = device.host_peak()
+    del block
+    result, _ = recorded(tiny(train__steps=1))
+    assert result.state == "completed"
+    assert device.host_peak() < before - (200 << 20)
+    inherited = "import sys; sys.path.insert(0, '.'); from attnlab.training.device import host_peak; print(host_peak())"
+    block = bytearray(900 << 20)
+    done = subprocess.run([sys.executable, "-c", inherited], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(done.stdout) < len(block) / 2, "a process remembers nothing of the one that started it"

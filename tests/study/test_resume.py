@@ -1,0 +1,243 @@
+"""A run that was cut off, wherever and however often, ends as if nothing had happened; what has an end stays ended."""
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attnlab.config.run import RunConfig
+from attnlab.training import checkpoint, costs
+from attnlab.training import result as results
+from attnlab.training.train import Result
+from attnlab.training.trainer import Training
+from tests.support.small_runs import Point, recorded, tiny
+from tests.support.surroundings import Program
+
+DROPOUT = {f"model__{what}dropout": 0.2 for what in ("", "attention_", "embedding_", "word_")}
+PACE = {"train__checkpoint_every": 5, "train__warmup": 0.3, "train__weight_decay": 0.1}  # evaluated every 4, logged every 3
+EAGER = {"train__lr": 3.0}  # too much: it is never again as good as after the first step
+XL = {"variant": "transformer_xl", "position": "relative", "model__memory": 17}
+LENGTHS = {"evaluate__lengths": [11, 24, 48]}
+REVIEWS = {
+    "task": {"name": "tests.support.small_runs:Reviews"},
+    "position": "learned",
+    "train__steps": None,
+    "train__eval_every": None,
+}
+RUNS = {
+    "a language model": {**DROPOUT, **PACE, "train__accumulate": 2, "train__select": "best"},
+    "one with memory": {**XL, **PACE, **LENGTHS, "model__dropout": 0.2, "train__accumulate": 2, "train__precision": "bf16"},
+    "a classifier": {**REVIEWS, **DROPOUT, **PACE, "train__epochs": 2.5, "train__select": "best", "model__pool": "class"},
+    "one without attention": {**REVIEWS, **PACE, "variant": "lstm", "train__epochs": 2.5, "model__dropout": 0.2},
+    "one that stops early": {**DROPOUT, **EAGER, "train__eval_every": 1, "train__patience": 3, "train__select": "best"},
+    "one that diverges": {"train__lr": 1e30, "train__clip": None, "train__checkpoint_every": 1},
+}
+Whole = tuple[Result, list[Point], dict[str, torch.Tensor]]
+
+
+class Cut(BaseException):
+    """The power fails."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a configuration costs is the same each time; counting it takes longer than these runs."""
+    monkeypatch.setattr(costs, "fixed_costs", lambda *_: {})
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load(folder / "model.pt")["model"] if (folder / "model.pt").exists() else {}
+
+
+def undisturbed(config: RunConfig, folder: Path) -> Whole:
+    return *recorded(config, folder), weights(folder)
+
+
+def same(whole: Whole, other: Whole) -> bool:
+    """Bit by bit: the result, every point of the curves, the weights."""
+    tensors = whole[2].keys() == other[2].keys() and all(torch.equal(whole[2][name], other[2][name]) for name in whole[2])
+    return tensors and repr(whole[:2]) == repr(other[:2])  # as text, where NaN equals NaN
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(**RUNS[kind])
+    whole = undisturbed(config, tmp_path / "whole")
+    step = Training._step
+
+    def cut_from(last: int) -> Callable[[Training], None]:
+        def cut(self: Training) -> None:
+            step(self)
+            if self.step >= last:
+                raise Cut
+
+        return cut
+
+    for reached in itertools.count(1):  # each time it comes one step further
+        monkeypatch.setattr(Training, "_step", cut_from(reached))
+        with suppress(Cut):
+            assert same(whole, undisturbed(config, tmp_path / "again"))
+            break
+    assert reached == whole[0].step + 1 or whole[0].state == "diverged"
+
+
+def test_the_kinds_of_runs_are_what_they_say(tmp_path: Path) -> None:
+    ends = {kind: recorded(tiny(**RUNS[kind]))[0] for kind in RUNS}
+    assert ends["one that stops early"].state == "completed" and ends["one that stops early"].step == 4
+    assert ends["one that stops early"].summary["steps"] == ends["one that stops early"].step
+    assert ends["one that diverges"].state == "diverged"
+    assert [end.step for end in ends.values()][:4] == [12, 12, 12, 12]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_power_cut_at_every_change_of_the_folder(after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(**RUNS["a language model"])
+    whole = undisturbed(config, tmp_path / "whole")
+    dead, left = False, 0
+    real = {name: getattr(os, name) for name in ("replace", "unlink")}
+
+    def failing(name: str) -> Callable[..., None]:
+        def act(*words: Any, **more: Any) -> None:
+            nonlocal dead, left
+            left -= 1
+            try:
+                if not dead and (left or after):
+                    real[name](*words, **more)
+            finally:
+                dead = dead or left == 0
+                if dead:
+                    raise Cut
+
+        return act
+
+    for name in real:
+        monkeypatch.setattr(os, name, failing(name))
+    for changes in itertools.count(1):
+        folder = tmp_path / str(changes)
+        dead, left = False, changes
+        try:
+            recorded(config, folder)
+            break
+        except Cut:
+            dead, left = False, 0
+        assert same(whole, undisturbed(config, folder)), f"cut at change {changes}"
+        assert sorted(os.listdir(folder)) == ["config.json", "model.pt", "result.json"], f"cut at change {changes}"
+    assert changes > 12
+
+
+def damaged(path: Path, how: str) -> None:
+    if "program" in how:
+        program = {"step": 6, "model": Program(path.with_name("it_was_run"))}
+        return torch.save(program, path, _use_new_zipfile_serialization=how == "a program")
+    contents = bytearray(path.read_bytes())
+    n = len(contents)
+    if how == "flipped":
+        contents[n // 2] ^= 1
+    elif how == "garbage":
+        contents = bytearray(b"no such thing" * 99)
+    else:
+        del contents[{"empty": 0, "one byte": 1, "a half": n // 2, "all but one byte": n - 1}[how] :]
+    path.write_bytes(contents)
+
+
+def rewritten(path: Path, how: str) -> None:
+    state = checkpoint.load(path)
+    if how == "another configuration":
+        state["writer"]["fingerprint"] = "0" * 16
+    elif how == "another torch":
+        state["writer"]["torch"] = "1.0"
+    elif how == "other names":
+        state["model"] = {f"x.{name}": weight for name, weight in state["model"].items()}
+    elif how == "another optimiser":
+        state["optimizer"]["param_groups"].pop()
+    else:
+        state = {"step": 3}
+    checkpoint.save(state, path)
+
+
+@pytest.fixture(scope="module")
+def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Whole, Path]:
+    """A run cut off after step 8: its undisturbed self, and the folder with the checkpoints of steps 6 and 8."""
+    config = tiny(train__checkpoint_every=2, model__dropout=0.2)
+    folder = tmp_path_factory.mktemp("cut")
+    keep, calls = checkpoint.keep, itertools.count(1)
+
+    def cut(*words: Any, **more: Any) -> None:
+        keep(*words, **more)
+        if next(calls) == 4:
+            raise Cut
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Cut):
+        patch.setattr(checkpoint, "keep", cut)
+        patch.setattr(costs, "fixed_costs", lambda *_: {})
+        recorded(config, folder / "cut")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "fixed_costs", lambda *_: {})
+        return config, undisturbed(config, folder / "whole"), folder / "cut"
+
+
+DAMAGE = ["a program", "a program in the old format", "flipped", "garbage", "empty", "one byte", "a half", "all but one byte"]
+REWRITING = ["another configuration", "another torch", "other names", "another optimiser", "hardly anything"]
+
+
+@pytest.mark.parametrize("how", DAMAGE + REWRITING)
+def test_a_checkpoint_that_cannot_be_trusted(
+    how: str, cut_off: tuple[RunConfig, Whole, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, whole, source = cut_off
+    harm = damaged if how in DAMAGE else rewritten
+    for both in (False, True):
+        folder = Path(shutil.copytree(source, tmp_path / str(both)))
+        (folder / ".checkpoint.pt.x.half").write_bytes(b"left behind")
+        harm(folder / checkpoint.NEWEST, how)
+        if both:
+            harm(folder / checkpoint.BEFORE, how)
+        assert same(whole, undisturbed(config, folder))
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].startswith(f"{folder / checkpoint.NEWEST} is no checkpoint to go on from: ")
+        assert len(said) == 2 + both, "a line for each that is passed over, and one for where it goes on"
+        assert said[-1] == ("starting from the beginning" if both else "going on from step 6, out of checkpoint.old.pt")
+        assert sorted(os.listdir(folder)) == ["config.json", "model.pt", "result.json"]
+
+
+@pytest.mark.parametrize("end", ["completed", "diverged", "pruned"])
+def test_what_has_its_result_is_not_trained_again(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(**(RUNS["one that diverges"] if end == "diverged" else {}))
+    result, points = recorded(config, tmp_path, stop_at=6 if end == "pruned" else None)
+    assert result.state == end
+    with monkeypatch.context() as patch:
+        patch.setattr("attnlab.training.train.Training", None)
+        assert repr(recorded(config, tmp_path)) == repr((result, points)), "the same end and the whole curve"
+    results.forget(tmp_path)
+    assert recorded(config, tmp_path, stop_at=3)[0].state == ("pruned" if end != "diverged" else "diverged")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"fingerprint": "0", "result": {}, "history": []}'])
+def test_a_result_that_cannot_be_trusted(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "result.json").write_text(text)
+    result, _ = recorded(tiny(), tmp_path)
+    assert (result.state, result.step) == ("completed", 12)
+    assert "result.json is no result of this run" in capsys.readouterr().out
+
+
+def test_running_out_of_memory_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(train__checkpoint_every=5)
+    whole = undisturbed(config, tmp_path / "whole")
+    step = Training._step
+
+    def hungry(self: Training) -> None:
+        if self.step == 7:
+            torch.empty(2**60)
+        step(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_step", hungry)
+        assert recorded(config, tmp_path / "again")[0].state == "out_of_memory"
+    assert checkpoint.load(tmp_path / "again" / checkpoint.NEWEST)["step"] == 5
+    assert same(whole, undisturbed(config, tmp_path / "again"))

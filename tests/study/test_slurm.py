@@ -1,0 +1,174 @@
+"""attnlab submit: jobs by submitit's local executor, what is refused, and that no file holds the storage's password."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from submitit import LocalJob
+from submitit.helpers import DelayedSubmission
+
+from attnlab import plan
+from attnlab._util.signals import as_interrupts
+from attnlab.cli import main as cli
+from attnlab.cli.submit import StudyJob
+from tests.support.exactly_once import Stores, broken_promises, finished
+from tests.support.postgres import PASSWORD
+
+if TYPE_CHECKING:
+    from tests.support.postgres import Server
+
+STUDY = """\
+study: shared
+imports: [meeting.py]
+base:
+  task: {name: pydocs, length: 17}
+  model: {dim: 12, depth: 1, heads: 2}
+  train: {steps: 3, batch_size: 3}
+  evaluate: {valid_limit: 300, test_limit: 300}
+  machine: {threads: 1, device: cpu}
+grid:
+  variant: [met, no_wo]
+seeds: [0, 1]
+"""
+# The first run waits for a second at the same time: with one worker each, that one is another machine's.
+MEETING = """\
+import multiprocessing, os, time
+from pathlib import Path
+from attnlab import register_variant
+from attnlab.variants.dense import Dense
+
+
+@register_variant("met")
+class Met(Dense):
+    pass
+
+
+if multiprocessing.current_process().name == "attnlab-run":
+    place = Path(__file__).with_name("met")
+    place.mkdir(exist_ok=True)
+    (place / str(os.getpid())).touch()
+    while len(list(place.iterdir())) < 2:
+        time.sleep(0.05)
+"""
+Out = pytest.CaptureFixture[str]
+ADDRESS = f"postgresql://attnlab:{PASSWORD}@127.0.0.1:9/optuna"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own, with a study in it."""
+    (tmp_path / "shared.yaml").write_text(STUDY)
+    (tmp_path / "meeting.py").write_text(MEETING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ATTNLAB_HEARTBEAT", "1")
+    return tmp_path
+
+
+def refusal(capsys: Out, *words: str) -> str:
+    assert cli.main(["submit", "shared.yaml", *words]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and PASSWORD not in line
+    return line
+
+
+def wait_for(path: Path, *, seconds: float = 900) -> None:
+    """The jobs outlive the command that started them: there is no process of ours to wait for."""
+    until = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < until, f"no {path.name} after {seconds:g} s"
+        time.sleep(0.2)
+
+
+def test_two_machines_share_one_study(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out, postgres: "Server") -> None:
+    stores = Stores(tracking=postgres.database(), storage=postgres.database())
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", stores.tracking)
+    words = ["--machines", "2", "--workers", "1", "--local", "--storage", stores.storage]
+    assert cli.main(["submit", "shared.yaml", *words]) == 0
+    said = capsys.readouterr().out
+    ids = said.splitlines()[0].removeprefix("4 runs; submitted: ").split()
+    folder = here / "runs" / "submit" / "shared"
+    assert len(ids) == 2 and "tail -f runs/submit/shared/*_log.err" in said and "attnlab runs shared" in said
+    assert "ATTNLAB_STORAGE" not in os.environ, "what was set for the jobs is taken back"
+    for job in [LocalJob[None](folder, each) for each in ids]:
+        wait_for(job.paths.result_pickle)
+        assert job.exception() is None, job.stderr()
+    curves = {key: stores.curves(record) for key, record in finished(stores.records("shared")).items()}
+    assert broken_promises(plan("shared.yaml"), stores, reference=curves) == []
+    written = [path for path in folder.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert list(folder.rglob("*_submitted.pkl")) and not written
+
+
+def test_what_is_missing_is_said_before_anything_is_queued(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "expected --storage postgresql://... too: several machines share a study through it"
+    assert refusal(capsys, "--machines", "2", "--local") == f"attnlab: --machines: {said}\n"
+    assert "MLFLOW_TRACKING_URI" in refusal(capsys, "--machines", "2", "--local", "--storage", ADDRESS)
+    assert "a time such as 90m, 8h or 2d, got 'soon'" in refusal(capsys, "--timeout", "soon")
+    assert "expected KEY=VALUE, got 'account'" in refusal(capsys, "--slurm", "account")
+    assert "did you mean 'train.steps'" in refusal(capsys, "--local", "--set", "train.stepz=3")
+    real = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "sbatch" else real(name))
+    assert "no sbatch on this machine: --local runs the jobs right here" in refusal(capsys)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'attnlab[slurm]'" in refusal(capsys, "--local")
+    assert not (here / "runs").exists()
+
+
+SBATCH = """\
+#!/bin/sh
+cp "$1" "$QUEUED"
+echo "$ATTNLAB_STORAGE" > "$QUEUED.env"
+echo Submitted batch job 77
+"""
+
+
+def test_slurm_is_asked_for_an_array_and_the_address_goes_by_the_environment(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    for name, text in (("sbatch", SBATCH), ("srun", "#!/bin/sh\n")):  # submitit looks for srun
+        (here / "bin" / name).parent.mkdir(exist_ok=True)
+        (here / "bin" / name).write_text(text)
+        (here / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("QUEUED", str(here / "queued.sh"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow.lab")
+    words = ["--machines", "3", "--storage", ADDRESS, "--timeout", "8h", "--partition", "gpu", "--gpus", "2"]
+    assert cli.main(["submit", "shared.yaml", *words, "--slurm", "account=lab", "mem=32G"]) == 0
+    queued = (here / "queued.sh").read_text()
+    for flag in ("array=0-2%3", "time=480", "partition=gpu", "gpus-per-node=2", "account=lab", "mem=32G"):
+        assert f"#SBATCH --{flag}\n" in queued
+    assert PASSWORD not in queued and PASSWORD in (here / "queued.sh.env").read_text()
+    assert "squeue --jobs 77\n" in capsys.readouterr().out
+
+
+def test_a_job_that_slurm_interrupts_asks_for_another_turn() -> None:
+    job = StudyJob(("run", "a.yaml"), shared=True)
+    again = job.checkpoint()
+    assert isinstance(again, DelayedSubmission) and again.function is job
+
+
+def test_the_warning_that_slurm_sends_first_does_not_end_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(words: tuple[str, ...]) -> int:
+        with as_interrupts():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(cli, "main", main)
+    StudyJob(("run", "a.yaml"), shared=False)()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_job_without_its_address_does_not_start_a_study_of_its_own(here: Path) -> None:
+    with pytest.raises(RuntimeError, match="expected ATTNLAB_STORAGE in the job's environment"):
+        StudyJob(("run", "shared.yaml"), shared=True)()
+    assert not (here / "runs").exists()
+
+
+def test_a_command_that_fails_fails_its_job(here: Path) -> None:
+    with pytest.raises(RuntimeError, match="ended with exit code 2"):
+        StudyJob(("run", "missing.yaml"), shared=False)()

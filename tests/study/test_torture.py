@@ -1,0 +1,180 @@
+"""Kill anything, at any moment: the same command finishes the study, exactly once and to the last bit."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import optuna
+import pytest
+from mlflow import MlflowClient
+
+import attnlab
+from attnlab.study.execution.progress import Display
+from attnlab.study.trials.store import storage_url
+from tests.support.exactly_once import Curves, Stores, broken_promises, finished
+from tests.support.postgres import PASSWORD, Server
+from tests.support.processes import MARK, Marked
+from tests.support.studies import STUDY, write
+from tests.torture import harness
+
+
+@dataclass(frozen=True)
+class Peace:
+    """A small study, where it was run in peace, and its curves."""
+
+    study: Path
+    root: Path
+    curves: dict[str, Curves]
+
+
+@pytest.fixture(scope="module")
+def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
+    folder = tmp_path_factory.mktemp("torture")
+    study = harness.write_study(folder, runs=8, steps=120)
+    return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
+
+
+def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> None:
+    """Kill, finish, and see every promise kept."""
+    torment.to_the_end(kinds, seed=seed)
+    assert harness.verdict(torment, peace.curves) == []
+    assert torment.hits.total() == len(kinds)
+
+
+def test_killed_at_every_turn_it_ends_as_if_nothing_had_happened(peace: Peace, tmp_path: Path) -> None:
+    endure(harness.Torment(peace.study, tmp_path, 2, pause=0.5), peace, "run", "family", "run", "parent", "any", seed=1)
+
+
+def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_path: Path, postgres: Server) -> None:
+    addresses = postgres.database(), postgres.database()
+    torment = harness.Torment(peace.study, tmp_path, 1, 2, addresses, pause=0.5)
+    endure(torment, peace, "run", "family", "parent", "run", seed=2)
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert not written, "the storage's password stands in files"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
+def test_a_hundred_kills(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert harness.main(["--storage", storage, "--runs", "40", "--workers", "4", "--kills", "100"]) == 0
+
+
+def delete(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    client.set_terminated(run_id, "KILLED")
+    client.delete_run(run_id)
+
+
+def point_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    last = client.get_metric_history(run_id, "train/loss")[-1]
+    client.log_metric(run_id, "train/loss", last.value, step=last.step)
+
+
+def point_more(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    client.log_metric(run_id, "train/tokens_per_s", 1.0, step=121)
+
+
+def curve_more(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    client.log_metric(run_id, "noise", 1.0)
+
+
+def left_running(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    client.update_run(run_id, status="RUNNING")
+
+
+def finished_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    found = client.get_run(run_id)
+    other = client.create_run(found.info.experiment_id, tags=found.data.tags)
+    client.set_terminated(other.info.run_id)
+    client.delete_run(other.info.run_id)
+
+
+def trial_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    trials.add_trial(trials.trials[0])
+
+
+def trial_left(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
+    trials.enqueue_trial({}, user_attrs=trials.trials[0].user_attrs)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (delete, "0 finished records"),
+        (delete, "0 active records"),
+        (point_twice, "train/loss: points logged twice"),
+        (point_more, "train/tokens_per_s: steps"),
+        (curve_more, "['noise'] only with or only without"),
+        (left_running, "left RUNNING (active)"),
+        (finished_twice, "2 finished records"),
+        (trial_twice, "2 complete trials"),
+        (trial_left, "left WAITING"),
+    ],
+)
+def test_a_broken_promise_is_seen(break_it: Callable[..., None], said: str, peace: Peace, tmp_path: Path) -> None:
+    """The judge itself: what stands in the two tests above would be worth nothing if it let any of these pass."""
+    root = Path(shutil.copytree(peace.root, tmp_path / "runs"))
+    stores = Stores(f"sqlite:///{root / 'mlflow.db'}", f"sqlite:///{root / 'optuna.db'}")
+    plan = attnlab.plan(peace.study)
+    assert broken_promises(plan, stores, reference=peace.curves) == []
+    victim = finished(stores.records("torture"))[plan.runs[3].fingerprint]
+    name = optuna.get_all_study_names(stores.storage)[0]
+    break_it(MlflowClient(stores.tracking), victim.info.run_id, optuna.load_study(study_name=name, storage=stores.storage))
+    found = broken_promises(plan, stores, reference=peace.curves)
+    assert any(said in line for line in found), found
+
+
+def test_a_value_that_differs_in_its_last_bit_is_seen(peace: Peace) -> None:
+    stores = Stores(f"sqlite:///{peace.root / 'mlflow.db'}", f"sqlite:///{peace.root / 'optuna.db'}")
+    plan = attnlab.plan(peace.study)
+    key = plan.runs[0].fingerprint
+    step, value = peace.curves[key]["train/loss"][0]
+    other = float.fromhex(value) * (1 + 2**-52)
+    changed = [(step, other.hex()), *peace.curves[key]["train/loss"][1:]]
+    found = broken_promises(plan, stores, reference=peace.curves | {key: peace.curves[key] | {"train/loss": changed}})
+    assert found == [f"{plan.runs[0].name}: train/loss: other values than without disturbance"]
+
+
+def test_only_marked_living_processes_are_hit() -> None:
+    marked, sleep = Marked("one"), [sys.executable, "-c", "import time; time.sleep(600)"]
+    ours = subprocess.Popen(sleep, env=os.environ | {MARK: "one"})
+    other = subprocess.Popen(sleep, env=os.environ | {MARK: "another"})
+    try:
+        assert marked.parents() == {ours.pid: os.getpid()} and not marked.gone(seconds=0.1)
+        assert not marked.kill(other.pid) and other.poll() is None
+        assert marked.kill(ours.pid)
+        assert marked.gone() and not marked.kill(ours.pid), "dead, if not yet buried"
+    finally:
+        for process in (ours, other):
+            process.kill()
+            process.wait()
+    assert ours.returncode == -9
+
+
+def test_the_spy_notes_what_is_read_and_not_what_is_written(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; import tests.torture.spy; p = Path(sys.argv[1]); "
+    script += "p.write_text('half'); p.rename(sys.argv[2]); Path(sys.argv[2]).read_text(); "
+    script += "p.write_text('half'); p.read_text()"
+    paths = tmp_path / ".checkpoint.pt.1.half", tmp_path / "checkpoint.pt"
+    environment = os.environ | {"ATTNLAB_SPY": str(tmp_path / "read.txt")}
+    subprocess.run([sys.executable, "-c", script, *map(str, paths)], env=environment, check=True, timeout=120)
+    assert (tmp_path / "read.txt").read_text().split() == [str(paths[1]), str(paths[0])]
+
+
+def test_a_ticket_that_a_dead_parent_left_of_a_finished_run_is_settled(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, tracking = postgres.database(), postgres.database()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
+    path = write(tmp_path, STUDY)
+    first = attnlab.run(path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, show=Display(quiet=True))
+    (name,) = optuna.get_all_study_names(storage_url(storage))
+    trials = optuna.load_study(study_name=name, storage=storage_url(storage))
+    trials.enqueue_trial({}, user_attrs={"key": trials.trials[0].user_attrs["key"]})  # entered just before it had finished
+    again = attnlab.run(path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, show=Display(quiet=True))
+    assert first.ok and again.ok
+    trials = optuna.load_study(study_name=name, storage=storage_url(storage))
+    assert [each.state.name for each in trials.trials] == ["COMPLETE", "COMPLETE", "FAIL"]  # one of each seed, and the one left

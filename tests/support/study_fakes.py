@@ -1,0 +1,163 @@
+"""Stand-ins for ``attnlab.training.train.train`` that end in every way a run can end; children import them by name."""
+
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnlab.config.run import RunConfig
+from attnlab.training.train import Result, train
+from tests.support.surroundings import fill
+
+Report = Callable[[int, dict[str, float]], bool]
+
+
+def good(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Four points of a curve and a result that tells the seeds apart."""
+    with (folder.parent / "trained.txt").open("a") as file:
+        file.write(f"{config.fingerprint()}\n")
+    for step in (10, 20):
+        report(step, {"train/loss": 1 / step, "train/tokens_per_s": 1_000.0})
+        report(step, {"valid/bits_per_byte": 2 / step})
+    import torch
+
+    summary = {"bits_per_byte": 2 + config.seed / 10, "threads": float(torch.get_num_threads())}
+    summary["told"] = float(os.environ.get("ATTNLAB_FAKE", "0"))
+    return Result("completed", summary, 20)
+
+
+def by_variant(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Each variant meets a fate of its own."""
+    report(1, {"train/loss": 1.0})
+    fates: dict[str, Callable[[], Any]] = {
+        "einsum": lambda: ctypes.string_at(0),  # a segmentation fault
+        "no_wo": lambda: os._exit(3),
+        "wide": lambda: [][1],
+        "narrow": lambda: Result("diverged", {"train_seconds": 1.0}, 5, "the loss became nan at step 5"),
+        "basic": lambda: Result("out_of_memory", {}, 1, "no memory"),
+    }
+    fate = fates.get(config.variant.name)
+    return fate() if fate else good(config, report=report, folder=folder)
+
+
+def killed_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The first attempt is killed from outside; the second goes well."""
+    mark = folder / "been_here"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return good(config, report=report, folder=folder)
+
+
+def killed_at_its_checkpoint(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; when there is a checkpoint it is killed from outside, once."""
+
+    def watched(step: int, metrics: dict[str, float]) -> bool:
+        if (folder / "checkpoint.pt").exists() and not (folder / "been_here").exists():
+            (folder / "been_here").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return report(step, metrics)
+
+    return train(config, report=watched, folder=folder)
+
+
+def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The first attempt of seed 1 never ends, and has a child of its own; the second attempt goes well."""
+    mark = folder / "pids"
+    if config.seed == 1 and not mark.exists():
+        report(1, {"train/loss": 1.0})
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(600)
+            os._exit(0)
+        part = mark.with_suffix(".part")
+        part.write_text(f"{os.getpid()} {helper}")
+        part.rename(mark)
+        time.sleep(600)
+    return good(config, report=report, folder=folder)
+
+
+def says_strange_things(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Errors that no file can hold as they are, or that sound as if the disk of the runs took nothing more."""
+    if config.variant.name == "no_wo":
+        raise ValueError("bad \udc80\0")
+    if config.variant.name == "wide":
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/nowhere/kernel.bin")
+    return good(config, report=report, folder=folder)
+
+
+def failing(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The driver is broken today."""
+    raise RuntimeError("the driver is broken today")
+
+
+def valued(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """A trial that is completed: better the smaller its learning rate."""
+    return Result("completed", {"valid_bits_per_byte": config.train.lr}, 20)
+
+
+def pruned(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Says nothing but that it was stopped early."""
+    return Result("pruned", {}, 3, "pruned at step 3")
+
+
+def disk_fills(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; when there is a checkpoint, the disk is filled, once."""
+
+    def watched(step: int, metrics: dict[str, float]) -> bool:
+        if (folder / "checkpoint.pt").exists():
+            _fill_once(folder)
+        return report(step, metrics)
+
+    return train(config, report=watched, folder=folder)
+
+
+def disk_is_full_at_the_end(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; then the disk is filled, once."""
+    result = train(config, report=report, folder=folder)
+    _fill_once(folder)
+    return result
+
+
+def _fill_once(folder: Path) -> None:
+    if not (folder.parent / "ballast").exists():
+        fill(folder.parent / "ballast")
+
+
+def clock_goes_back(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Trains; at its first word somebody sets the clock back by an hour."""
+    now = time.time
+
+    def watched(step: int, metrics: dict[str, float]) -> bool:
+        time.time = lambda: now() - 3_600
+        return report(step, metrics)
+
+    return train(config, report=watched, folder=folder)
+
+
+def settling(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Seeds differ by much, pairs by little: no_wo is worse, narrow the same but for noise, wide too noisy to tell."""
+    with (folder.parent / "trained.txt").open("a") as file:
+        file.write(f"{config.fingerprint()}\n")
+    noise = (0.8, -1.1, 0.2, 0.9, -0.7, -0.1)[config.seed % 6]
+    gap = {"no_wo": 1 + 0.01 * noise, "narrow": 0.05 * noise, "wide": 0.5 * noise}.get(config.variant.name, 0.0)
+    value = 2 + config.seed + gap
+    report(10, {"valid/bits_per_byte": value})
+    return Result("completed", {"bits_per_byte": value, "valid_bits_per_byte": value}, 20)
+
+
+def settling_or_diverging(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """The same, but no_wo diverges with seed 1, and wide always."""
+    if config.variant.name == "wide" or (config.variant.name == "no_wo" and config.seed == 1):
+        return Result("diverged", {}, 5, "the loss became nan at step 5")
+    return settling(config, report=report, folder=folder)
+
+
+def exact_match(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Scored by a metric of somebody's own, of which more is better: no_wo has more with every seed."""
+    value = 0.5 + config.seed / 100 + (0.1 + config.seed / 1_000) * (config.variant.name == "no_wo")
+    return Result("completed", {"exact_match": value}, 20)

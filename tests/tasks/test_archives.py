@@ -1,0 +1,184 @@
+"""What is inside an archive decides whether it is the data set, not the archive's own bytes."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.tasks import archives, datasets
+from attnlab.tasks.archives import Source, read_reviews
+
+REVIEWS = {
+    f"{half}/{label}/{number}_{8 if label == 'pos' else 2}.txt": f"{half} {label} {number}".encode()
+    for half in ("train", "test")
+    for label in ("pos", "neg")
+    for number in range(3)
+}
+
+
+def tarred(reviews: dict[str, bytes], *, also: dict[str, bytes] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    members = {f"aclImdb/{name}": text for name, text in reviews.items()} | (also or {})
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text))
+    return buffer.getvalue()
+
+
+def place(folders: Path, contents: bytes) -> Path:
+    (folders / "data").mkdir(exist_ok=True)
+    path = folders / "data" / "r.tar.gz"
+    path.write_bytes(contents)
+    return path
+
+
+@pytest.fixture
+def reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+    monkeypatch.setattr(archives, "REVIEWS_PER_FOLDER", 3)
+    digest = hashlib.sha256()
+    for name in sorted(REVIEWS):
+        digest.update(f"{name} {len(REVIEWS[name])}\n".encode() + REVIEWS[name])
+    return Source("reviews", "r.tar.gz", "http://nowhere/", 7, "0" * 32, digest.hexdigest(), 2**20, read_reviews)
+
+
+def test_the_reviews_do_not_depend_on_the_archive(reviews: Source, folders: Path):
+    place(folders, tarred(REVIEWS))
+    assert datasets.load(reviews, say=lambda line: None) == REVIEWS
+    assert "an archive of labelled reviews only" in datasets.verify(reviews)
+
+    others = {"aclImdb/train/unsup/0_0.txt": b"", "../evil": b""}
+    backwards = tarred(dict(reversed(REVIEWS.items())), also=others)
+    path = place(folders, backwards)
+    assert list(datasets.load(reviews, say=lambda line: None)) == sorted(REVIEWS)
+    assert "another archive with unlabelled reviews" in datasets.verify(reviews)
+    assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]  # nothing was unpacked
+
+    whole = replace(reviews, size=len(backwards), md5=hashlib.md5(path.read_bytes()).hexdigest())
+    assert "the original archive" in datasets.verify(whole)
+
+
+def test_missing_and_changed_reviews_are_found(reviews: Source, folders: Path):
+    fewer = dict(list(REVIEWS.items())[:-1])
+    place(folders, tarred(fewer))
+    with pytest.raises(UserError, match="found 2 in test/neg"):
+        datasets.load(reviews, say=lambda line: None)
+    place(folders, tarred(REVIEWS | {"train/pos/0_8.txt": b"changed"}))
+    with pytest.raises(UserError, match=f"expected labelled reviews of sha256 {reviews.contents}"):
+        datasets.load(reviews, say=lambda line: None)
+    place(folders, tarred(REVIEWS)[:-60])
+    with pytest.raises(UserError, match="r.tar.gz"):
+        datasets.load(reviews, say=lambda line: None)
+
+
+def zipped(reviews: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("reviews", b"".join(reviews.values()))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_no_flipped_bit_and_no_cut_gives_other_contents(kind: str, reviews: Source, folders: Path):
+    """A bit that decides nothing (of a date, say) may flip; whatever else is changed is refused, in one line."""
+    whole: Any = REVIEWS if kind == "tar" else b"".join(REVIEWS.values())
+    if kind == "zip":
+        reviews = replace(reviews, contents=hashlib.md5(whole).hexdigest(), read=archives.read_member)
+    good = tarred(REVIEWS) if kind == "tar" else zipped(REVIEWS)
+    flipped = [good[:i] + bytes([good[i] ^ 1 << i % 8]) + good[i + 1 :] for i in range(len(good))]
+    refused = 0
+    for contents in [*flipped, *(good[:n] for n in range(len(good)))]:
+        place(folders, contents)
+        try:
+            assert datasets.load(reviews, say=lambda line: None) == whole
+        except UserError as error:
+            assert "\n" not in str(error) and str(error).endswith("; delete it to have it fetched again")
+            refused += 1
+    assert refused > 1.5 * len(good)
+
+
+@pytest.mark.real
+def test_the_real_archives(real_data: Path):
+    assert archives.ENWIK8.contents in datasets.verify(datasets.find("enwik8"))
+    assert "sha256 of the 50,000 as expected" in datasets.verify(datasets.find("imdb"))
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "an absolute path": {"name": "/tmp/attnlab-was-here"},
+    "a path that leaves": {"name": "../../attnlab-was-here"},
+    "a path that leaves further in": {"name": "aclImdb/train/pos/../../../../0_8.txt"},
+    "a symbolic link": {"name": "aclImdb/train/pos/9_8.txt", "type": tarfile.SYMTYPE, "linkname": "/etc/passwd"},
+    "a hard link": {"name": "aclImdb/train/pos/9_8.txt", "type": tarfile.LNKTYPE, "linkname": "/etc/passwd"},
+    "a link in the place of a folder": {"name": "aclImdb/train", "type": tarfile.SYMTYPE, "linkname": "/tmp"},
+    "a device": {"name": "aclImdb/train/pos/9_8.txt", "type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5},
+    "a pipe": {"name": "aclImdb/train/pos/9_8.txt", "type": tarfile.FIFOTYPE},
+}
+
+
+def test_a_name_in_a_zip_file_reaches_nowhere(reviews: Source, folders: Path):
+    """Of a zip file one member is read, by its name; a link's contents are the path that it points to."""
+    buffer = io.BytesIO()
+    link = zipfile.ZipInfo("reviews")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in ("../attnlab-was-here", "/tmp/attnlab-was-here"):
+            archive.writestr(name, b"x")
+        archive.writestr(link, b"/etc/passwd")
+    place(folders, buffer.getvalue())
+    with pytest.raises(UserError, match=r"found 11 bytes of md5"):
+        datasets.load(replace(reviews, read=archives.read_member), say=lambda line: None)
+    assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]
+    assert not list(Path("/tmp").glob("attnlab-was-here*"))
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_nothing_in_an_archive_reaches_out_of_it(kind: str, reviews: Source, folders: Path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        hostile = tarfile.TarInfo()
+        for key, value in HOSTILE[kind].items():
+            setattr(hostile, key, value)
+        archive.addfile(hostile, io.BytesIO())
+        for name, text in REVIEWS.items():
+            info = tarfile.TarInfo(f"aclImdb/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text))
+    place(folders, buffer.getvalue())
+    assert datasets.load(reviews, say=lambda line: None) == REVIEWS
+    assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]
+    assert not list(Path("/tmp").glob("attnlab-was-here*")) and not list(folders.parent.glob("attnlab-was-here*"))
+
+
+def sparse(size: int) -> bytes:
+    """The header of a GNU file of nothing but a hole."""
+    info = tarfile.TarInfo("aclImdb/train/pos/9_8.txt")
+    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    block[156:157] = tarfile.GNUTYPE_SPARSE
+    block[386:410] = b"%011o\0%011o\0" % (size, 0)
+    block[483:495] = b"%011o\0" % size
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + 8 * 32 + sum(block[156:512]))
+    return bytes(block)
+
+
+def test_a_file_with_a_hole_is_passed_over(reviews: Source, folders: Path):
+    place(folders, gzip.compress(sparse(2**30)) + tarred(REVIEWS))
+    assert datasets.load(reviews, say=lambda line: None) == REVIEWS
+
+
+def test_a_bomb_does_not_go_off(reviews: Source, folders: Path):
+    name = tarfile.TarInfo("././@LongLink")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**30
+    zeros = bytes(2**22)
+    for bomb in (tarred(REVIEWS, also={"aclImdb/more": zeros}), gzip.compress(name.tobuf() + zeros)):
+        path = place(folders, bomb)
+        assert path.stat().st_size < 10_000
+        with pytest.raises(UserError, match=r"r.tar.gz is not reviews: .* \(more than 1,048,576 bytes come out of it\)"):
+            datasets.load(reviews, say=lambda line: None)

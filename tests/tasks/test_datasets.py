@@ -1,0 +1,331 @@
+"""Fetching from a server of our own on 127.0.0.1, verifying, and preparing whole or not at all."""
+
+import hashlib
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.tasks import datasets
+from attnlab.tasks.archives import Source, read_member
+from tests.support.paths import ROOT
+
+CONTENTS = bytes(range(256)) * 401
+
+
+def zipped(contents: bytes = CONTENTS, *, member: str = "tiny", method: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr(member, contents)
+    return buffer.getvalue()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves ``body``; ``claimed`` is the Content-Length that it states, to cut a download short."""
+
+    body = zipped()
+    claimed: int | None = None
+    status = 200
+    hits = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.hits += 1
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(self.server.claimed or len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def tiny(url: str) -> Source:
+    body = zipped()
+    return Source(
+        name="tiny",
+        file="tiny.zip",
+        url=url,
+        size=len(body),
+        md5=hashlib.md5(body).hexdigest(),
+        contents=hashlib.md5(CONTENTS).hexdigest(),
+        unpacked=len(CONTENTS),
+        read=read_member,
+    )
+
+
+@pytest.fixture
+def source(server: Server, folders: Path) -> Source:
+    return tiny(f"http://127.0.0.1:{server.server_address[1]}/tiny.zip")
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if not p.name.endswith(".lock"))
+
+
+# ---------------------------------------------------------------- fetching
+
+
+def test_fetches_once_and_verifies(source: Source, server: Server, folders: Path):
+    said: list[str] = []
+    assert datasets.load(source, say=said.append) == CONTENTS
+    assert datasets.fetch(source, say=said.append) == folders / "data" / "tiny.zip"
+    assert server.hits == 1
+    assert files(folders / "data") == ["tiny.zip"]
+    assert "fetching" in said[0] and "the original archive" in said[-1]
+
+
+def test_a_server_that_sends_without_end_is_cut_off(source: Source, server: Server, folders: Path):
+    server.body = bytes(3 * source.size)
+    with pytest.raises(UserError, match=f"it sent more than {2 * source.size:,} bytes; nothing was kept"):
+        datasets.load(source, say=lambda line: None)
+    assert files(folders / "data") == []
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_in_a_zip_file_does_not_go_off(method: int, source: Source, folders: Path):
+    (folders / "data").mkdir()
+    (folders / "data" / "tiny.zip").write_bytes(zipped(bytes(2**24), method=method))
+    with pytest.raises(UserError, match=r"more than 102,656 bytes come out of it"):
+        datasets.load(source, say=lambda line: None)
+
+
+@pytest.mark.parametrize("fault", ["truncated", "corrupt", "missing"])
+def test_a_broken_download_leaves_nothing_and_the_next_one_works(fault: str, source: Source, server: Server, folders: Path):
+    good = server.body
+    if fault == "truncated":
+        server.claimed, server.body = len(good), good[: len(good) // 2]
+    elif fault == "corrupt":
+        server.body = zipped(CONTENTS[::-1])
+    else:
+        server.status = 404
+    with pytest.raises(UserError) as failure:
+        datasets.load(source, say=lambda line: None)
+    assert source.url in str(failure.value) and "\n" not in str(failure.value)
+    if fault == "corrupt":  # the checksum that was expected and the one that came
+        assert source.contents in str(failure.value)
+        assert hashlib.md5(CONTENTS[::-1]).hexdigest() in str(failure.value)
+    assert files(folders / "data") == []
+
+    server.body, server.claimed, server.status = good, None, 200
+    assert datasets.load(source, say=lambda line: None) == CONTENTS
+
+
+def test_a_short_file_that_the_server_calls_whole_is_refused(source: Source, server: Server, folders: Path):
+    server.body = server.body[:-100]
+    with pytest.raises(UserError, match="broken or incomplete"):
+        datasets.load(source, say=lambda line: None)
+    assert files(folders / "data") == []
+
+
+def test_what_a_killed_download_left_is_cleared_away(source: Source, folders: Path):
+    left = folders / "data" / ".tiny.zip.partial"
+    left.mkdir(parents=True)
+    (left / "tmp1234").write_bytes(b"half of it")
+    assert datasets.load(source, say=lambda line: None) == CONTENTS
+    assert files(folders / "data") == ["tiny.zip"]
+
+
+def test_no_network_says_where_to_place_the_file(folders: Path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        source = tiny(f"http://127.0.0.1:{unused.getsockname()[1]}/tiny.zip")
+        with pytest.raises(UserError) as failure:
+            datasets.load(source, say=lambda line: None)
+    assert "place tiny.zip in" in str(failure.value) and "refused" in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+# ---------------------------------------------------------------- placed by hand
+
+
+def place(folders: Path, contents: bytes, name: str = "tiny.zip") -> Path:
+    (folders / "data").mkdir(exist_ok=True)
+    path = folders / "data" / name
+    path.write_bytes(contents)
+    return path
+
+
+def test_another_archive_of_the_same_contents_is_used(source: Source, server: Server, folders: Path):
+    place(folders, zipped(method=zipfile.ZIP_DEFLATED))
+    assert datasets.load(source, say=lambda line: None) == CONTENTS
+    assert "another archive of the same contents" in datasets.verify(source)
+    assert server.hits == 0
+
+
+@pytest.mark.parametrize("contents", [b"", b"not a zip", zipped()[:5000], zipped(member="other"), zipped(CONTENTS[:-1])])
+def test_a_wrong_file_is_named_with_both_checksums_and_kept(contents: bytes, source: Source, folders: Path):
+    path = place(folders, contents)
+    with pytest.raises(UserError) as failure:
+        datasets.load(source, say=lambda line: None)
+    message = str(failure.value)
+    assert str(path) in message and source.contents in message
+    assert hashlib.md5(contents).hexdigest() in message
+    assert "\n" not in message
+    assert path.read_bytes() == contents
+
+
+def test_a_folder_that_cannot_be_written_is_enough_when_the_file_is_there(source: Source, folders: Path):
+    place(folders, zipped())
+    (folders / "data").chmod(0o555)
+    try:
+        assert datasets.load(source, say=lambda line: None) == CONTENTS
+        assert os.listdir(folders / "data") == ["tiny.zip"]
+    finally:
+        (folders / "data").chmod(0o755)
+
+
+def test_verify_says_what_is_missing_and_find_what_is_near(folders: Path):
+    with pytest.raises(UserError, match="attnlab data fetch enwik8"):
+        datasets.verify(datasets.find("enwik8"))
+    with pytest.raises(UserError, match="did you mean 'enwik8'"):
+        datasets.find("enwik")
+
+
+def test_status_looks_without_fetching(folders: Path):
+    assert [(row.source.name, row.found, row.prepared) for row in datasets.status()] == [
+        ("enwik8", None, ()),
+        ("imdb", None, ()),
+    ]
+    place(folders, b"12345", "enwik8.zip")
+    assert datasets.status()[0].found == 5
+
+
+# ---------------------------------------------------------------- preparing
+
+
+def test_prepares_once_for_each_key(folders: Path):
+    built = []
+
+    def build(place: Path) -> None:
+        built.append(place)
+        (place / "numbers").write_bytes(b"123")
+
+    first = datasets.prepared("thing", {"option": 1}, build)
+    assert datasets.prepared("thing", {"option": 1}, build) == first
+    assert datasets.prepared("thing", {"option": 2}, build) != first
+    assert len(built) == 2 and (first / "numbers").read_bytes() == b"123"
+
+
+DAMAGE: dict[str, tuple[str, bytes | None]] = {
+    "cut short": ("numbers", b"12"),
+    "a flipped bit": ("numbers", b"122"),
+    "empty": ("numbers", b""),
+    "gone": ("numbers", None),
+    "no manifest": ("manifest.json", None),
+    "a manifest that is no JSON": ("manifest.json", b"{"),
+    "a manifest of another shape": ("manifest.json", b"[1]"),
+    "a manifest without checksums": ("manifest.json", b'{"key": {}, "sizes": {"numbers": 3}}'),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_prepared_data_that_is_damaged_is_made_anew(how: str, folders: Path):
+    def build(place: Path) -> None:
+        (place / "numbers").write_bytes(b"123")
+
+    place, (name, contents) = datasets.prepared("thing", {}, build), DAMAGE[how]
+    (place / name).unlink() if contents is None else (place / name).write_bytes(contents)
+    said: list[str] = []
+    assert datasets.prepared("thing", {}, build, say=said.append) == place and (place / "numbers").read_bytes() == b"123"
+    assert said == [f"thing: {place} is not as it was written: it is prepared again"]
+    assert datasets.prepared("thing", {}, build, say=said.append) == place and len(said) == 1
+
+
+def test_a_preparation_that_fails_leaves_nothing(folders: Path):
+    def build(place: Path) -> None:
+        (place / "numbers").write_bytes(b"1")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        datasets.prepared("thing", {}, build)
+    assert files(folders / "prepared") == []
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from attnlab import data
+
+def build(place):
+    (place / "numbers").write_bytes(b"1" * int(sys.argv[1]))
+    print("building", flush=True)
+    sys.stdin.readline()
+
+print(data.prepared("thing", {}, build, say=lambda line: print(line, flush=True)), flush=True)
+"""
+
+
+def child(size: int) -> subprocess.Popen[str]:
+    """A process that prepares so many bytes; it builds until it reads a line."""
+    arguments = [sys.executable, "-c", CHILD, str(size)]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_preparation_that_is_killed_leaves_nothing_half_made(folders: Path):
+    with child(3) as killed:
+        assert line(killed) == "building"
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+    left = files(folders / "prepared")
+    assert len(left) == 1 and left[0].endswith(".half")  # under no name that anyone reads
+
+    place = datasets.prepared("thing", {}, lambda place: (place / "whole").touch())
+    assert sorted(p.name for p in place.iterdir()) == ["manifest.json", "whole"]
+    assert files(folders / "prepared") == [place.name]
+
+
+def test_two_at_once_prepare_once(folders: Path):
+    with child(3) as first:
+        assert line(first) == "building"
+        with child(5) as second:
+            assert "another process is preparing it" in line(second)
+            assert first.stdin is not None
+            print("go on", file=first.stdin, flush=True)
+            assert line(second) == line(first)
+    assert next((folders / "prepared").glob("thing-*/numbers")).read_bytes() == b"111"
+
+
+def test_replacing_a_file_is_all_or_nothing(tmp_path: Path):
+    path = tmp_path / "checkpoint"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), datasets.replacing(path) as half:
+        half.write_text("ne")
+        raise RuntimeError
+    assert path.read_text() == "old" and files(tmp_path) == ["checkpoint"]
+    with datasets.replacing(path) as half:
+        half.write_text("new")
+    assert path.read_text() == "new" and files(tmp_path) == ["checkpoint"]
+
+
+def test_importing_it_loads_nothing_heavy():
+    code = "import sys, attnlab.data; print({'torch', 'numpy', 'pooch', 'requests'} & set(sys.modules))"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert found.stdout.strip() == "set()"

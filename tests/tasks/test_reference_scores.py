@@ -1,0 +1,321 @@
+"""The trivial baselines: their numbers, their cache, and where a study shows them."""
+
+import gzip
+import json
+import lzma
+import math
+from collections import Counter, defaultdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.planning.plan import plan
+from attnlab.report import write
+from attnlab.report.methods import source
+from attnlab.report.reference_scores import beside, labels
+from attnlab.study.execution.progress import Display
+from attnlab.study.execution.reference_scores import baseline_scores
+from attnlab.study.run import run
+from attnlab.tasks.datasets import prepared_folder
+from attnlab.tasks.pydocs import PyDocs
+from attnlab.tasks.reference_scores import linear, ngram
+from attnlab.tasks.reference_scores.base import Baseline, scored
+from attnlab.tracking import reference_scores
+from attnlab.tracking.reference_scores import BaselineScore
+from attnlab.tracking.runs import load_runs
+from tests.support.synthetic import QUESTION, SOURCE, made_up
+
+
+def text(of: str) -> np.ndarray:
+    return np.frombuffer(of.encode(), dtype=np.uint8)
+
+
+def chance(model: ngram.KneserNey, history: str, byte: str) -> float:
+    return model.probabilities(text(history + byte))[-1]
+
+
+# ---------------------------------------------------------------- n-grams
+
+
+def test_a_hand_computed_example() -> None:
+    """Order 2 on "abac", where no discount can be estimated: half of each count is taken (0.5 of 1).
+
+    Pairs: ab, ba, ac, once each. Different bytes before: a 1 (b), b 1 (a), c 1 (a).
+    """
+    model = ngram.KneserNey(text("abac"), order=2)
+    of_all = Fraction(3, 2) / 3 * Fraction(1, 256)  # what order 1 leaves to every byte
+    single = Fraction(1, 2) / 3 + of_all  # of each byte seen
+    assert chance(model, "", "b") == pytest.approx(float(single), rel=1e-14)
+    after_a = Fraction(1, 2) / 2 + Fraction(1) / 2 * single  # a is followed by b and c
+    assert chance(model, "a", "b") == pytest.approx(float(after_a), rel=1e-14)
+    assert chance(model, "a", "z") == pytest.approx(float(Fraction(1, 2) * of_all), rel=1e-14)
+    assert chance(model, "b", "a") == pytest.approx(float(Fraction(1, 2) + Fraction(1, 2) * single), rel=1e-14)
+    assert chance(model, "z", "a") == pytest.approx(float(single), rel=1e-14)  # an unknown history says nothing
+
+
+def oracle(train: bytes, order: int) -> Any:
+    """Chen and Goodman's recursion over dictionaries, (history, byte) -> probability."""
+    counts: dict[int, Counter[bytes]] = {order: Counter(train[i : i + order] for i in range(len(train) - order + 1))}
+    for n in range(order - 1, 0, -1):
+        counts[n] = Counter(gram[1:] for gram in counts[n + 1])
+    discounts, after = {}, defaultdict(list)
+    for n, of in counts.items():
+        n1, n2, n3, n4 = (sum(1 for c in of.values() if c == k) for k in (1, 2, 3, 4))
+        y = n1 / (n1 + 2 * n2) if n1 and n2 else None
+        raw = [(1, n1, n2), (2, n2, n3), (3, n3, n4)]
+        discounts[n] = [k / 2 if y is None or not a else min(max(k - (k + 1) * y * b / a, 0.1), k) for k, a, b in raw]
+        for gram, c in of.items():
+            after[gram[:-1]].append(c)
+
+    def probability(history: bytes, byte: int, n: int) -> float:
+        if n == 0:
+            return 1 / 256
+        history = history[-(n - 1) :] if n > 1 else b""
+        lower = probability(history[1:], byte, n - 1)
+        if history not in after:
+            return lower
+        seen, c = after[history], counts[n][history + bytes([byte])]
+        taken = sum(discounts[n][min(k, 3) - 1] for k in seen)
+        own = c - discounts[n][min(c, 3) - 1] if c else 0
+        return (own + taken * lower) / sum(seen)
+
+    return lambda before, byte: probability(before, byte, min(order, len(before) + 1))
+
+
+@pytest.mark.parametrize("order", [1, 3, 5, 8])
+def test_every_probability_is_the_recursions(order: int) -> None:
+    task = PyDocs()
+    train, test = task.split("train")[:3_001], np.concatenate([task.split("test")[:211], text("\x00é")])
+    expected = oracle(train.tobytes(), order)
+    found = ngram.KneserNey(train, order=order).probabilities(test)
+    assert found == pytest.approx([expected(test[:i].tobytes(), int(test[i])) for i in range(len(test))], rel=1e-12)
+
+
+@pytest.mark.parametrize("history", ["", "t", "with the ", "never seen: \x00\x01\x02\x03\x04\x05\x06"])
+def test_probabilities_sum_to_one(history: str) -> None:
+    model = ngram.KneserNey(PyDocs().split("train")[:20_011])
+    after = [model.probabilities(np.append(text(history), np.uint8(byte)))[-1] for byte in range(256)]
+    assert min(after) > 0
+    assert math.fsum(after) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
+    found = ngram.bits_per_byte(text("a" * 50), text("aaab"))
+    assert 0 < found < 10
+
+
+# ---------------------------------------------------------------- the tasks' own
+
+
+def test_byte_baselines_read_what_an_evaluation_counts() -> None:
+    task, limit = PyDocs(), 701
+    found = {name: baseline.score(limit) for name, baseline in task.baselines().items()}
+    test = task.split("test")[:limit].tobytes()
+    assert found["gzip"] == 8 * len(gzip.compress(test, 9, mtime=0)) / limit
+    assert found["xz"] == 8 * len(lzma.compress(test, preset=9 | lzma.PRESET_EXTREME)) / limit
+    counted = sum(int((batch.targets >= 0).sum()) for batch in task.eval_batches("test", batch_size=3, limit=limit))
+    chances = ngram.KneserNey(task.split("train")).probabilities(task.split("test")[:limit])[1:]
+    assert found["n-gram"] == pytest.approx(-np.log2(chances).sum() / counted, rel=1e-12)
+    assert found["n-gram"] < found["xz"]
+
+
+def made_up_reviews(n: int, *, seed: int, flip: float = 0.0) -> linear.Texts:
+    """Texts of 7 words out of 40: one of the words 0 to 4 in class 0, of 5 to 9 in class 1, the rest tells nothing."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, n)
+    words = random.integers(10, 40, (n, 7))
+    words[np.arange(n), random.integers(0, 7, n)] = 5 * labels + random.integers(0, 5, n)
+    labels = np.where(random.random(n) < flip, 1 - labels, labels)
+    return linear.Texts(words.ravel(), 7 * np.arange(1, n + 1), labels)
+
+
+def test_linear_classifiers_find_the_words_that_tell() -> None:
+    train, valid, test = (made_up_reviews(n, seed=n) for n in (600, 101, 307))
+    assert linear.tfidf_accuracy(train, valid, test) > 0.97
+    assert linear.nb_svm_accuracy(train, test) > 0.97
+    assert linear.nb_svm_accuracy(train, made_up_reviews(307, seed=5, flip=1.0)) < 0.03
+
+
+def test_pairs_do_not_cross_from_one_text_to_the_next() -> None:
+    features, rows = linear.Texts(np.array([3, 4, 3, 4, 5]), np.array([2, 5]), np.array([0, 1])).features
+    pairs = {(int(f >> 32) - 1, int(f & 0xFFFFFFFF), int(row)) for f, row in zip(features, rows, strict=True) if f >> 32}
+    assert pairs == {(3, 4, 0), (3, 4, 1), (4, 5, 1)}
+
+
+def test_the_log_count_ratio_is_wang_and_mannings() -> None:
+    """Two features, class 1 has them (2, 1) times, class 0 (0, 1): p = (3, 2) / 5, q = (1, 2) / 3."""
+    inputs = np.array([[1, 1], [1, 0], [0, 1]])
+    found = linear.log_count_ratio(inputs, np.array([1, 1, 0]), smoothing=1.0)
+    assert found == pytest.approx([math.log((3 / 5) / (1 / 3)), math.log((2 / 5) / (2 / 3))])
+
+
+# ---------------------------------------------------------------- computed once
+
+
+def counting(values: list[float]) -> Baseline:
+    return Baseline("a test's", lambda limit: values.pop(0))
+
+
+def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
+    told: list[int] = []
+    values = counting([1.5, 2.5, 3.5])
+
+    def score(limit: int | None = None, **key: Any) -> float:
+        return scored(values, limit, key={"baseline": "x", **key}, begin=lambda: told.append(1)).value
+
+    assert [score(), score(), score(7), score(data="other"), score(7)] == [1.5, 1.5, 2.5, 3.5, 2.5]
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]", '{"value": "x"}', '{"value": NaN, "seconds": 0, "key": {}}'])
+def test_what_cannot_be_read_from_the_cache_is_computed_again(folders: Path, left: str) -> None:
+    values = counting([1.5, 2.5])
+    scored(values, None, key={}, begin=lambda: None)
+    (file,) = (prepared_folder() / "baselines").iterdir()
+    file.write_text(left)
+    assert scored(values, None, key={}, begin=lambda: None).value == 2.5
+    assert json.loads(file.read_text())["value"] == 2.5
+
+
+def test_a_cache_that_cannot_be_written_costs_no_score(folders: Path) -> None:
+    prepared_folder().mkdir()
+    (prepared_folder() / "baselines").write_text("a file, where root, too, cannot make a folder")
+    values = counting([1.5, 2.5])
+    assert [scored(values, None, key={}, begin=lambda: None).value for _ in range(2)] == [1.5, 2.5]
+
+
+# ---------------------------------------------------------------- in the report
+
+GZIP = BaselineScore("gzip", "pydocs", "0123456789abcdef", None, "bits_per_byte", 2.9, 0.31, "what gzip makes of it")
+
+
+def other(**changes: Any) -> BaselineScore:
+    return BaselineScore(**{**vars(GZIP), **changes})
+
+
+def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    runs, points = made_up()
+    write.write(tmp_path / "without", source=SOURCE, runs=runs, curves=points)
+    write.write(tmp_path / "with", source=replace(SOURCE, baselines=(GZIP,)), runs=runs, curves=points)
+    lines = (tmp_path / "with" / "README.md").read_text().splitlines()
+    (line,) = [each for each in lines if each.startswith("| baseline: gzip")]
+    assert "2.9000" in line and "not compared" in line and "±" not in line
+    assert "what gzip makes of it (0.31 s)" in "\n".join(lines)
+    assert "baseline: gzip" in (tmp_path / "with" / "index.html").read_text()
+    assert (tmp_path / "with" / "cells.csv").read_text() == (tmp_path / "without" / "cells.csv").read_text()
+
+
+def test_only_what_was_measured_as_the_runs_were_stands_beside_them() -> None:
+    runs = [{"data": "0123456789abcdef", "evaluate.test_limit": math.nan}, {"data": "b", "evaluate.test_limit": 500.0}]
+    here, there = other(), other(data="b", limit=500)
+    strangers = [other(data="c"), other(limit=500), other(data="b"), other(metric="loss")]
+    assert beside([here, *strangers, there], runs, metric=QUESTION.metric) == [here, there]
+
+
+def test_two_of_one_name_are_told_apart() -> None:
+    assert labels([other(), other(name="xz")]) == ["baseline: gzip", "baseline: xz"]
+    assert labels([other(), other(task="enwik8")]) == ["baseline: gzip pydocs", "baseline: gzip enwik8"]
+    assert labels([other(), other(limit=5_000)]) == ["baseline: gzip pydocs", "baseline: gzip pydocs first 5,000"]
+
+
+# ---------------------------------------------------------------- in a study
+
+OWN = """
+from attnlab.tasks.reference_scores.base import Baseline
+from attnlab.tasks.pydocs import PyDocs
+
+
+class Own(PyDocs):
+    def baselines(self):
+        return {"uniform": Baseline("every byte alike", lambda limit: 8.0), "broken": Baseline("no such", lambda limit: 1 / 0)}
+"""
+
+
+def study(task: Any, **more: Any) -> dict[str, Any]:
+    base = {"task": task, "train": {"steps": 2}, "machine": {"device": "cpu"}, "evaluate": {"test_limit": 300}}
+    return {"study": "small", "base": base, "grid": {"variant": ["dense"], "task.length": [16, 24]}, **more}
+
+
+def test_one_score_serves_all_cells_with_the_same_test() -> None:
+    found = baseline_scores(plan(study({"name": "pydocs"})), say=print)
+    assert [(score.name, score.task, score.limit) for score in found] == [
+        ("gzip", "pydocs", 300),
+        ("xz", "pydocs", 300),
+        ("n-gram", "pydocs", 300),
+    ]
+
+
+def test_the_study_says_which_it_wants() -> None:
+    def names(wanted: Any) -> list[str]:
+        return [score.name for score in baseline_scores(plan(study({"name": "pydocs"}, baselines=wanted)), say=print)]
+
+    assert names(["n-gram", "gzip"]) == ["gzip", "n-gram"]
+    assert names(False) == []
+    with pytest.raises(UserError, match=r"baselines\[1\]: no baseline 'gzp' \(did you mean 'gzip'\?\)"):
+        names(["xz", "gzp"])
+
+
+def test_a_test_split_that_the_runs_do_not_read_is_left_alone() -> None:
+    given = study({"name": "pydocs"})
+    given["base"]["evaluate"] = {"test": False}
+    assert baseline_scores(plan(given), say=print) == []
+
+
+def test_a_baseline_that_fails_costs_one_line(folders: Path) -> None:
+    (folders / "own.py").write_text(OWN)
+    said: list[str] = []
+    found = baseline_scores(plan(study({"name": f"{folders}/own.py:Own"})), say=said.append)
+    assert [(score.name, score.task, score.value) for score in found] == [
+        ("uniform", "Own length=16", 8.0),  # as far as is known, its length decides it
+        ("uniform", "Own length=24", 8.0),
+    ]
+    assert "baseline: broken of Own length=16: none, ZeroDivisionError: division by zero" in said
+
+
+class Tags:
+    """An MLflow client, as far as tags of its one experiment go."""
+
+    def __init__(self) -> None:
+        self.tags = {"attnlab.view": "another's"}
+
+    def get_experiment(self, experiment: str) -> "Tags":
+        return self
+
+    def set_experiment_tag(self, experiment: str, key: str, value: str) -> None:
+        self.tags[key] = value
+
+
+def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> None:
+    client: Any = Tags()
+
+    def after(*scores: BaselineScore, partial: bool = False) -> list[BaselineScore]:
+        reference_scores.write(client, "1", scores, partial=partial)
+        return reference_scores.read(client, "1")
+
+    xz, better = other(name="xz", value=2.2), other(value=2.8)
+    assert after(GZIP, xz) == [xz, GZIP]
+    assert after(better, partial=True) == [xz, better]
+    assert after(better) == [better]
+    assert after() == [] and client.tags["attnlab.view"] == "another's"
+
+
+def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders: Path) -> None:
+    def go(**words: Any) -> list[BaselineScore]:
+        given = study({"name": "pydocs"})
+        return run(given, root=folders, show=Display(quiet=True), train="tests.support.study_fakes:good", **words).baselines
+
+    def recorded() -> set[BaselineScore]:
+        runs = load_runs("small", folders)
+        assert len(runs) == 2  # they are no runs
+        there = source(runs, root=folders).baselines
+        return set(beside(there, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
+
+    assert go(baselines=False) == [] and recorded() == set()
+    found = go()
+    assert len(found) == 3 and recorded() == set(found)

@@ -1,0 +1,97 @@
+"""What a run records of its data and of the user's files is what it read: a file that changes after the plan is noticed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attnlab.config.run import RunConfig
+from attnlab.errors import UserError
+from attnlab.models.build import build
+from attnlab.planning.plan import Plan, plan
+from attnlab.study import attention_maps, trained
+from attnlab.study.execution.progress import Display
+from attnlab.study.execution.reference_scores import baseline_scores
+from attnlab.study.run import run
+from attnlab.tasks.text import Text
+from attnlab.training import checkpoint, lengths
+from attnlab.training.train import train
+from tests.support.studies import COSINE
+
+TEXT = bytes(range(100)) * 20
+
+
+@pytest.fixture
+def planned(folders: Path) -> Plan:
+    """A study of two cells, dense and a variant in a file, over a text."""
+    (folders / "corpus.txt").write_bytes(TEXT)
+    (folders / "mine.py").write_text(COSINE)
+    base = {
+        "task": {"name": "text", "path": f"{folders}/corpus.txt", "length": 16},
+        "position": "rotary",
+        "model": {"dim": 12, "depth": 1, "heads": 2},
+        "train": {"steps": 2, "batch_size": 2},
+        "evaluate": {"lengths": [8]},
+        "machine": {"device": "cpu"},
+    }
+    return plan({"study": "s", "base": base, "grid": {"variant": ["dense", f"{folders}/mine.py:Cosine"]}, "seeds": [0]})
+
+
+def test_a_run_of_a_text_that_changed_after_the_plan_fails_and_says_so(planned: Plan, folders: Path, root: Path) -> None:
+    (folders / "corpus.txt").write_bytes(TEXT[::-1])
+    for row in run(planned, root=root, show=Display(quiet=True)).rows:
+        assert row.state == "failed" and f"{folders}/corpus.txt" in row.reason, row.reason
+        assert f"its data have changed since this was planned: expected {planned.cells[0].config.data}, found" in row.reason
+
+
+def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(planned: Plan, folders: Path, root: Path) -> None:
+    (folders / "mine.py").write_text(COSINE + "\n")
+    dense, mine = run(planned, root=root, show=Display(quiet=True), baselines=False).rows
+    assert dense.state == "completed"
+    assert mine.state == "failed" and f"{folders}/mine.py has changed since this was planned" in mine.reason
+
+
+def test_a_file_that_only_moved_in_time_is_the_same(planned: Plan, folders: Path) -> None:
+    (folders / "corpus.txt").write_bytes(TEXT)
+    (folders / "mine.py").write_text(COSINE)
+    assert [train(cell.config).state for cell in planned.cells] == ["completed", "completed"]
+
+
+def test_what_is_made_after_training_reads_the_same_data_or_none(planned: Plan, folders: Path) -> None:
+    config = planned.cells[0].config
+    task = Text(**config.task.options)
+    task.prepare()
+    checkpoint.save({"model": build(config, task).state_dict()}, folders / "model.pt")
+    (folders / "config.json").write_text(config.to_json())
+    (folders / "corpus.txt").write_bytes(TEXT[::-1])
+    made: list[Callable[[], Any]] = [
+        lambda: trained.generate(str(folders), length=2),
+        lambda: attention_maps._map(folders, length=2),
+    ]
+    for each in made:
+        with pytest.raises(UserError, match="its data have changed since this was planned"):
+            each()
+    assert trained.generate(str(folders), prompt="a", length=2).origin == "as given"  # it reads no data
+
+    said: list[str] = []
+    assert baseline_scores(planned, say=said.append) == []
+    assert "its data have changed" in said[-1]
+
+    scores, tags = lengths.evaluate_lengths(build(config, task), task, {}, config=config, device=torch.device("cpu"))
+    assert scores == {} and "its data have changed" in tags["length.8"]
+
+
+def test_a_text_that_was_read_keeps_its_checksum(planned: Plan, folders: Path) -> None:
+    config = planned.cells[0].config
+    task = Text(**config.task.options)
+    task.prepare()
+    (folders / "corpus.txt").write_bytes(TEXT[::-1])
+    assert task.identity() == config.data and task.split("train").tobytes() == TEXT[:1800]
+
+
+def test_a_configuration_that_names_no_data_takes_what_is_there(planned: Plan, folders: Path) -> None:
+    config: RunConfig = planned.cells[0].config.model_copy(update={"data": ""})
+    (folders / "corpus.txt").write_bytes(TEXT[::-1])
+    assert train(config).state == "completed"

@@ -1,0 +1,148 @@
+"""``attnlab bench``: figures counted rightly, what cannot be is a row with its reason. Nothing here judges speed."""
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from attnlab.cli import main
+from attnlab.config.run import MachineConfig
+from attnlab.nn.attention import BACKENDS
+from attnlab.testing.benchmark.layer import Case, Layer, Pass, refusal
+from attnlab.testing.benchmark.suite import Bench, Measured, bench, broken, fastest_dense, growth, ratios
+from attnlab.training.costs import saved_bytes
+
+B, DIM, HEADS = 2, 12, 3
+OWN = """\
+import os
+import torch
+from attnlab.variants.dense import Dense
+
+class Broken(Dense):
+    def forward(self, x, *, source=None, mask=None):
+        return x if x.shape[1] < 20 else x.reshape(7)
+
+class Greedy(Dense):
+    def forward(self, x, *, source=None, mask=None):
+        return x + torch.empty(2**50)
+
+class Gone(Dense):
+    def forward(self, x, *, source=None, mask=None):
+        os._exit(3)
+"""
+Out = pytest.CaptureFixture[str]
+
+
+def layer(variant: str = "dense", *, backend: str = "reference", length: int = 16, dim: int = DIM) -> Layer:
+    shape = {"batch": B, "dim": dim, "heads": HEADS}
+    return Layer(
+        variant=variant, backend=backend, length=length, role="causal", position="none", precision="fp32", options={}, **shape
+    )
+
+
+def measured(label: str, *seconds: float, backend: str = "sdpa") -> Measured:
+    return Measured(Case(label, layer(label, backend=backend), MachineConfig()), seconds)
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_the_exponent_of_a_power_is_found(power: float) -> None:
+    assert growth({n: 3 * n**power for n in (512, 1024, 4096)}) == pytest.approx(power)
+
+
+def test_one_length_has_no_growth() -> None:
+    assert math.isnan(growth({512: 1.0}))
+
+
+def test_ratios_are_taken_round_by_round_over_the_fastest_dense() -> None:
+    slow, fast, own = measured("dense", 9.0, 9.0), measured("dense", 2.0, 6.0, backend="reference"), measured("no_wo", 1.0, 2.0)
+    assert fastest_dense([slow, fast, own], 16) is fast
+    assert ratios(own, fast) == [2.0, 3.0]
+
+
+def test_saved_bytes_are_counted_by_hand() -> None:
+    module, x = nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True)
+    y, saved = saved_bytes(lambda: module(x).relu(), module)
+    assert y.shape == (3, 7)
+    assert saved == 4 * (3 * 5 + 3 * 7)  # the input, and what relu gives; the weight is a parameter
+
+
+def test_a_pass_saves_what_autograd_keeps_of_dense() -> None:
+    """x, q, k, v, the softmax's weights and what the output projection gets; at most the logits and scaled copies besides."""
+    t = 16
+    saved, _ = Pass(layer(length=t), torch.device("cpu")).memory()
+    assert 4 * B * (5 * t * DIM + HEADS * t * t) <= saved <= 4 * B * (8 * t * DIM + 2 * HEADS * t * t)
+
+
+def test_logits_that_would_fill_the_machine_are_not_tried() -> None:
+    assert "not tried: logits of all pairs" in (refusal(layer(length=10**7), torch.device("cpu")) or "")
+    assert refusal(layer("strided_sparse", length=10**7), torch.device("cpu")) is None
+    assert refusal(layer(backend="sdpa", length=10**7), torch.device("cpu")) is None
+
+
+def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    own = [f"{tmp_path}/own.py:{name}" for name in ("Broken", "Greedy", "Gone")]
+    asked = Bench(["strided_sparse", *own], lengths=(16, 25), backends=["reference"], batch=B, dim=DIM, heads=HEADS, rounds=2)
+    found = {(each.case.label, each.case.backend, each.case.length): each for each in bench(asked)}
+    assert len(found) == 2 * (len(BACKENDS) + 4)  # dense with all of its backends
+    for n in (16, 25):
+        for label, backend in (("dense", "reference"), ("dense", "sdpa"), ("strided_sparse", "reference")):
+            each = found[label, backend, n]
+            assert len(each.seconds) == 2 and each.saved_bytes > 4 * B * n * DIM and not each.reason
+        assert "out of memory: asked for" in found["Greedy", "reference", n].reason
+        assert "exit code 3" in found["Gone", "reference", n].reason
+        assert found["dense", "xformers", n].seconds == ()
+    assert found["Broken", "reference", 16].seconds and "(own.py:7)" in found["Broken", "reference", 25].reason
+    assert {label for (label, *_), each in found.items() if each.failed} == {"Broken", "Gone"}
+    assert broken(list(found.values())) == ["Gone"], "some of Broken was measured, and no memory is no mistake of Greedy's"
+
+
+def test_a_variant_of_which_nothing_runs_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    words = ["--lengths", "25", "--dim", "12", "--heads", "3", "--rounds", "1", "--backend", "sdpa", "--device", "cpu"]
+    assert main.main(["bench", "own.py:Broken", *words]) == 1
+    assert "not measured: Broken sdpa at 25 (RuntimeError: " in capsys.readouterr().out
+
+
+def test_the_command_writes_its_table_every_round_and_two_plots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["bench", "fixed_sparse", "--lengths", "16,25", "--dim", "12", "--heads", "3", "--rounds", "2", "--shipped"]
+    assert main.main([*words, "--backend", "sdpa", "--device", "cpu", "--out", "here/sparse"]) == 0
+    out = capsys.readouterr().out
+    assert "time grows with" in out and "not measured: dense xformers at 16; 25 (" in out
+    with (tmp_path / "here" / "sparse.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["variant"] for row in rows} == {"dense", "dense as shipped", "fixed_sparse"}
+    rounds = [row["round"] for row in rows if (row["variant"], row["length"]) == ("fixed_sparse", "16")]
+    assert rounds == ["1", "2"]
+    assert all(float(row["seconds"]) > 0 and int(row["saved_bytes"]) > 0 for row in rows if not row["reason"])
+    page = (tmp_path / "here" / "sparse.md").read_text()
+    assert "attnlab bench fixed_sparse --lengths 16,25" in page and "| fixed_sparse | sdpa | 16 |" in page
+    for plot in ("time", "saved"):
+        assert f"<sparse-{plot}.svg>" in page
+        assert "fixed_sparse sdpa" in (tmp_path / "here" / f"sparse-{plot}.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no_such"], "unknown variant 'no_such'"),
+        (["dense", "--backend", "spda"], "unknown backend 'spda' (did you mean 'sdpa'?)"),
+        (["dense", "--position", "rotery"], "unknown position scheme 'rotery'"),
+        (["strided_sparse", "--options", "strid=4"], "no option 'strid'"),
+        (["strided_sparse", "--options", "stride=0"], "stride of at least 1, got 0"),
+        (["strided_sparse", "--options", "stride=four"], "stride: expected a whole number, got 'four'"),
+        (["dense", "--lengths", "512,x"], "expected a whole number of at least 1, got 'x'"),
+        (["dense", "--device", "gpu"], "unknown device 'gpu'"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words: list[str], said: str, capsys: Out) -> None:
+    assert main.main(["bench", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1

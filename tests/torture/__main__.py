@@ -1,0 +1,7 @@
+"""``python -m tests.torture``: kill a study at random moments and hold it to its promises."""
+
+import sys
+
+from tests.torture.harness import main
+
+sys.exit(main())

@@ -1,0 +1,58 @@
+"""Two variants for a torture study to import: their runs write down which files they read, and wait for leave to end."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from attnlab import register_variant
+from attnlab.variants.dense import Dense
+from attnlab.variants.transformer_xl import TransformerXL
+
+HALF = ".half"  # how the name of a file that is being written ends: attnlab.tasks.datasets.replacing
+
+
+@register_variant("spied")
+class Spied(Dense):
+    """Dense attention; importing it is what counts."""
+
+
+@register_variant("spied_xl")
+class SpiedXL(TransformerXL):
+    """Attention with a memory; importing it is what counts."""
+
+
+def _hook(event: str, details: tuple[Any, ...]) -> None:
+    if event not in ("open", "os.rename") or not isinstance(details[0], str | os.PathLike) or details[1] is None:
+        return
+    path, second = os.fspath(details[0]), os.fspath(details[1])
+    if event == "open":
+        _note(path, mode=second)
+    elif second.endswith("model.pt"):
+        _wait_for_leave(Path(second))
+
+
+def _note(path: str, *, mode: str) -> None:
+    if ("r" in mode or "+" in mode) and path.endswith((HALF, "checkpoint.pt")):
+        handle = os.open(os.environ["ATTNLAB_SPY"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(handle, f"{path}\n".encode())
+        os.close(handle)
+
+
+def _wait_for_leave(model: Path) -> None:
+    """The gate's file says how many runs may have their model: one more has to wait for a larger number.
+
+    Where nobody is left to write one, the gate stands open.
+    """
+    gate, keeper = Path(os.environ["ATTNLAB_GATE"]), Path("/proc", os.environ["ATTNLAB_KEEPER"])
+
+    def others() -> int:
+        return sum(path != model for path in model.parent.parent.glob("*/model.pt"))
+
+    while keeper.exists() and others() >= int(gate.read_text() or 0):
+        time.sleep(0.02)
+
+
+if "ATTNLAB_SPY" in os.environ:
+    sys.addaudithook(_hook)

@@ -1,0 +1,85 @@
+"""`train.compile`: the same numbers within rounding, the same bits again, and a refusal where it cannot be had."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.config.run import RunConfig
+from attnlab.planning.plan import plan
+from attnlab.testing.contract import check
+from attnlab.training.checkpoint import load
+from attnlab.training.train import train
+from tests.support.small_runs import recorded, tiny
+from tests.support.studies import STUDY
+
+
+def test_it_counts_only_where_it_is_asked_for() -> None:
+    assert tiny().fingerprint() == tiny(train__compile=False).fingerprint() != tiny(train__compile=True).fingerprint()
+
+
+def planned(tmp_path: Path, **changes: Any) -> list[str | None]:
+    path = tmp_path / "s.yaml"
+    text = STUDY.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", "[dense, gru]")
+    path.write_text(text.replace("position: learned", "position: none"))
+    return [cell.refusal for cell in plan(path, sets={"train.compile": True, **changes}).cells]
+
+
+def test_a_variant_that_does_not_compile_is_refused_with_the_reason(tmp_path: Path) -> None:
+    dense, gru = planned(tmp_path)
+    assert dense is None
+    assert gru == "gru: torch.compile does not take it whole (train.compile)"
+
+
+def test_blocks_are_not_compiled(tmp_path: Path) -> None:
+    """Each length would be compiled anew, and from the ninth on nothing would, unsaid: ``auto`` is another backend."""
+    reason = "train.compile: backend blocked goes through its blocks in Python, which torch.compile does not take"
+    assert planned(tmp_path, backend="blocked")[0] == reason
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY.replace("  position: learned\n", "").replace("seeds:", "  position: [learned, alibi]\nseeds:"))
+    ways = {True: {"learned": "sdpa", "alibi": "reference"}, False: {"learned": "blocked", "alibi": "blocked"}}
+    for compiled, backends in ways.items():
+        cells = plan(path, sets={"train.compile": compiled}).cells
+        assert all(cell.refusal is None for cell in cells)
+        assert {cell.config.position.name: cell.config.backend for cell in cells if cell.config.position} == backends
+
+
+def test_what_a_check_compiles_is_what_a_compiled_run_uses() -> None:
+    asked = (None, "sdpa", "blocked")
+    found = {backend: check("dense", backend=backend, position="rotary", only=["compile"]) for backend in asked}
+    told = {backend: f"{outcomes[-1].result}: {outcomes[-1].measured}" for backend, outcomes in found.items()}
+    assert told[None] == "passed: reference, sdpa: one graph, differs by 0"
+    assert told["sdpa"] == "passed: sdpa: one graph, differs by 0"
+    assert told["blocked"].startswith("not declared: backend blocked goes through its blocks in Python")
+
+
+def test_a_machine_without_a_compiler_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    reason = "torch.compile needs a C++ compiler, and no-such-compiler is not found (see CXX)"
+    assert planned(tmp_path)[0] == f"train.compile: {reason}"
+
+
+def losses(config: RunConfig, folder: Path | None = None, **how: Any) -> list[float]:
+    return [metrics["train/loss"] for _, metrics in recorded(config, folder, **how)[1] if "train/loss" in metrics]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"train__checkpoint_activations": True, "model__dropout": 0.0},
+        {"variant": "transformer_xl", "position": "relative", "model__memory": 16, "train__precision": "bf16"},
+    ],
+    ids=["plain", "recomputed", "memory bf16"],
+)
+def test_a_compiled_run_is_the_run(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Losses and scores agree with the ordinary run's, also on batches of other shapes; weights have their plain names."""
+    ordinary, config = tiny(**changes), tiny(**changes, train__compile=True)
+    results = [train(each, folder=tmp_path / str(i)) for i, each in enumerate((ordinary, config))]
+    near = 0.03 if "train__precision" in changes else 1e-4
+    assert results[1].summary["bits_per_byte"] == pytest.approx(results[0].summary["bits_per_byte"], rel=near)
+    names = [load(tmp_path / str(i) / "model.pt")["model"].keys() for i in range(2)]
+    assert names[0] == names[1]
+    assert losses(config) == pytest.approx(losses(ordinary), rel=near)
+    assert losses(config) == losses(config), "once more: the same bits"

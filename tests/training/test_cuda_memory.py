@@ -1,0 +1,156 @@
+"""The memory of a training step that a plan tells, held against what a step really takes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from attnlab.config.run import RunConfig
+from attnlab.models.build import build
+from attnlab.planning import memory_fit
+from attnlab.planning.plan import plan
+from attnlab.tasks import Task
+from attnlab.tasks.pydocs import PyDocs
+from attnlab.training import costs, cuda_memory
+from attnlab.training.distributed.group import Group
+from attnlab.training.gradients import backward
+from attnlab.training.optim import adamw
+from attnlab.training.prefetch import Feed
+from tests.support.small_runs import Reviews, tiny
+from tests.support.studies import STUDY
+
+SMALL: dict[str, Any] = {"model__dim": 64, "model__heads": 4, "model__depth": 3, "train__batch_size": 8, "backend": "sdpa"}
+MEMORY = {"position": "relative", "backend": "reference", "model__memory": 32}
+TEXT = PyDocs(length=64, sampling="contiguous")
+
+
+def two_steps(config: RunConfig, task: Task, device: torch.device) -> None:
+    """As a run takes them."""
+    model = build(config, task).to(device).train()
+    optimizer, group, memory = adamw(model, config.train), Group(), None
+    feed = Feed(task, config, group=group, device=device)
+    for step in range(2):
+        context: dict[str, Any] = {"task": task, "config": config, "device": device, "group": group}
+        _, memory = backward(model, feed.take(step), memory, **context)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def allocated(config: RunConfig, task: Task, trace: Path) -> int:
+    """Bytes that two real steps on the CPU held at most, by PyTorch's profiler."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+        two_steps(config, task, torch.device("cpu"))
+    found.export_chrome_trace(str(trace))
+    seen = [event["args"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
+    return max(each["Total Allocated"] for each in seen) - (seen[0]["Total Allocated"] - seen[0]["Bytes"])
+
+
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        (TEXT, {}),
+        (TEXT, {"backend": "reference", "train__precision": "bf16"}),
+        (TEXT, {"train__checkpoint_activations": True}),
+        (TEXT, {"train__accumulate": 2}),
+        (TEXT, MEMORY),
+        (Reviews(length=61), {"position": "learned", "train__batch_size": 16}),
+    ],
+    ids=["fp32", "bf16", "recomputed", "accumulated", "memory", "reviews"],
+)
+def test_it_is_what_a_step_on_the_cpu_allocates(task: Task, changes: dict[str, Any], tmp_path: Path) -> None:
+    config = tiny(**{**SMALL, **changes})
+    task.prepare()
+    traced = max(cuda_memory.trace(config, task, on_cuda=False).values())
+    assert traced == pytest.approx(allocated(config, task, tmp_path / "trace.json"), rel=0.04)
+
+
+@pytest.mark.parametrize("changes", [{}, MEMORY, {"train__checkpoint_activations": True}])
+def test_any_depth_is_known_from_two_blocks(changes: dict[str, Any]) -> None:
+    config = tiny(**{**SMALL, **changes, "model__depth": 5})
+    whole = max(cuda_memory.trace(config, TEXT).values()) / costs.MIB
+    assert cuda_memory.cuda_peak_mib(config, TEXT) == pytest.approx(whole, rel=0.005)
+
+
+def test_attention_on_cuda_keeps_no_logits() -> None:
+    """Two and a half times the length: two and a half times the memory, where logits would make it six times."""
+
+    def peak(length: int, **changes: Any) -> float:
+        return cuda_memory.cuda_peak_mib(tiny(**{**SMALL, "train__precision": "bf16", **changes}), PyDocs(length=length))
+
+    assert peak(1000) < 2.6 * peak(400)
+    assert peak(1000, backend="reference") > 4 * peak(400, backend="reference")
+    assert peak(1000, model__attention_dropout=0.1) < 2.6 * peak(400), "nor with dropout, which a CPU computes with logits"
+    assert peak(1000, backend="xformers") == peak(1000)
+
+
+@pytest.mark.parametrize("variant", ["gru", "lstm"])
+def test_a_recurrence_has_an_estimate(variant: str) -> None:
+    assert cuda_memory.cuda_peak_mib(tiny(variant=variant, position="none"), TEXT) > 0
+
+
+def test_blocks_have_an_estimate_with_dropped_weights() -> None:
+    config = tiny(**{**SMALL, "backend": "blocked"})
+    dropping = config.with_({"model.attention_dropout": 0.1})
+    assert cuda_memory.cuda_peak_mib(dropping, TEXT) == cuda_memory.cuda_peak_mib(config, TEXT)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("changes", [{}, {"position": "relative"}, {"train__checkpoint_activations": True}])
+def test_it_is_what_a_step_on_cuda_allocates(changes: dict[str, Any], precision: str) -> None:
+    changes = {**changes, "train__precision": precision}
+    large = {"model__dim": 256, "model__heads": 8, "model__depth": 12, "train__batch_size": 128, "backend": "sdpa"}
+    config, task, device = tiny(**{**large, **changes}), PyDocs(length=256), torch.device("cuda")
+    task.prepare()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    two_steps(config, task, device)
+    real = (torch.cuda.max_memory_allocated() - before) / costs.MIB
+    assert cuda_memory.cuda_peak_mib(config, task) == pytest.approx(real, rel=0.1)
+
+
+def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    grid = "[dense, no_wo]\n  train.lr: [1e-3, 3e-4]"
+    path.write_text(STUDY.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", grid))
+    asked: list[str] = []
+    estimate = memory_fit._estimate
+    monkeypatch.setattr(memory_fit, "_estimate", lambda config: asked.append(config.variant.name) or estimate(config))
+    cells = plan(path).cells
+    peaks = memory_fit.cuda_peaks(cells)
+    assert asked == ["dense", "no_wo"] and peaks.keys() == {cell.name for cell in cells}
+    assert list(memory_fit.about_fit(cells, peaks)) == []
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    device = type("Device", (), {"name": "Small GPU", "total_memory": 2**30})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda of: device)
+    cell = replace(cells[0], config=cells[0].config.with_({"machine.device": "cuda"}))
+    assert list(memory_fit.about_fit([cell], {cell.name: 600.0})) == [
+        f"{cell.name!r} will not fit: about 1.6 GiB with CUDA's own, and Small GPU has 1.0 GiB"
+    ]
+
+
+def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY)
+    here, there = (memory_fit.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda"))
+    assert here == there and here["dense"]
+
+
+def test_what_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY)
+
+    def asks_for_values(config: RunConfig, task: Task) -> float:
+        raise RuntimeError("a fake tensor has no values\nand a second line")
+
+    monkeypatch.setattr(cuda_memory, "cuda_peak_mib", asks_for_values)
+    cells = plan(path).cells[:1]
+    notes = list(memory_fit.about_fit(cells, memory_fit.cuda_peaks(cells)))
+    assert notes == ["'dense' has no estimate of its memory on CUDA: RuntimeError: a fake tensor has no values"]

@@ -1,0 +1,280 @@
+"""One run: pace, evaluation, selection and states. That a resumed run is the run: see test_resume.py."""
+
+import itertools
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from attnlab.config.run import TrainConfig
+from attnlab.errors import UserError
+from attnlab.models.build import build
+from attnlab.tasks.pydocs import PyDocs
+from attnlab.training import checkpoint, evaluate, gradients, trainer
+from attnlab.training.optim import learning_rate
+from attnlab.training.selection import Selection
+from attnlab.training.train import train
+from tests.support.small_runs import Reviews, recorded, tiny
+
+CPU = torch.device("cpu")
+
+
+def test_a_run_reports_curves_and_a_summary() -> None:
+    result, points = recorded(tiny())
+    assert (result.state, result.step) == ("completed", 12)
+    assert [step for step, m in points if "train/loss" in m] == [3, 4, 6, 8, 9, 12]
+    assert [step for step, m in points if "valid/bits_per_byte" in m] == [4, 8, 12]
+    assert 0 < result.summary["bits_per_byte"] < 8.5
+    assert result.summary["valid_bits_per_byte"] == points[-1][1]["valid/bits_per_byte"]
+    assert result.summary["tokens"] == 12 * 4 * 24
+    assert {"parameters", "attention_parameters", "flops_per_token", "saved_mib"} <= result.summary.keys()
+    assert {"tokens_per_s", "host_peak_mib", "train_seconds"} <= train(tiny()).summary.keys()
+
+
+def test_training_learns() -> None:
+    result, _ = recorded(tiny(train__steps=150, train__eval_every=None, train__batch_size=8, model__dim=24))
+    assert result.summary["bits_per_byte"] < 5.5  # 8 is chance, 4.9 the entropy of single bytes
+
+
+@pytest.mark.parametrize("memory", [0, 16])
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(memory: int) -> None:
+    config = tiny(model__memory=memory, model__dropout=0.2)
+    (first, points), (second, again) = recorded(config), recorded(config)
+    assert points == again
+    assert first.summary["bits_per_byte"] == second.summary["bits_per_byte"]
+    assert recorded(tiny(model__memory=memory, model__dropout=0.2, seed=1))[1] != points
+
+
+def test_accumulation_changes_memory_and_not_the_numbers() -> None:
+    _, whole = recorded(tiny())
+    _, parts = recorded(tiny(train__accumulate=4))
+    for (_, one), (_, other) in zip(whole, parts, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_the_test_split_is_read_once_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    batches = PyDocs.eval_batches
+
+    def watched(self: PyDocs, split: str, **options: Any) -> Any:
+        read.append(split)
+        return batches(self, split, **options)
+
+    monkeypatch.setattr(PyDocs, "eval_batches", watched)
+    recorded(tiny())
+    assert read == ["valid", "valid", "valid", "test"]
+
+
+class Unread(Reviews):
+    """A task of someone else's whose splits are empty."""
+
+    def eval_batches(self, split: str, **_: Any) -> Any:
+        return iter(())
+
+
+def test_a_split_without_a_batch_is_told_in_one_line() -> None:
+    with pytest.raises(UserError, match="task Unread: expected a score named accuracy on valid, got no batch"):
+        train(tiny(task={"name": "test_train:Unread"}, model__heads=2))
+
+
+def test_an_evaluation_drops_nothing_and_leaves_the_model_in_train_mode() -> None:
+    rates = [f"model.{part}" for part in ("dropout", "attention_dropout", "embedding_dropout")]
+    config, task = tiny().with_(dict.fromkeys(rates, 0.5)), PyDocs(length=24)
+    model = build(config, task)
+    first, again = (evaluate.evaluate(model, task, "test", config=config, device=CPU) for _ in range(2))
+    assert first == again and model.training
+    without = build(tiny(), task)
+    without.load_state_dict(model.state_dict())
+    assert evaluate.evaluate(without, task, "test", config=tiny(), device=CPU) == first
+
+
+def test_an_evaluation_is_by_the_protocol_the_stride_and_the_limits_of_the_configuration() -> None:
+    config = tiny(evaluate__test_limit=200, evaluate__valid_limit=150, evaluate__protocol="sliding", evaluate__stride=5)
+    task = PyDocs(length=24)
+    model = build(config, task)
+    for split, limit in (("test", 200), ("valid", 150)):
+        windows = task.eval_batches(split, batch_size=1, limit=limit, protocol="sliding", stride=5)
+        with torch.no_grad():
+            pairs = [task.score(model.eval()(batch.inputs)[0], batch)["bits_per_byte"] for batch in windows]
+        by_hand = sum(float(total) for total, _ in pairs) / sum(int(count) for _, count in pairs)
+        found = evaluate.evaluate(model, task, split, config=config, device=CPU)
+        assert found["bits_per_byte"] == pytest.approx(by_hand, rel=1e-5)
+
+
+def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
+    """The rows of each batch in which the first 2,400 bytes of ``test`` are read: 100 segments of 24."""
+    config = tiny(variant="transformer_xl", position="relative", evaluate__test_limit=2_400, **changes)
+    task, rows = PyDocs(**config.task.options), []
+    monkeypatch.setattr(task, "score", lambda logits, batch: {"bits_per_byte": (8.0, 1)})
+    logits = torch.zeros(())
+    monkeypatch.setattr(evaluate, "forward", lambda model, batch, memory: (logits, rows.append(len(batch.inputs))))
+    evaluate.evaluate(torch.nn.Identity(), task, "test", config=config, device=torch.device("cpu"))  # type: ignore[arg-type]
+    return rows
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 6, 512])
+def test_a_memory_is_filled_sixteen_times_whatever_the_batch(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(memory: int) -> set[int]:
+        return set(rows_read(monkeypatch, model__memory=memory, evaluate__batch_size=batch_size))
+
+    assert rows(0) == {{1: 1, 4: 4, 6: 6, 512: 100}[batch_size]}
+    assert rows(24) == {min(batch_size, 6)}, "one segment fills it: a row reads at least 16 of the 100"
+    assert rows(25) == {min(batch_size, 3)}, "two fill it: at least 32"
+    assert rows(240) == {1}
+
+
+def scored(monkeypatch: pytest.MonkeyPatch, *scores: float) -> list[tuple[str, float]]:
+    """Let ``valid`` score these in turn; what is evaluated when is added to the list: split, sum of a weight."""
+    left = iter(scores)
+    seen: list[tuple[str, float]] = []
+
+    def fake(model: torch.nn.Module, task: Any, split: str, **_: Any) -> dict[str, float]:
+        seen.append((split, next(iter(model.parameters())).sum().item()))
+        return {"bits_per_byte": next(left) if split == "valid" else 0.0}
+
+    monkeypatch.setattr(trainer, "evaluate", fake)
+    return seen
+
+
+def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scored(monkeypatch, 3.0, 1.0, 2.0)  # after steps 4, 8 and 12
+    result, _ = recorded(tiny(train__select="best"))
+    weights = [weight for split, weight in seen]
+    assert weights[3] == weights[1] != weights[2], "tested with the weights of step 8"
+    assert result.summary["valid_bits_per_byte"] == 1.0, "the score on valid is that of the weights that were tested"
+
+
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_patience_ends_a_run_early(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scored(monkeypatch, 3.0, 2.0, 2.0, 2.5, 1.0, 0.5)  # an equal score is no better one
+    result, points = recorded(tiny(train__eval_every=2, train__patience=2, train__select=select))
+    assert (result.state, result.step, result.summary["steps"]) == ("completed", 8, 8)
+    assert [split for split, _ in seen] == ["valid"] * 4 + ["test"]
+    assert result.summary["valid_bits_per_byte"] == (2.0 if select == "best" else 2.5)
+    assert seen[-1][1] == seen[1 if select == "best" else 3][1]
+    assert points[-1] == (8, {"valid/bits_per_byte": 2.5})
+
+
+def test_patience_follows_the_metric_s_direction() -> None:
+    better = {"min": [3.0, 2.0, 1.0], "max": [1.0, 2.0, 3.0]}
+    for direction, scores in better.items():
+        task = SimpleNamespace(metric="m", direction=direction)
+        selection = Selection(task, TrainConfig(steps=9, eval_every=1, patience=2))  # type: ignore[arg-type]
+        waits = []
+        for score in [*scores, scores[-1], scores[0]]:
+            selection.see({"m": score}, torch.nn.Linear(1, 1))
+            waits.append((selection.waited, selection.out_of_patience))
+        assert waits == [(0, False)] * 3 + [(1, False), (2, True)]
+
+
+def test_a_run_that_is_not_to_be_tested_never_reads_the_test_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = recorded(tiny())[0].summary
+    seen = scored(monkeypatch, 3.0, 2.0, 1.0)
+    result, _ = recorded(tiny(evaluate__test=False))
+    assert [split for split, _ in seen] == ["valid"] * 3
+    assert result.state == "completed" and result.summary["valid_bits_per_byte"] == 1.0
+    assert whole.keys() - result.summary.keys() == {"bits_per_byte"}
+
+
+def test_a_score_on_valid_that_becomes_infinite_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored(monkeypatch, 3.0, math.inf)
+    result, _ = recorded(tiny())
+    assert (result.state, result.step) == ("diverged", 8)
+    assert result.reason == "bits_per_byte on valid became inf at step 8"
+
+
+def test_a_loss_that_becomes_infinite_ends_the_run_at_its_step() -> None:
+    result, points = recorded(tiny(train__lr=1e30, train__clip=None, train__weight_decay=0.0))
+    assert result.state == "diverged"
+    assert f"at step {result.step}" in result.reason and 1 <= result.step <= 12
+    assert "bits_per_byte" not in result.summary and result.summary["parameters"] > 0
+    assert all(step < result.step for step, _ in points)
+
+
+def test_a_bug_is_not_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(*_: Any) -> None:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(gradients, "forward", forward)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        recorded(tiny())
+
+
+def test_the_reporter_can_stop_a_run() -> None:
+    result, points = recorded(tiny(), stop_at=6)
+    assert (result.state, result.step, points[-1][0]) == ("pruned", 6, 6)
+    assert "bits_per_byte" not in result.summary
+
+
+def test_learning_rate_warms_up_and_decays() -> None:
+    cosine = TrainConfig(steps=100, lr=1.0, warmup=10, final_lr=0.1)
+    rates = [learning_rate(step, 100, cosine) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.1 * (i + 1) for i in range(10)])
+    assert rates[10] == 1.0 and rates[55] == pytest.approx(0.55) and rates[99] == pytest.approx(0.1, abs=1e-3)
+    assert all(a > b for a, b in itertools.pairwise(rates[10:]))
+    constant = TrainConfig(steps=100, lr=1.0, warmup=0.2, schedule="constant")
+    rates = [learning_rate(step, 100, constant) for step in range(100)]
+    assert rates[19:] == [1.0] * 81 and rates[9] == pytest.approx(0.5)
+
+
+def test_the_rate_of_the_curve_is_that_of_its_step() -> None:
+    config = tiny(train__warmup=5, train__log_every=1)
+    rates = [metrics["train/lr"] for _, metrics in recorded(config)[1] if "train/lr" in metrics]
+    assert rates == [learning_rate(step, 12, config.train) for step in range(12)]
+
+
+def norms(**changes: Any) -> list[float]:
+    """The norm of all gradients together, at each step of the optimiser."""
+    found: list[float] = []
+
+    def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        found.append(torch.stack([each.norm() for each in gradients]).norm().item())
+
+    with register_optimizer_step_pre_hook(look):
+        recorded(tiny(**changes))
+    return found
+
+
+def test_gradients_are_clipped_to_the_norm_that_is_asked_for() -> None:
+    assert min(norms(train__clip=None)) > 0.02
+    assert norms(train__clip=0.01) == pytest.approx([0.01] * 12, rel=1e-3)
+
+
+@pytest.mark.parametrize(("every", "steps"), [(None, [5, 10, 12]), (4, [4, 8, 12])])
+def test_an_epoch_ends_with_an_evaluation_where_nothing_else_is_asked_for(every: int | None, steps: list[int]) -> None:
+    epochs = {"train__steps": None, "train__epochs": 2.5, "train__eval_every": every}  # an epoch has five steps
+    _, points = recorded(tiny(task={"name": "tests.support.small_runs:Reviews"}, position="learned", **epochs))
+    assert [step for step, metrics in points if "valid/accuracy" in metrics] == steps
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "checkpoint.pt"
+    checkpoint.save({"step": 1}, place)
+
+    def half(state: Any, file: Any) -> None:
+        file.write(b"half")
+        try:
+            raise OSError("disk full")
+        finally:
+            raise RuntimeError("unexpected pos")  # torch's own words
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save({"step": 2}, place)
+    assert checkpoint.load(place) == {"step": 1}
+    assert list(tmp_path.iterdir()) == [place], "nothing half-written fills the disk"
+
+
+def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (print, ("run",))
+
+    torch.save({"x": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(Exception, match="tensors and plain values only, got more: nothing of it was run"):
+        checkpoint.load(tmp_path / "evil.pt")

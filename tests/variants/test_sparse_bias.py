@@ -1,0 +1,152 @@
+"""Position schemes that act by bias, in the variants whose logits exist in pieces only."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from attnlab.nn.layers import relative_distance
+from attnlab.positions import Position, PositionSetting
+from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.testing.contract import check
+from attnlab.variants import Setting, Variant
+from attnlab.variants.fixed_sparse import FixedSparse
+from tests.oracles import child
+
+B, DIM, HEADS = 2, 15, 3  # heads: one in the first half, two in the second
+STRIDED = [{"stride": stride} for stride in (1, 3, 4, 5, 13)]
+FIXED = [{"stride": stride, "summary": c} for stride, c in ((1, 1), (3, 1), (4, 2), (5, 3), (5, 5), (13, 3))]
+CASES = [("strided_sparse", options) for options in STRIDED] + [("fixed_sparse", options) for options in FIXED]
+
+
+def make(name: str, position: str, options: dict[str, int], *, heads: int = HEADS, dim: int = DIM, t: int = 13) -> Variant:
+    torch.manual_seed(7)
+    setting = PositionSetting(dim=dim, heads=heads, head_dim=dim // heads, length=t, role="causal", pieces=True)
+    scheme = POSITIONS.get(position)(setting)
+    for parameter in scheme.parameters():
+        nn.init.normal_(parameter)  # u and v start at zero, where mistakes hide
+    return VARIANTS.get(name)(Setting(dim, heads, role="causal", position=scheme), **options).double()
+
+
+def padding(t: int) -> Tensor:
+    """(b, t): holes in the middle and at the end of one row, at the beginning of the other."""
+    mask = torch.ones(B, t, dtype=torch.bool)
+    mask[0, t // 2] = mask[0, -1] = mask[1, 0] = False
+    return mask
+
+
+def assert_follows_child(name: str, position: str, options: dict[str, int], *, t: int, mask: Tensor | None) -> None:
+    """Output, and the gradient of every parameter and of the input, with each backend that runs here."""
+    variant = make(name, position, options)
+    sets = {"strided_sparse": child.strided, "fixed_sparse": child.fixed}[name]
+    named: dict[str, Tensor] = dict(variant.named_parameters())
+    x = torch.randn(B, t, DIM, dtype=torch.float64, requires_grad=True)
+    weighing = torch.randn(B, t, DIM, dtype=torch.float64)
+
+    def gradients(y: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad((y * weighing).sum(), [x, *named.values()], materialize_grads=True)
+
+    seen = torch.ones(B, t, dtype=torch.bool) if mask is None else mask
+    how: dict[str, Any] = {"heads": HEADS, "position": position, "sets": lambda i: sets(i, **options)}
+    expected = torch.stack([child.attended(x[b], seen[b], named, **how) for b in range(B)])
+    theirs = gradients(expected)
+    for variant.backend in ("reference", "sdpa"):
+        y = variant(x, mask=mask)
+        torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-11)
+        for what, one, other in zip(["x", *named], gradients(y), theirs, strict=True):
+            assert t < 13 or one.abs().max() > 0, f"{what} gets no gradient"
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10, msg=lambda m, n=what: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("t", [2, 12, 13])  # shorter than most strides, a multiple of some, a multiple of none but 1 and 13
+@pytest.mark.parametrize("position", ["relative", "alibi"])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_sparse_variants_follow_child_under_a_bias(name: str, options: dict[str, int], position: str, t: int) -> None:
+    assert_follows_child(name, position, options, t=t, mask=None)
+
+
+@pytest.mark.parametrize("position", ["relative", "alibi"])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_padding_and_bias_together(name: str, options: dict[str, int], position: str) -> None:
+    assert_follows_child(name, position, options, t=13, mask=padding(13))
+
+
+@pytest.mark.parametrize("position", ["relative", "alibi"])
+def test_the_oracle_sees_summaries_in_another_order(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the two summaries of a block, each gets the other's bias: what no check of a single one could see."""
+    right: Callable[..., Tensor] = FixedSparse._summary_bias  # type: ignore[assignment]
+    turned = lambda *given: right(*given)[..., [1, 0, 3, 2, 5, 4]]  # noqa: E731
+    monkeypatch.setattr(FixedSparse, "_summary_bias", turned)
+    with pytest.raises(AssertionError, match="not close"):
+        assert_follows_child("fixed_sparse", position, {"stride": 4, "summary": 2}, t=12, mask=None)
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the size of the largest tensor that any operation made."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.size = max(self.size, *(z.numel() for z in tree_leaves(made) if isinstance(z, Tensor)), 0)
+        return made
+
+
+@pytest.mark.parametrize("position", ["relative", "alibi"])
+@pytest.mark.parametrize(
+    ("name", "more"), [("strided_sparse", {}), ("fixed_sparse", {"summary": 1}), ("fixed_sparse", {"summary": 3})]
+)
+def test_nothing_is_built_for_every_pair_of_positions(name: str, more: dict[str, int], position: str) -> None:
+    """Not even for a moment, forward or backward: four times the length makes the largest tensor at most 4^1.5 as large."""
+    sizes = []
+    for t, stride in ((256, 16), (1024, 32)):
+        variant = make(name, position, {"stride": stride, **more}, heads=2, dim=8, t=t)
+        with Largest() as largest:
+            variant(torch.randn(1, t, 8, dtype=torch.float64)).sum().backward()
+        sizes.append(largest.size)
+    assert sizes[1] < t * t
+    assert sizes[1] / sizes[0] < 4**1.55, sizes
+
+
+class Buckets(Position):
+    """A learned bias for each head and each distance up to 7, as in T5 (Raffel et al. 2020)."""
+
+    hook = "bias"
+    relative = True
+
+    def __init__(self, setting: PositionSetting) -> None:
+        super().__init__(setting)
+        self.table = nn.Parameter(torch.randn(setting.heads, 8))
+
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        n = relative_distance(q.shape[-2], k.shape[-2], device=q.device) * step + offset
+        table = self.table[heads]
+        return table[torch.arange(len(table))[:, None, None], n.clamp(0, 7)]
+
+
+class WholeBuckets(Buckets):
+    """The same for whole logits only."""
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:  # type: ignore[override]
+        return super().bias(q, k, scale=scale)
+
+
+@pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
+def test_a_scheme_of_ones_own_serves_in_pieces_or_is_refused(name: str) -> None:
+    outcomes = check(name, position=Buckets)
+    assert not [each for each in outcomes if each.result == "failed"]
+    assert {"bias lands", "bias in pieces"} <= {each.check for each in outcomes if each.result == "passed"}
+    (outcome,) = check(name, position=WholeBuckets, roles=["causal"])
+    assert outcome.result == "refused"
+    assert "bias() does not take heads, step and offset" in outcome.measured
+
+
+def test_a_scheme_of_whole_biases_serves_where_logits_are_whole() -> None:
+    outcomes = check("dense", position=WholeBuckets, roles=["causal"], only=["bias lands", "bias in pieces"])
+    assert [each.result for each in outcomes] == ["passed", "not declared"]
