@@ -3,7 +3,7 @@
 import torch
 
 from attnlab import register_variant
-from attnlab.variants import Setting
+from attnlab.variants import AttentionConfig
 from attnlab.variants.dense import Dense
 
 
@@ -15,7 +15,7 @@ class Again(Dense):
         draws: added to the seed of the random stream that its weights are drawn from; 0: the very weights of ``dense``.
     """
 
-    def __init__(self, setting: Setting, *, draws: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, draws: int = 0) -> None:
         if draws:
             torch.manual_seed(torch.initial_seed() + draws)
-        super().__init__(setting)
+        super().__init__(config)

@@ -45,7 +45,7 @@ def starts(study: Path, marks: Path) -> None:
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
     with patch.object(worker, "PRELOAD", [*worker.PRELOAD, "benchmarks.arms"]), patch.object(runner, "start", start):
-        attnlab.run(study, show=Display(quiet=True), baselines=False, train="benchmarks.arms:train")
+        attnlab.run(study, show=Display(quiet=True), reference_scores=False, train="benchmarks.arms:train")
 
 
 def train(config: Any, *, report: Any, folder: Path) -> Any:
@@ -56,13 +56,13 @@ def train(config: Any, *, report: Any, folder: Path) -> Any:
     from attnlab.training import trainer
     from attnlab.training.train import train as train_one
 
-    def to_the_end(self: trainer.Training, go_on: Callable[[trainer.Training], Any] = trainer.Training.to_the_end) -> Any:
+    def fit(self: trainer.Trainer, go_on: Callable[[trainer.Trainer], Any] = trainer.Trainer.fit) -> Any:
         new = sorted(name for name in sys.modules.keys() - _born["modules"] if name.partition(".")[0] == "torch")
         path = Path(os.environ["OVERHEAD_MARKS"])
         _write(path, key=folder.name, born=_born["at"], steps=time.monotonic(), torch_again=new)
         return go_on(self)
 
-    with patch.object(trainer.Training, "to_the_end", to_the_end):
+    with patch.object(trainer.Trainer, "fit", fit):
         return train_one(config, report=report, folder=folder)
 
 

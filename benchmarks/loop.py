@@ -45,13 +45,13 @@ def run(task: str, *, steps: int, limit: int | None, folder: Path) -> dict[str, 
 def told(row: dict) -> dict[str, float | str]:
     """What the page needs of a run's summary."""
     step = row["train_seconds"] / row["steps"]
-    besides = sum(row[name] for name in BESIDES)
+    exclude = sum(row[name] for name in BESIDES)
     fixed = row["evaluation_seconds"] / row["evaluated"] + row["checkpoint_seconds"]
     kept = ("task", "steps", "evaluated", "wall_seconds", "train_seconds", "data_seconds", "startup_seconds", *BESIDES)
     return {
         **{name: row[name] for name in kept},
         "data_share_of_steps": row["data_seconds"] / row["train_seconds"],
-        "share_besides": besides / row["wall_seconds"],
+        "share_besides": exclude / row["wall_seconds"],
         "steps_for_5_percent": round(fixed * (1 - LIMIT) / LIMIT / step),
     }
 

@@ -139,7 +139,7 @@ class Settled:
     seeds: float
 
 
-def until_settled(
+def until_conclusive(
     noise: str,
     *,
     first: int,
@@ -150,7 +150,7 @@ def until_settled(
     studies: int,
     seed: int,
 ) -> Settled:
-    """Studies whose seeds are added as ``run --until-settled`` does.
+    """Studies whose seeds are added as ``run --until-conclusive`` does.
 
     With ``corrected=False`` each look is judged as if it were the only one: the mistake to be avoided.
     """

@@ -72,7 +72,7 @@ def added_seeds(studies: int, seed: int) -> Iterator[Line]:
     cases += [(noise, 3, 2.0, 2.0, True) for noise in ("normal", "t3")] + [("normal", 3, 2.0, 2.0, False)]
     for noise, first, shift, margin, corrected in cases:
         how = {"first": first, "last": 12, "shift": shift, "margin": margin, "corrected": corrected}
-        found = simulate.until_settled(noise, **how, studies=studies, seed=seed)
+        found = simulate.until_conclusive(noise, **how, studies=studies, seed=seed)
         case = f"{'at the margin' if margin else 'none'}, {first} to 12, {'corrected' if corrected else 'NOT corrected'}"
         yield share("looks", noise, case, "false", found.equal if margin else found.differ)
         yield share("looks", noise, case, "covered", found.covered)

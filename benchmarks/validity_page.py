@@ -122,8 +122,8 @@ not settled. Below {few} pairs a report names none. The true difference is in st
 
 ## Seeds added until it is settled
 
-`attnlab run --until-settled --max-seeds 12`: a look at each number of seeds, one more seed for each open cell, each t-test at
-{level} with 3 to 12 seeds (Pocock 1977, calibrated for t-statistics). "False" is a verdict of better or worse where nothing
+`attnlab run --until-conclusive --max-seeds 12`: a look at each number of seeds, one more seed for each open cell, each t-test
+at {level} with 3 to 12 seeds (Pocock 1977, calibrated for t-statistics). "False" is a verdict of better or worse where nothing
 differs, or of equivalence at the margin, at any look; "covered" counts the intervals when the seeds end.
 
 {looks_table}

@@ -14,7 +14,7 @@ import attnlab
 from attnlab.registry import load_file
 from attnlab.study.execution.progress import Display
 from attnlab.tasks import IGNORED
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "my_variant"
@@ -39,7 +39,7 @@ def quiet() -> Display:
 
 def cosine(**options: int) -> Variant:
     torch.manual_seed(0)
-    return load_file(EXAMPLE / "cosine.py").Cosine(Setting(dim=12, heads=3, role="causal"), **options)
+    return load_file(EXAMPLE / "cosine.py").Cosine(AttentionConfig(dim=12, heads=3, role="causal"), **options)
 
 
 def test_it_computes_what_its_file_says() -> None:

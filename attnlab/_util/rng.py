@@ -7,7 +7,7 @@ however many numbers the rest of the model consumes: what is compared differs in
 import hashlib
 
 
-def stream(seed: int, *names: str | int) -> int:
+def derive_seed(seed: int, *names: str | int) -> int:
     """The seed of the stream called ``names`` (``"initialisation"``, ``"order"`` or ``"dropout"``, then finer ones).
 
     Returns:

@@ -1,4 +1,4 @@
-"""Every key of a study file, read from the classes that check it: `attnlab list keys`."""
+"""Every key of a study file, read from the classes that check it: `attnlab list config`."""
 
 from __future__ import annotations
 

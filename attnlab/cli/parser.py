@@ -60,7 +60,7 @@ def _add_choices(verb: Parser) -> None:
 
 def _add_running(verb: Parser) -> None:
     _add_sharing(verb)
-    verb.add_argument("--no-baselines", action="store_true", help="leave out the trivial baselines (gzip, n-gram, ...)")
+    verb.add_argument("--no-reference-scores", action="store_true", help="leave out the trivial baselines (gzip, n-gram, ...)")
     verb.add_argument("--no-report", action="store_true", help="do not write reports/STUDY/ at the end")
 
 
@@ -73,8 +73,10 @@ def _add_sharing(verb: Parser) -> None:
 
 
 def _add_settling(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--until-settled", action="store_true", help="add seeds where a verdict is open; corrected for the looks")
-    verb.add_argument("--max-seeds", type=_count, metavar="N", help="no more than these, with --until-settled (default 12)")
+    verb.add_argument(
+        "--until-conclusive", action="store_true", help="add seeds where a verdict is open; corrected for the looks"
+    )
+    verb.add_argument("--max-seeds", type=_count, metavar="N", help="no more than these, with --until-conclusive (default 12)")
 
 
 def _add_submit(verbs: argparse._SubParsersAction[Parser]) -> None:
@@ -169,7 +171,9 @@ def _add_bench(verbs: argparse._SubParsersAction[Parser]) -> None:
     how = "of the variants (default: as suits the length)"
     bench.add_list("--options", goes_on=_assigns, metavar="KEY=VALUE", help=how)
     bench.add_argument("--rounds", type=_count, default=7, metavar="N", help="turns of each case (default 7)")
-    bench.add_argument("--shipped", action="store_true", help="also dense with SDPA under PyTorch's own process settings")
+    bench.add_argument(
+        "--torch-defaults", action="store_true", help="also dense with SDPA under PyTorch's own process settings"
+    )
     bench.add_argument("--out", metavar="PATH", help="writes PATH.md, PATH.csv and plots (default reports/bench/NAMES)")
 
 

@@ -106,7 +106,7 @@ def _words(given: Namespace) -> tuple[str, ...]:
     for name in ("set", "only", "retry"):
         values = getattr(given, name)
         words += [f"--{name}", *values] if values else []
-    words += ["--until-settled"] if given.until_settled else []
+    words += ["--until-conclusive"] if given.until_conclusive else []
     words += ["--max-seeds", str(given.max_seeds)] if given.max_seeds else []
     return tuple(words)
 

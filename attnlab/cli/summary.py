@@ -171,7 +171,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
         ]
         for row in table
     ]
-    for score, label in zip(result.baselines, labels(result.baselines), strict=True):
+    for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True):
         lines.append([label, fixed(score.value), *[""] * (len(headings) - 2)])
     about = f"{found.metric} on the test split, {better}; mean ± half of a 95 % interval over seeds"
     about += f", corrected for {looks.count} looks" if looks else ""

@@ -36,8 +36,8 @@ def run(given: Namespace) -> int:
     """Run a study, print its table, write its report."""
     from attnlab.planning.plan import plan as make_plan
 
-    if given.max_seeds is not None and not given.until_settled:
-        raise UserError("expected --until-settled beside it", f"--max-seeds {given.max_seeds}")
+    if given.max_seeds is not None and not given.until_conclusive:
+        raise UserError("expected --until-conclusive beside it", f"--max-seeds {given.max_seeds}")
 
     found = make_plan(given.study, sets=_assignments(given.set), only=_only(given.only))
     return _run(found, given, only=_only(given.only))
@@ -64,14 +64,14 @@ def train(given: Namespace) -> int:
 
 def _run(found: Plan, given: Namespace, *, only: dict[str, Any]) -> int:
     from attnlab.cli.summary import print_left_out, print_reasons, print_results
-    from attnlab.study.adaptive import MAX_SEEDS, run_until_settled
+    from attnlab.study.adaptive import MAX_SEEDS, run_until_conclusive
     from attnlab.study.run import run as run_study
 
     _check_some_can_run(found)
     how = {"workers": given.workers, "only": only, "storage": given.storage, "retry": given.retry}
-    how |= {"baselines": not given.no_baselines}
-    if getattr(given, "until_settled", False):
-        result, looks = run_until_settled(found, max_seeds=given.max_seeds or MAX_SEEDS, **how)
+    how |= {"reference_scores": not given.no_reference_scores}
+    if getattr(given, "until_conclusive", False):
+        result, looks = run_until_conclusive(found, max_seeds=given.max_seeds or MAX_SEEDS, **how)
     else:
         result, looks = run_study(found, **how), None
     name = found.study.study
@@ -108,9 +108,9 @@ def report(given: Namespace) -> int:
 
 def maps(given: Namespace) -> int:
     """Record the attention maps of a study's trained models."""
-    from attnlab.study.attention_maps import record_maps
+    from attnlab.study.attention_maps import record_attention_maps
 
-    for cell, said in record_maps(given.study, length=given.length):
+    for cell, said in record_attention_maps(given.study, length=given.length):
         print(f"{cell}: {said}")
     print(f"`{_command()} report {given.study}` draws them")
     return 0
@@ -245,7 +245,7 @@ def bench(given: Namespace) -> int:
         options=_assignments(given.options),
         rounds=given.rounds,
         machine=FAST.model_copy(update={"device": given.device}),
-        shipped=given.shipped,
+        torch_defaults=given.torch_defaults,
     )
     return print_bench(asked, out=given.out, command=shlex.join(["attnlab", *given.words]))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from attnlab.config.run import RunConfig, set_path
-from attnlab.config.validation import check_part, field_names
+from attnlab.config.validation import RENAMED, check_part, field_names
 from attnlab.errors import UserError, nearest
 
 NAMED = ("task", "variant", "position")  # fields whose options are checked in the plan, against their classes
@@ -20,6 +20,10 @@ def check_path(path: str, *, place: str) -> None:
     first, _, rest = path.partition(".")
     if path in paths or (first in NAMED and rest and "." not in rest):
         return
+    parent, _, end = path.rpartition(".")
+    renamed = ".".join(filter(None, (parent, RENAMED.get(end, ""))))
+    if end in RENAMED and renamed in paths:
+        raise UserError(f"{path} is now called {renamed}", place)
     same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
     near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(path, paths)
     expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"

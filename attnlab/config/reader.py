@@ -10,7 +10,7 @@ from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig, _Origin, assignment, check_axis
 from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
-from attnlab.config.yaml import Loc, Places, read
+from attnlab.config.yaml import Loc, SourceMap, read
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
         UserError: the first mistake, with ``file:line:column``.
     """
     if isinstance(source, dict):
-        data, places, path = dict(source), Places(), None
+        data, places, path = dict(source), SourceMap(), None
     else:
         path = Path(source)
         data, places = read(path, what="a study")

@@ -40,8 +40,8 @@ class ModelConfig(Section):
     embedding_dropout: Fraction = Field(default=0.0, description="share of the embeddings dropped in training")
     word_dropout: Fraction = Field(default=0.0, description="share of the input tokens that are blanked in training")
     pool: Literal["mean", "max", "class"] = Field(default="mean", description="how a classifier sums up a sequence")
-    tied: bool = Field(default=False, description="the output layer of a language model is its embedding")
-    memory: int = Field(default=0, ge=0, description="hidden states of earlier segments that keys also run over")
+    tie_embeddings: bool = Field(default=False, description="the output layer of a language model is its embedding")
+    mem_len: int = Field(default=0, ge=0, description="hidden states of earlier segments that keys also run over")
 
 
 class TrainConfig(Section):
@@ -52,15 +52,15 @@ class TrainConfig(Section):
         default=None, gt=0, description="passes over the training split; of rows at random places, as many bytes as it has"
     )
     batch_size: Count = Field(default=32, description="sequences of one optimiser step, all micro-batches together")
-    accumulate: Count = Field(default=1, description="micro-batches that a batch is split into; divides batch_size")
+    gradient_accumulation: Count = Field(default=1, description="micro-batches that a batch is split into; divides batch_size")
     lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
     weight_decay: float = Field(default=0.01, ge=0, description="of AdamW")
     betas: Betas = Field(default=(0.9, 0.98), description="of AdamW")
     warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")
     schedule: Literal["constant", "cosine"] = "cosine"
     final_lr: float = Field(default=0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
-    clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="largest gradient norm; null: any")
-    checkpoint_activations: bool = Field(default=False, description="recompute activations in the backward pass")
+    grad_clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="largest gradient norm; null: any")
+    activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
         description="auto: bf16 on CUDA, on a CPU only where it is measured to be faster; fp32 where a cell cannot run in bf16",
@@ -69,7 +69,7 @@ class TrainConfig(Section):
     eval_every: Count | None = Field(default=None, description="steps; null: each epoch, or only at the end")
     checkpoint_every: Count | None = Field(default=None, description="steps; null: at each evaluation")
     log_every: Count = Field(default=10, description="steps between two points of a curve")
-    select: Literal["last", "best"] = Field(default="last", description="weights that meet the test split")
+    checkpoint_selection: Literal["last", "best"] = Field(default="last", description="weights that meet the test split")
     patience: Count | None = Field(
         default=None, description="evaluations without a better score that end the run early; null: never"
     )
@@ -88,8 +88,10 @@ class TrainConfig(Section):
             raise conflict("expected one of 'steps' and 'epochs', got both", "epochs")
         if self.steps is None and self.epochs is None:
             raise conflict("expected one of 'steps' and 'epochs', got neither", "")
-        if self.batch_size % self.accumulate:
-            raise conflict(f"expected a divisor of batch_size {self.batch_size}, got {self.accumulate}", "accumulate")
+        if self.batch_size % self.gradient_accumulation:
+            raise conflict(
+                f"expected a divisor of batch_size {self.batch_size}, got {self.gradient_accumulation}", "gradient_accumulation"
+            )
         if self.patience is not None and self.eval_every is None and self.epochs is None:
             raise conflict("expected 'eval_every' or 'epochs' beside 'patience': got one evaluation, at the end", "patience")
         return self
@@ -135,7 +137,7 @@ class MachineConfig(Section):
         description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, in cuDNN neither; high, medium: TF32",
     )
     reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
-    processes: Count = Field(
+    processes_per_run: Count = Field(
         default=1, description="that share one run; each takes its rows of a batch, and its own CUDA device"
     )
 
@@ -145,16 +147,6 @@ class MachineConfig(Section):
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(value)):
             raise expected("'auto', 'cpu', 'cuda' or 'cuda:N'")
         return value
-
-
-# Fields that came after runs had been made: they count where they are set, so that what is finished stays finished.
-_LATER = (
-    ("train", "patience", None),
-    ("train", "compile", False),
-    ("evaluate", "test", True),
-    ("evaluate", "lengths", []),
-    ("machine", "processes", 1),
-)
 
 
 class RunConfig(Section):
@@ -182,9 +174,6 @@ class RunConfig(Section):
 
         fields = self.model_dump(mode="json")
         fields["sources"] = sorted(self.sources.values())
-        for section, name, default in _LATER:
-            if fields[section][name] == default:
-                del fields[section][name]
         for kind in ("task", "variant", "position"):
             if fields[kind] is not None:
                 named = fields[kind] = dict(fields[kind])
@@ -203,8 +192,8 @@ class RunConfig(Section):
         """Read what ``to_json`` wrote."""
         return cls.model_validate(json.loads(text))
 
-    def with_(self, changes: dict[str, Any]) -> Self:
-        """A copy with dotted paths set: ``config.with_({"train.lr": 1e-3, "variant": "no_wo"})``.
+    def replace(self, changes: dict[str, Any]) -> Self:
+        """A copy with dotted paths set: ``config.replace({"train.lr": 1e-3, "variant": "no_wo"})``.
 
         Raises:
             UserError: a path that names no field, or a value that the field does not take.

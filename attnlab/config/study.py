@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
 from attnlab.config.types import Section, expected
-from attnlab.config.yaml import Loc, Places
+from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest
 
 
@@ -43,13 +43,13 @@ class StudyConfig(Section):
     baseline: dict[str, Any] | None = Field(default=None, description="the cells that the others are compared with")
     metric: str | None = Field(default=None, description="null: the task's own")
     margin: float | None = Field(default=None, gt=0, description="the difference that still counts as none")
-    baselines: bool | list[str] = Field(
+    reference_scores: bool | list[str] = Field(
         default=True, description="the task's trivial baselines: all of them, none (false), or those named"
     )
     retries: int = Field(default=1, ge=0, description="how often a failed run is tried again")
 
     _path: Path | None = PrivateAttr(None)
-    _origin: "_Origin" = PrivateAttr(default_factory=lambda: _Origin(Places(), {}))
+    _origin: "_Origin" = PrivateAttr(default_factory=lambda: _Origin(SourceMap(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("study", mode="after")
@@ -98,7 +98,7 @@ class StudyConfig(Section):
 class _Origin:
     """Where each part of a study comes from: the file, whose keys are ``top``, or an assignment over it."""
 
-    places: Places
+    places: SourceMap
     assignments: dict[str, Any]
     top: frozenset[str] = frozenset()
 

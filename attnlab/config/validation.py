@@ -12,6 +12,17 @@ M = TypeVar("M", bound=BaseModel)
 Where = Callable[..., str]  # where(loc, key=False) -> the place in a file
 
 FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that no study file sets
+# Keys of 0.2 -> their names since 0.3. An old key is an error that gives the new name.
+RENAMED = {
+    "accumulate": "gradient_accumulation",
+    "baselines": "reference_scores",
+    "checkpoint_activations": "activation_checkpointing",
+    "clip": "grad_clip",
+    "memory": "mem_len",
+    "processes": "processes_per_run",
+    "select": "checkpoint_selection",
+    "tied": "tie_embeddings",
+}
 PARTIAL = frozenset({"missing", "conflict"})  # what a part of a configuration cannot be blamed for
 
 
@@ -121,6 +132,8 @@ def _inside(loc: Loc) -> str:
 
 def unknown_key(name: str, known: list[str], loc: Loc) -> str:
     """The message for a key that nothing reads."""
+    if RENAMED.get(name) in known:
+        return f"{'.'.join(map(str, (*loc, name)))} is now called {RENAMED[name]}"
     expectation = f"expected one of {', '.join(known)}"
     return f"unknown key {name!r}{_inside(loc)}{nearest(name, known)}: {expectation}"
 

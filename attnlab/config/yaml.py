@@ -30,7 +30,7 @@ def dotted(path: Loc) -> str:
 
 
 @dataclass(frozen=True)
-class Places:
+class SourceMap:
     """Where each value and each key stands; of something that came from no file, its dotted path."""
 
     values: dict[Loc, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Places:
         return self.values[known]
 
 
-def read(path: Path, *, what: str) -> tuple[dict[str, Any], Places]:
+def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
     """A YAML file that holds a mapping.
 
     Args:
@@ -99,7 +99,7 @@ def kind(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def parse(text: str, *, name: str) -> tuple[Any, Places]:
+def parse(text: str, *, name: str) -> tuple[Any, SourceMap]:
     """One YAML document as plain values, with the place of each as ``name:line:column`` (counted from 1)."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -117,7 +117,7 @@ def parse(text: str, *, name: str) -> tuple[Any, Places]:
         raise UserError("expected text, got a control character", place) from None
     except Exception as error:  # for a bad escape or directive ruamel.yaml raises whatever it runs into
         raise UserError(f"not YAML: {type(error).__name__}: {error}", f"{name}:1:1") from None
-    places = Places({(): f"{name}:1:1"})
+    places = SourceMap({(): f"{name}:1:1"})
     return (None if node is None else _build(node, (), name, places, ())), places
 
 
@@ -138,7 +138,7 @@ def _syntax(error: Any, name: str, text: str) -> UserError:
     return UserError(f"not YAML: {problem}", f"{name}:{mark.line + 1}:{mark.column + 1}")
 
 
-def _build(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, ...]) -> Any:
+def _build(node: Any, path: Loc, name: str, places: SourceMap, around: tuple[Any, ...]) -> Any:
     """The plain value of a node of the parsed document; fills ``places`` on the way."""
     place = _place(node, name)
     places.values[path] = place
@@ -162,7 +162,7 @@ def _build(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, .
         raise UserError(f"expected {wanted}, got {kind(node.value)}", place) from None
 
 
-def _mapping(node: Any, path: Loc, name: str, places: Places, around: tuple[Any, ...]) -> dict:
+def _mapping(node: Any, path: Loc, name: str, places: SourceMap, around: tuple[Any, ...]) -> dict:
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         place = _place(key_node, name)

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attnlab._util.rng import stream
+from attnlab._util.rng import derive_seed
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.nn.layers import FeedForward
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 
 
 class TaskShape(Protocol):
@@ -40,7 +40,7 @@ class TaskShape(Protocol):
 def initialised(seed: int, *names: str | int) -> Iterator[None]:
     """Inside, modules draw their initial values from the stream ``names``; outside nothing has moved."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream(seed, "initialisation", *names))
+        torch.manual_seed(derive_seed(seed, "initialisation", *names))
         yield
 
 
@@ -58,13 +58,13 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """x (b, t, dim), memory (b, m, dim) of this block's earlier inputs, mask (b, m + t) -> (b, t, dim)."""
-        source = x if memory is None else torch.cat([memory, x], dim=1)
+        context = x if memory is None else torch.cat([memory, x], dim=1)
         if self.pre:
-            source = self.norm_attention(source)
-            here = source if memory is None else source[:, -x.shape[1] :]
-            x = x + self.dropout(self.attention(here, source=None if memory is None else source, mask=mask))
+            context = self.norm_attention(context)
+            here = context if memory is None else context[:, -x.shape[1] :]
+            x = x + self.dropout(self.attention(here, context=None if memory is None else context, mask=mask))
             return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-        x = self.norm_attention(x + self.dropout(self.attention(x, source=None if memory is None else source, mask=mask)))
+        x = self.norm_attention(x + self.dropout(self.attention(x, context=None if memory is None else context, mask=mask)))
         return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
 
 
@@ -74,7 +74,7 @@ class Backbone(nn.Module):
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
         model = config.model
-        self.depth, self.memory_length, self.checkpointed = model.depth, model.memory, config.train.checkpoint_activations
+        self.depth, self.memory_length, self.checkpointed = model.depth, model.mem_len, config.train.activation_checkpointing
         self.word_dropout = model.word_dropout
         self.class_token: nn.Parameter | None = None
         with initialised(config.seed, "embedding"):
@@ -125,14 +125,19 @@ class Backbone(nn.Module):
         return x[:, -self.memory_length :].detach()
 
 
-def position_setting(config: RunConfig, task: TaskShape) -> PositionSetting:
+def position_config(config: RunConfig, task: TaskShape) -> PositionConfig:
     """What the configuration's position scheme is built for."""
     model = config.model
     variant: type[Variant] = VARIANTS.get(config.variant.name)
-    length = model.memory + task.length + (1 if _has_class_token(config, task) else 0)
+    length = model.mem_len + task.length + (1 if _has_class_token(config, task) else 0)
     head_dim = variant.head_dim(model.dim, model.heads)
-    return PositionSetting(
-        dim=model.dim, heads=model.heads, head_dim=head_dim, length=length, role=task.role, pieces=variant.pieces
+    return PositionConfig(
+        dim=model.dim,
+        heads=model.heads,
+        head_dim=head_dim,
+        length=length,
+        role=task.role,
+        blockwise_bias=variant.blockwise_bias,
     )
 
 
@@ -144,13 +149,13 @@ def _position(config: RunConfig, task: TaskShape, *place: str | int) -> Position
     assert config.position is not None, "the plan resolves the position scheme"
     scheme: type[Position] = POSITIONS.get(config.position.name)
     with initialised(config.seed, "position", *place):
-        return scheme(position_setting(config, task), **config.position.options)
+        return scheme(position_config(config, task), **config.position.options)
 
 
 def _block(config: RunConfig, task: TaskShape, i: int) -> Block:
     model = config.model
     position = _position(config, task, i)
-    setting = Setting(
+    attention_config = AttentionConfig(
         dim=model.dim,
         heads=model.heads,
         role=task.role,
@@ -160,7 +165,7 @@ def _block(config: RunConfig, task: TaskShape, i: int) -> Block:
     )
     variant: type[Variant] = VARIANTS.get(config.variant.name)
     with initialised(config.seed, "attention", i):
-        attention = variant(setting, **config.variant.options)
+        attention = variant(attention_config, **config.variant.options)
     with initialised(config.seed, "feed_forward", i):
         feed_forward = FeedForward(model.dim, model.ff_mult, activation=model.activation, dropout=model.dropout)
     return Block(attention, feed_forward, config=model)

@@ -14,7 +14,7 @@ class LanguageModel(nn.Module):
         self.backbone = Backbone(config, task)
         with initialised(config.seed, "head"):
             self.head = nn.Linear(config.model.dim, task.vocabulary)
-        if config.model.tied:
+        if config.model.tie_embeddings:
             self.head.weight = self.backbone.embedding.weight
 
     def forward(self, tokens: Tensor, memory: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:

@@ -87,28 +87,28 @@ def attend(
     backend: str = "reference",
     causal: bool = False,
     window: int | None = None,
-    allowed: Tensor | None = None,
+    attn_mask: Tensor | None = None,
     bias: Tensor | None = None,
     relative: tuple[Tensor, Tensor] | None = None,
     dropout: float = 0.0,
     scale: float | None = None,
-    span: int | None = None,
+    total_length: int | None = None,
 ) -> Tensor:
     """Attention of ``q`` over ``k`` and ``v``.
 
     Args:
         q: (b, h, t, d). k: (b, h, s, d). v: (b, h, s, e).
         causal: query i sees keys up to i + s - t only.
-        window: of these only so many, the last one included. ``xformers`` computes no others where there is neither ``allowed``
-            nor a bias; to the other backends it is a mask.
-        allowed: boolean, broadcastable to (b, h, t, s), True = may be attended; together with ``causal``, both must hold.
+        window: of these only so many, the last one included. ``xformers`` computes no others where there is neither an
+            ``attn_mask`` nor a bias; to the other backends it is a mask.
+        attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended; together with ``causal``, both must hold.
         bias: broadcastable to (b, h, t, s), added to the scaled logits.
-        relative: ``distance`` and ``r`` of ``attnlab.positions.Products``: scale * shift(distance r^T) is added, too. Only
-            ``blocked`` has a better way than to make a bias of it.
+        relative: ``distance`` and ``r`` of ``attnlab.positions.RelativeLogits``: scale * shift(distance r^T) is added, too.
+            Only ``blocked`` has a better way than to make a bias of it.
         dropout: probability of dropping an attention weight (0 outside training).
         scale: default 1 / sqrt(d).
-        span: positions of the whole sequence, where q and k are a piece of it: ``blocked`` keeps less of longer ones for the
-            backward pass.
+        total_length: positions of the whole sequence, where q and k are a piece of it: ``blocked`` keeps less of longer
+            ones for the backward pass.
 
     Returns:
         (b, h, t, e).
@@ -116,48 +116,67 @@ def attend(
     if window is not None and not causal:
         raise ValueError("attend: a window needs causal=True")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    local = backend == "xformers" and allowed is None and bias is None and relative is None and q.shape[-2] == k.shape[-2]
+    local = backend == "xformers" and attn_mask is None and bias is None and relative is None and q.shape[-2] == k.shape[-2]
     if window is not None and local:
         from attnlab.nn import xformers
 
         return xformers.local(q, k, v, window=window, dropout=dropout, scale=scale)
     if window is not None:
         near = relative_distance(q.shape[-2], k.shape[-2], device=q.device) < window
-        allowed = near if allowed is None else near & allowed
+        attn_mask = near if attn_mask is None else near & attn_mask
     if backend == "blocked":
-        y = _blocked(q, k, v, relative, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale, span=span)
+        y = _blocked(
+            q,
+            k,
+            v,
+            relative,
+            causal=causal,
+            attn_mask=attn_mask,
+            bias=bias,
+            dropout=dropout,
+            scale=scale,
+            total_length=total_length,
+        )
     else:
         if relative is not None:
             more = shift(relative[0] * scale @ relative[1].mT, k.shape[-2])
             bias = more if bias is None else bias + more
         call = {"reference": _reference, "sdpa": _sdpa, "xformers": _xformers}[backend]
-        y = call(q, k, v, causal=causal, allowed=allowed, bias=bias, dropout=dropout, scale=scale)
-    if allowed is not None:  # without a mask every query sees at least one key
-        y = y * _sees_any(q, k, causal, allowed).to(y.dtype)
+        y = call(q, k, v, causal=causal, attn_mask=attn_mask, bias=bias, dropout=dropout, scale=scale)
+    if attn_mask is not None:  # without a mask every query sees at least one key
+        y = y * _sees_any(q, k, causal, attn_mask).to(y.dtype)
     return y
 
 
-def _sees_any(q: Tensor, k: Tensor, causal: bool, allowed: Tensor) -> Tensor:
+def _sees_any(q: Tensor, k: Tensor, causal: bool, attn_mask: Tensor) -> Tensor:
     """(..., t, 1): whether a query has any key at all."""
-    return _visible(q, k, causal, allowed).any(-1, keepdim=True)  # type: ignore[union-attr]
+    return _visible(q, k, causal, attn_mask).any(-1, keepdim=True)  # type: ignore[union-attr]
 
 
-def _visible(q: Tensor, k: Tensor, causal: bool, allowed: Tensor | None) -> Tensor | None:
+def _visible(q: Tensor, k: Tensor, causal: bool, attn_mask: Tensor | None) -> Tensor | None:
     """The two masks as one, broadcastable to (b, h, t, s); None when everything is visible."""
     if not causal:
-        return allowed
+        return attn_mask
     below = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
-    return below if allowed is None else below & allowed
+    return below if attn_mask is None else below & attn_mask
 
 
 def _reference(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool,
+    attn_mask: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+    scale: float,
 ) -> Tensor:
     # In place, so that mask and bias cost neither a second tensor of logits nor, for the mask, a backward pass.
     logits = torch.einsum("bhtd,bhsd->bhts", q * scale, k)
     if bias is not None:
         logits.add_(bias)
-    visible = _visible(q, k, causal, allowed)
+    visible = _visible(q, k, causal, attn_mask)
     if visible is not None:
         logits.add_(_additive(visible, None, logits.dtype))  # type: ignore[arg-type] of a mask there always is one
     weights = logits.softmax(-1)
@@ -174,11 +193,11 @@ def _blocked(
     relative: tuple[Tensor, Tensor] | None,
     *,
     causal: bool,
-    allowed: Tensor | None,
+    attn_mask: Tensor | None,
     bias: Tensor | None,
     dropout: float,
     scale: float,
-    span: int | None,
+    total_length: int | None,
 ) -> Tensor:
     if min(k.shape[1], v.shape[1]) < q.shape[1]:  # heads may share keys and values
         k, v = (z.expand(-1, q.shape[1], -1, -1) for z in (k, v))
@@ -187,19 +206,27 @@ def _blocked(
     if lowered:
         q, k, v = (z.to(torch.get_autocast_dtype(device)) for z in (q, k, v))
     distance, r = (None, None) if relative is None else (z.to(q.dtype) for z in relative)
-    additive = _with_batch(_additive(allowed, bias, q.dtype))
+    additive = _with_batch(_additive(attn_mask, bias, q.dtype))
     # Autocast would have the softmax in float32, for twice the memory traffic, only to round it for the next product.
     with torch.autocast(device, enabled=False) if lowered else nullcontext():
-        return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale, span=span)
+        return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale, total_length=total_length)
 
 
 def _sdpa(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool,
+    attn_mask: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+    scale: float,
 ) -> Tensor:
-    plain = causal and allowed is None and bias is None and q.shape[-2] == k.shape[-2]
+    plain = causal and attn_mask is None and bias is None and q.shape[-2] == k.shape[-2]
     if plain:  # is_causal aligns to the top left, which is our alignment only where t = s
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
-    mask = _with_batch(_additive(_visible(q, k, causal, allowed), bias, q.dtype))  # of (h, t, s) its kernels keep all logits
+    mask = _with_batch(_additive(_visible(q, k, causal, attn_mask), bias, q.dtype))  # of (h, t, s) its kernels keep all logits
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
 
 
@@ -219,10 +246,18 @@ def _with_batch(mask: Tensor | None) -> Tensor | None:
 
 
 def _xformers(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, allowed: Tensor | None, bias: Tensor | None, dropout: float, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool,
+    attn_mask: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+    scale: float,
 ) -> Tensor:
     from attnlab.nn import xformers
 
-    plain = causal and allowed is None and bias is None
-    mask = None if plain else _additive(_visible(q, k, causal, allowed), bias, v.dtype)
+    plain = causal and attn_mask is None and bias is None
+    mask = None if plain else _additive(_visible(q, k, causal, attn_mask), bias, v.dtype)
     return xformers.attention(q, k, v, causal=plain, mask=mask, dropout=dropout, scale=scale)

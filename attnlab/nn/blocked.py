@@ -39,27 +39,27 @@ def blocked(
     causal: bool,
     dropout: float,
     scale: float,
-    span: int | None = None,
+    total_length: int | None = None,
 ) -> Tensor:
     """Attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
 
     Args:
         additive: broadcastable to (b, h, t, s), added to the scaled logits, finite; the causal mask need not be in it.
-        distance, r: (b, h, t, d) and (h, n, d), as in ``attnlab.positions.Products``: scale * shift(distance r^T) is added.
+        distance, r: (b, h, t, d) and (h, n, d), as in ``attnlab.positions.RelativeLogits``: adds scale * shift(distance r^T).
         dropout: probability of dropping a weight.
-        span: positions of the sequence that these are a piece of; default s.
+        total_length: positions of the sequence that these are a piece of; default s.
 
     Returns:
         (b, h, t, e).
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else None  # what is dropped is drawn again on the way back
-    how = _How(q.shape[1], causal, scale, dropout, seed, keeps(q, k, span or k.shape[2]))
+    how = _How(q.shape[1], causal, scale, dropout, seed, keeps(q, k, total_length or k.shape[2]))
     return _Blocked.apply(q, k, v, additive, distance, r, how)  # type: ignore[no-any-return]
 
 
-def keeps(q: Tensor, k: Tensor, span: int) -> bool:
+def keeps(q: Tensor, k: Tensor, total_length: int) -> bool:
     """Whether P is kept for the backward pass: it is few, or a row of it takes no more than a query and a key."""
-    return span <= KEPT or k.shape[2] <= 2 * q.shape[3]
+    return total_length <= KEPT or k.shape[2] <= 2 * q.shape[3]
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class _Matching:
     def _resolved(self, changes: dict[str, Any]) -> Resolved:
         """The cell with fields set; raises ``_Refused`` where that cannot be run."""
         try:
-            config = self.cell.config.with_(changes)
+            config = self.cell.config.replace(changes)
         except UserError as error:
             raise _Refused(f"{error.where}: {error.message}") from error
         found = self.resolver(replace(self.cell, config=_without_match(config)))

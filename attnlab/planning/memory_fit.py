@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 OVERHEAD = 1024  # MiB that the CUDA context, libraries' workspaces and fragments take besides
-DECIDES = ("batch_size", "accumulate", "precision", "checkpoint_activations")  # fields of ``train`` that move the peak
+DECIDES = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing")  # fields of train that move the peak
 
 
 def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:

@@ -148,7 +148,7 @@ def plan(
     cells, decisions = with_precision(cells, resolver)
     resolved = matched(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
-    _check_baselines(study, tasks=[it.task for _, it in resolved])
+    _check_reference_scores(study, tasks=[it.task for _, it in resolved])
     kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
@@ -201,15 +201,15 @@ def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, Resolved]]) -> 
     raise UserError(message, study.where("metric"))
 
 
-def _check_baselines(study: StudyConfig, *, tasks: list[Any]) -> None:
+def _check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:
     """The baselines that the study names must be some task's."""
-    if isinstance(study.baselines, bool):
+    if isinstance(study.reference_scores, bool):
         return
-    known = list(dict.fromkeys(name for task in tasks for name in task.baselines()))
-    for i, name in enumerate(study.baselines):
+    known = list(dict.fromkeys(name for task in tasks for name in task.reference_scores()))
+    for i, name in enumerate(study.reference_scores):
         if name not in known:
             message = f"no baseline {name!r}{nearest(name, known)}: the study's tasks have {', '.join(known) or 'none'}"
-            raise UserError(message, study.where("baselines", i))
+            raise UserError(message, study.where("reference_scores", i))
 
 
 def _without_doubles(

@@ -251,22 +251,22 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
 
 def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
     """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
-    from attnlab.models.backbone import position_setting
+    from attnlab.models.backbone import position_config
     from attnlab.nn.attention import misfit, not_compiled, unavailable
     from attnlab.training.device import cannot_compile
 
     model, device = config.model, config.machine.device
     if device.startswith("cuda") and not _has_cuda():
         return f"device {device}: there is no CUDA device here"
-    reason = variant.refuses(
+    reason = variant.unsupported(
         role=task.role,
         hook=position.hook,
-        memory=model.memory > 0,
+        memory=model.mem_len > 0,
         backend=config.backend,
         dim=model.dim,
         heads=model.heads,
     )
-    if not reason and model.attention_dropout and not variant.drops:
+    if not reason and model.attention_dropout and not variant.has_attention_dropout:
         reason = "it has no attention weights to drop (model.attention_dropout)"
     if not reason and config.train.compile and not variant.compiles:
         reason = "torch.compile does not take it whole (train.compile)"
@@ -274,7 +274,7 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
     if reason:
         return f"{config.variant.label}: {reason}"
     assert config.position is not None  # resolved
-    reason = position.refuses(position_setting(config, task))
+    reason = position.unsupported(position_config(config, task))
     if reason:
         return f"{config.position.name}: {reason}"
     reason = unavailable(config.backend, device)
@@ -284,9 +284,9 @@ def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | 
         return reason
     if config.train.compile and (reason := not_compiled(config.backend) or cannot_compile(device)):
         return f"train.compile: {reason}"
-    if model.memory and config.evaluate.protocol == "sliding":
+    if model.mem_len and config.evaluate.protocol == "sliding":
         return "sliding windows overlap: they cannot carry a memory from one to the next"
-    if model.tied and task.kind != "language_model":
+    if model.tie_embeddings and task.kind != "language_model":
         return "tied embeddings need a language model: a classifier's output layer is no embedding"
     return None
 

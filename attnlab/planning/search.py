@@ -44,7 +44,7 @@ def applied(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> RunConfi
         UserError: no valid configuration, or one that is refused; it names the cell and what was set.
     """
     try:
-        config = cell.config.with_(changes)
+        config = cell.config.replace(changes)
     except UserError as error:  # its place is the path of the field
         raise _with_changes(str(error), study, cell, changes) from error
     try:

@@ -1,5 +1,5 @@
 """Position schemes: where order enters attention. The contract is ``Position``."""
 
-from attnlab.positions.base import Position, PositionSetting, Products
+from attnlab.positions.base import Position, PositionConfig, RelativeLogits
 
-__all__ = ["Position", "PositionSetting", "Products"]
+__all__ = ["Position", "PositionConfig", "RelativeLogits"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.layers import relative_distance
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 
 
 class Alibi(Position):
@@ -22,9 +22,9 @@ class Alibi(Position):
     relative = True
     paper = "Press et al. 2022"
 
-    def __init__(self, setting: PositionSetting) -> None:
-        super().__init__(setting)
-        self.register_buffer("slopes", torch.tensor(slopes(setting.heads)), persistent=False)  # (h,)
+    def __init__(self, config: PositionConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("slopes", torch.tensor(slopes(config.heads)), persistent=False)  # (h,)
         self.slopes: Tensor
 
     def bias(

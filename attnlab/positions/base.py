@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class PositionSetting:
+class PositionConfig:
     """What a scheme is built for.
 
     Attributes:
@@ -39,10 +39,10 @@ class PositionSetting:
     head_dim: int
     length: int
     role: str
-    pieces: bool = False
+    blockwise_bias: bool = False
 
 
-class Products(NamedTuple):
+class RelativeLogits(NamedTuple):
     """Logits as two products, ``scale * (content k^T + shift(distance r^T))``, with ``shift`` of ``attnlab.nn.layers``.
 
     Attributes:
@@ -68,24 +68,24 @@ class Position(nn.Module):
 
     hook: ClassVar[str] = "none"
     relative: ClassVar[bool] = False
-    extends: ClassVar[bool] = True
+    extrapolates: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
-    def __init__(self, setting: PositionSetting) -> None:
+    def __init__(self, config: PositionConfig) -> None:
         super().__init__()
-        self.setting = setting
+        self.config = config
 
     @classmethod
-    def refuses(cls, setting: PositionSetting) -> str | None:
-        """Why this scheme cannot serve ``setting``, or None when it can. Asked when the plan is made."""
-        if setting.role == "cross" and cls.hook in ("rotate", "bias"):
+    def unsupported(cls, config: PositionConfig) -> str | None:
+        """Why this scheme cannot serve ``config``, or None when it can. Asked when the plan is made."""
+        if config.role == "cross" and cls.hook in ("rotate", "bias"):
             return "queries and keys of cross-attention are positions in two different sequences"
-        if setting.pieces and cls.hook == "bias" and not cls.has_pieces():
+        if config.blockwise_bias and cls.hook == "bias" and not cls.has_blockwise_bias():
             return "the variant has its logits in pieces, and bias() does not take heads, step and offset to say which"
         return None
 
     @classmethod
-    def has_pieces(cls) -> bool:
+    def has_blockwise_bias(cls) -> bool:
         """Whether ``bias`` takes the arguments that say which piece is meant."""
         return {"heads", "step", "offset"} <= set(inspect.signature(cls.bias).parameters)
 
@@ -119,7 +119,7 @@ class Position(nn.Module):
         """
         raise NotImplementedError
 
-    def products(self, q: Tensor, s: int) -> Products | None:
+    def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
         """``scale * q k^T + bias(q, k)`` as two products, where it is that: what goes by blocks then never holds a whole bias.
 
         Args:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 
 
 class Learned(Position):
@@ -14,12 +14,12 @@ class Learned(Position):
     """
 
     hook = "embed"
-    extends = False
+    extrapolates = False
     paper = "Gehring et al. 2017"
 
-    def __init__(self, setting: PositionSetting, *, std: float = 0.1) -> None:
-        super().__init__(setting)
-        self.table = nn.Parameter(torch.randn(setting.length, setting.dim) * std)
+    def __init__(self, config: PositionConfig, *, std: float = 0.1) -> None:
+        super().__init__(config)
+        self.table = nn.Parameter(torch.randn(config.length, config.dim) * std)
 
     def embed(self, t: int) -> Tensor:
         if t > len(self.table):

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.nn.layers import shift, sinusoids
-from attnlab.positions import Position, PositionSetting, Products
+from attnlab.positions import Position, PositionConfig, RelativeLogits
 
 
 class Relative(Position):
@@ -33,10 +33,10 @@ class Relative(Position):
     relative = True
     paper = "Dai et al. 2019"
 
-    def __init__(self, setting: PositionSetting) -> None:
-        super().__init__(setting)
-        h, d = setting.heads, setting.head_dim
-        self.distance = nn.Linear(setting.dim, h * d, bias=False)
+    def __init__(self, config: PositionConfig) -> None:
+        super().__init__(config)
+        h, d = config.heads, config.head_dim
+        self.distance = nn.Linear(config.dim, h * d, bias=False)
         self.u = nn.Parameter(torch.zeros(h, d))
         self.v = nn.Parameter(torch.zeros(h, d))
 
@@ -45,7 +45,7 @@ class Relative(Position):
     ) -> Tensor:
         t, s = q.shape[-2], k.shape[-2]
         # Distances s-1 .. 0, then those of keys ahead: one more than is used, so that `shift` can be a view.
-        ahead = 1 if self.setting.role == "causal" else t
+        ahead = 1 if self.config.role == "causal" else t
         n = torch.arange(s - 1, -ahead - 1, -1, device=q.device) * step
         if isinstance(offset, Tensor):
             first = s * step - 1  # with offsets below a step, all distances lie between this one ...
@@ -59,16 +59,16 @@ class Relative(Position):
         by_content = torch.einsum("hd,...hsd->...hs", u * scale, k)  # (c)
         return shift(by_distance, s) + by_content.unsqueeze(-2)
 
-    def products(self, q: Tensor, s: int) -> Products | None:
+    def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
         if type(self).bias is not Relative.bias:  # a scheme that is made of this one, with another bias
             return None
-        ahead = 1 if self.setting.role == "causal" else q.shape[-2]
+        ahead = 1 if self.config.role == "causal" else q.shape[-2]
         n = torch.arange(s - 1, -ahead - 1, -1, device=q.device)
         r = self.r(n, slice(None)).movedim(-2, -3).to(q.dtype)  # (h, s+ahead, d)
-        return Products(q + self.u[:, None].to(q.dtype), q + self.v[:, None].to(q.dtype), r)  # (a) + (c), (b) + (d)
+        return RelativeLogits(q + self.u[:, None].to(q.dtype), q + self.v[:, None].to(q.dtype), r)  # (a) + (c), (b) + (d)
 
     def r(self, n: Tensor, heads: slice) -> Tensor:
         """r_n of the distances n (m,): (m, h, d)."""
         weight = self.distance.weight.unflatten(0, self.u.shape)[heads].flatten(0, 1)
-        waves = sinusoids(n, self.setting.dim).to(weight.dtype)
-        return F.linear(waves, weight).unflatten(-1, (-1, self.setting.head_dim))
+        waves = sinusoids(n, self.config.dim).to(weight.dtype)
+        return F.linear(waves, weight).unflatten(-1, (-1, self.config.head_dim))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.layers import angles
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 
 
 class Rotary(Position):
@@ -24,21 +24,21 @@ class Rotary(Position):
     relative = True
     paper = "Su et al. 2021"
 
-    def __init__(self, setting: PositionSetting, *, base: float = 10_000.0) -> None:
-        super().__init__(setting)
+    def __init__(self, config: PositionConfig, *, base: float = 10_000.0) -> None:
+        super().__init__(config)
         self.base = base
         # A table: what compiles this would take sines and cosines in float64 anew for every feature of every head and sequence.
-        cos, sin = self._waves(setting.length)
+        cos, sin = self._waves(config.length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.cos: Tensor
         self.sin: Tensor
 
     @classmethod
-    def refuses(cls, setting: PositionSetting) -> str | None:
-        if setting.head_dim % 2:
-            return f"rotary positions turn pairs of features: the head width {setting.head_dim} is odd"
-        return super().refuses(setting)
+    def unsupported(cls, config: PositionConfig) -> str | None:
+        if config.head_dim % 2:
+            return f"rotary positions turn pairs of features: the head width {config.head_dim} is odd"
+        return super().unsupported(config)
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         t, s = q.shape[-2], k.shape[-2]
@@ -49,7 +49,7 @@ class Rotary(Position):
 
     def _waves(self, s: int, *, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
         """(s, d/2) each, in float64: the cosines and sines of the angles of positions 0 .. s-1."""
-        angle = angles(torch.arange(s, device=device), self.setting.head_dim, base=self.base)
+        angle = angles(torch.arange(s, device=device), self.config.head_dim, base=self.base)
         return angle.cos(), angle.sin()
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.layers import sinusoids
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 
 
 class Sinusoidal(Position):
@@ -13,13 +13,13 @@ class Sinusoidal(Position):
     hook = "embed"
     paper = "Vaswani et al. 2017"
 
-    def __init__(self, setting: PositionSetting) -> None:
-        super().__init__(setting)
-        waves = sinusoids(torch.arange(setting.length), setting.dim).to(torch.get_default_dtype())
+    def __init__(self, config: PositionConfig) -> None:
+        super().__init__(config)
+        waves = sinusoids(torch.arange(config.length), config.dim).to(torch.get_default_dtype())
         self.register_buffer("waves", waves, persistent=False)
         self.waves: Tensor
 
     def embed(self, t: int) -> Tensor:
         if t > len(self.waves):
-            return sinusoids(torch.arange(t, device=self.waves.device), self.setting.dim).to(self.waves.dtype)
+            return sinusoids(torch.arange(t, device=self.waves.device), self.config.dim).to(self.waves.dtype)
         return self.waves[:t]

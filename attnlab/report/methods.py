@@ -15,7 +15,7 @@ from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.stats.compare import Question
 from attnlab.stats.sequential import Looks
-from attnlab.tracking.reference_scores import BaselineScore, read
+from attnlab.tracking.reference_scores import ReferenceScore, read
 
 if TYPE_CHECKING:
     import pandas
@@ -34,7 +34,8 @@ class Source:
     """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search.
 
     `command` has a line for each time that it was gone on with. `skipped` are the cells that the study left out, with
-    its reasons; `baselines` the trivial ones that stand beside it; `earlier` what it asked before, when it had results already.
+    its reasons; `reference_scores` the trivial ones that stand beside it; `earlier` what it asked before, when it had results
+    already.
     """
 
     question: Question
@@ -42,7 +43,7 @@ class Source:
     command: str = ""
     order: tuple[str, ...] = ()
     search: SearchConfig | None = None
-    baselines: tuple[BaselineScore, ...] = ()
+    reference_scores: tuple[ReferenceScore, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     earlier: tuple[str, ...] = ()
 

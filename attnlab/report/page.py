@@ -12,7 +12,7 @@ from attnlab.report.figures import Figure, better, cell_colors, draw
 from attnlab.report.lengths import Lengths, lengths_section
 from attnlab.report.methods import Source, commands, lead, protocol
 from attnlab.report.plots.attention_maps import drawn, told
-from attnlab.report.reference_scores import baseline_notes, beside, with_baselines
+from attnlab.report.reference_scores import beside, reference_notes, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.search import method, search_table
 from attnlab.report.summary import Answer, answer
@@ -81,7 +81,7 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
     table.sort(key=lambda row: source.place(row.name))
     tried, records = [record for record in records if record.get("phase") == "search"], reported(records)
     colors, figures = cell_colors(table), draw(table, records, curves, question=question)
-    trivial = beside(source.baselines, records, metric=question.metric)
+    trivial = beside(source.reference_scores, records, metric=question.metric)
     maps = sorted(maps, key=lambda each: source.place(each.cell))
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in drawn(maps)]
     lengths = lengths_section(table, records, question=question, colors=colors)
@@ -92,8 +92,8 @@ def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, ma
         lead=lead(source.yaml),
         answer=answer(table, question),
         opening=_opening(table, question),
-        table=with_baselines(verdict_table(table, question, colors=colors), trivial),
-        notes=[*_earlier(source), *notes(table, question), *_matched(records, question), *baseline_notes(trivial)],
+        table=with_reference_scores(verdict_table(table, question, colors=colors), trivial),
+        notes=[*_earlier(source), *notes(table, question), *_matched(records, question), *reference_notes(trivial)],
         sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps, lengths=lengths),
         figures=figures,
         commands=commands(source, records),

@@ -8,12 +8,12 @@ from typing import Any
 
 from attnlab.report.table import Line, Table
 from attnlab.stats.compare import fixed, significant
-from attnlab.tracking.reference_scores import BaselineScore
+from attnlab.tracking.reference_scores import ReferenceScore
 
 KIND = "trivial"  # of such a line
 
 
-def with_baselines(table: Table, scores: Sequence[BaselineScore]) -> Table:
+def with_reference_scores(table: Table, scores: Sequence[ReferenceScore]) -> Table:
     """The table with a line for each score below: its name, its value under the metric, and no seeds or interval."""
     lines = []
     for score, label in zip(scores, labels(scores), strict=True):
@@ -22,7 +22,7 @@ def with_baselines(table: Table, scores: Sequence[BaselineScore]) -> Table:
     return Table(table.columns, [*table.lines, *lines])
 
 
-def baseline_notes(scores: Sequence[BaselineScore]) -> list[str]:
+def reference_notes(scores: Sequence[ReferenceScore]) -> list[str]:
     """What the lines are, in one note; none where there are no lines."""
     if not scores:
         return []
@@ -35,13 +35,13 @@ def baseline_notes(scores: Sequence[BaselineScore]) -> list[str]:
     return [text + "; ".join(said) + "."]
 
 
-def beside(scores: Sequence[BaselineScore], runs: Iterable[Mapping[str, Any]], *, metric: str) -> list[BaselineScore]:
+def beside(scores: Sequence[ReferenceScore], runs: Iterable[Mapping[str, Any]], *, metric: str) -> list[ReferenceScore]:
     """Those that were measured as these runs were: on the same data, with the same limit, in the same metric."""
     tests = {(run.get("data"), _limit(run.get("evaluate.test_limit"))) for run in runs}
     return [score for score in scores if score.metric == metric and (score.data, score.limit) in tests]
 
 
-def labels(scores: Sequence[BaselineScore]) -> list[str]:
+def labels(scores: Sequence[ReferenceScore]) -> list[str]:
     """ "baseline: gzip", with the task or the limit where that alone would name two of them."""
     found = [f"baseline: {score.name}" for score in scores]
     for more in ([score.task for score in scores], [f"first {score.limit:,}" if score.limit else "" for score in scores]):

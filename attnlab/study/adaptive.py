@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_SEEDS = 12
 
 
-def run_until_settled(
+def run_until_conclusive(
     study: str | Path | dict[str, Any] | Plan,
     *,
     max_seeds: int = MAX_SEEDS,
@@ -68,7 +68,7 @@ def run_until_settled(
         first = max(2, len(plan.seeds))
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
         whole = with_seeds(plan, part.seeds)
-        everything = StudyResult(whole, list(found.values()), baselines=result.baselines)
+        everything = StudyResult(whole, list(found.values()), reference_scores=result.reference_scores)
         undecided = [row for row in table(everything, looks) if row.open]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks
@@ -99,6 +99,6 @@ def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
 
 def _check(plan: Plan, max_seeds: int) -> None:
     if plan.study.baseline is None:
-        raise UserError("expected a 'baseline' in the study: without one there is no verdict to settle", "--until-settled")
+        raise UserError("expected a 'baseline' in the study: without one there is no verdict to settle", "--until-conclusive")
     if max_seeds < len(plan.seeds):
         raise UserError(f"expected at least the {len(plan.seeds)} seeds that the study has", f"--max-seeds {max_seeds}")

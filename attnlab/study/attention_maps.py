@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attnlab.tasks import Batch, Task
 
 
-def record_maps(study: str, *, length: int = 48, root: str | Path | None = None) -> list[tuple[str, str]]:
+def record_attention_maps(study: str, *, length: int = 48, root: str | Path | None = None) -> list[tuple[str, str]]:
     """Record the maps of the first completed run of each cell; return (cell, what was recorded).
 
     Args:
@@ -54,7 +54,7 @@ def _map(folder: Path, *, length: int) -> Map:
     config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
     load_sources(config.sources)
     task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
-    model = build(config.with_({"backend": "reference"}), task).eval()
+    model = build(config.replace({"backend": "reference"}), task).eval()
     model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
     batch = _first(task, config, length)
     with torch.inference_mode(), attention.recorded_weights() as weights:

@@ -19,13 +19,13 @@ from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError, nearest
 from attnlab.stats.compare import Question
 from attnlab.study.execution.progress import Display
-from attnlab.study.execution.reference_scores import baseline_scores
+from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.runner import NOT_DONE, Row, Runner
-from attnlab.study.execution.scheduler import Work
+from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.execution.worker import PRELOAD, TRAIN
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.client import runs_folder
-from attnlab.tracking.reference_scores import BaselineScore
+from attnlab.tracking.reference_scores import ReferenceScore
 from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -41,19 +41,19 @@ RETRIABLE = ("failed", "timed_out", "diverged", "out_of_memory", "pruned", "comp
 class StudyResult:
     """What a study came to: a row for each run, and one for each refused cell, in the plan's order.
 
-    `baselines` are the trivial ones that were asked for, each scored on the test split.
+    `reference_scores` are the trivial ones that were asked for, each scored on the test split.
     """
 
     plan: Plan
     rows: list[Row]
-    baselines: list[BaselineScore] = field(default_factory=list)
+    reference_scores: list[ReferenceScore] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """A line a run: what a notebook shows where its cell ends in a result."""
         metric = self.plan.metric
         scores = [f", {metric} {row.summary[metric]:.4f}" if metric in row.summary else "" for row in self.rows]
         rows = [f"{row.name}: {row.state}{score}" for row, score in zip(self.rows, scores, strict=True)]
-        beside = [f"{each.name} of {each.task}: {each.metric} {each.value:.4f}" for each in self.baselines]
+        beside = [f"{each.name} of {each.task}: {each.metric} {each.value:.4f}" for each in self.reference_scores]
         return "\n  ".join([f"result of {self.plan.study.study}", *rows, *beside])
 
     def question(self, *, looks: Looks | None = None) -> Question:
@@ -89,7 +89,7 @@ def run(
     show: Display | None = None,
     storage: str | None = None,
     retry: Collection[str] = (),
-    baselines: bool = True,
+    reference_scores: bool = True,
     train: str = TRAIN,
 ) -> StudyResult:
     """Run a study, or what is left of it.
@@ -125,13 +125,13 @@ def run(
             warm_up(PRELOAD)
             with Tracker(plan, folder, say=shown.say) as tracker:
                 store = Store(folder, url)
-                work = Work(plan, tracker, store, retry=_states(retry))
+                work = Scheduler(plan, tracker, store, retry=_states(retry))
                 runner = Runner(plan, folder, tracker=tracker, work=work, show=shown, workers=workers, train=train)
                 rows = runner.run(partial=bool(only))
                 store.close()
-                beside = baseline_scores(plan, say=shown.say) if baselines else []
-                if baselines:
-                    tracker.baselines(beside, partial=bool(only))
+                beside = compute_reference_scores(plan, say=shown.say) if reference_scores else []
+                if reference_scores:
+                    tracker.reference_scores(beside, partial=bool(only))
                 return StudyResult(plan, rows, beside)
         finally:
             shown.close()

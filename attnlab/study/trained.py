@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnlab._util.files import told
-from attnlab._util.rng import stream
+from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
@@ -143,7 +143,7 @@ def _from_validation(task: Task, *, seed: int) -> tuple[list[int], str]:
     needed = -(-SEED_BYTES // task.length)  # rows
     batches = islice(task.eval_batches("valid", batch_size=1), needed + PLACES - 1)
     rows = [_real(batch) for batch in batches]
-    start = stream(seed, "prompt") % max(1, len(rows) - needed + 1)
+    start = derive_seed(seed, "prompt") % max(1, len(rows) - needed + 1)
     ids = torch.cat(rows[start : start + needed])[:SEED_BYTES].tolist()
     return ids, f"{len(ids)} bytes of the validation split, from byte {start * task.length:,}"
 
@@ -171,12 +171,12 @@ def sample(
     A model with memory reads segment by segment, as it was trained: what a full segment leaves is the next
     one's memory. One without sees the last `task.length` tokens, sliding.
     """
-    generator = torch.Generator().manual_seed(stream(seed, "sampling"))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "sampling"))
     memory: list[torch.Tensor] | None = None
     recent = list(ids)
     drawn: list[int] = []
     while len(drawn) < length:
-        while config.model.memory and len(recent) > task.length:
+        while config.model.mem_len and len(recent) > task.length:
             segment, recent = recent[: task.length], recent[task.length :]
             _, memory = model(torch.tensor([segment], device=device), memory)
         logits, _ = model(torch.tensor([recent[-task.length :]], device=device), memory)

@@ -13,7 +13,7 @@ A task of one's own is a subclass of ``Task`` (``examples/my_task/recall.py`` is
 - ``eval_tokens``: without it ``attnlab plan`` leaves out what evaluation costs.
 - ``encode`` and ``decode``: ``attnlab generate`` needs both; the maps of a report show token numbers without ``decode``.
 - ``check``: why it cannot be run with a configuration, such as one with memory where batches do not go on from each other.
-- ``baselines``: what stands beside the variants in a report.
+- ``reference_scores``: what stands beside the variants in a report.
 
 ``conform`` looks at the definition in the plan, and at the first batch before the first step.
 """
@@ -36,7 +36,7 @@ from attnlab.tasks.datasets import Say
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
-    from attnlab.tasks.reference_scores.base import Baseline
+    from attnlab.tasks.reference_scores.base import Reference
 
 IGNORED = -100
 SPLITS = ("train", "valid", "test")
@@ -154,7 +154,7 @@ class Task:
         """Why this task cannot be run with ``config``; None if it can. Needs no data."""
         return None
 
-    def baselines(self) -> dict[str, Baseline]:
+    def reference_scores(self) -> dict[str, Reference]:
         """What stands beside the variants in a report, trained without a network: name -> baseline."""
         return {}
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from attnlab._util.rng import stream
+from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
 from attnlab.tasks.datasets import Say
 from attnlab.tasks.reference_scores import compression, ngram
-from attnlab.tasks.reference_scores.base import Baseline
+from attnlab.tasks.reference_scores.base import Reference
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
@@ -84,13 +84,13 @@ class ByteTask(Task):
 
     def check(self, config: RunConfig) -> str | None:
         evaluate = config.evaluate
-        if config.model.memory and self.sampling == "random":
+        if config.model.mem_len and self.sampling == "random":
             return "memory goes on from the segment before: it needs the task's option sampling: contiguous"
         try:
             steps = self.steps_per_epoch(config.train.batch_size)
         except UserError as error:
             return error.message
-        if config.model.memory and steps == 1:  # a pass has as many steps as a row has segments
+        if config.model.mem_len and steps == 1:  # a pass has as many steps as a row has segments
             rows = f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} bytes to itself"
             return f"memory goes on from the segment before, and there is none: {rows}"
         for name in ("valid_limit", "test_limit"):
@@ -123,13 +123,13 @@ class ByteTask(Task):
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
         if self.sampling == "random":
-            rng = np.random.default_rng(stream(seed, "order", step))
+            rng = np.random.default_rng(derive_seed(seed, "order", step))
             starts = rng.integers(0, self._predicted() - self.length + 1, size=batch_size)
             return _windows(self.split("train"), starts, self.length, fresh=True)
         steps = self._segments_per_pass(batch_size)
         turn, segment = divmod(step, steps)
         part = self._predicted() // batch_size
-        rng = np.random.default_rng(stream(seed, "order", turn))
+        rng = np.random.default_rng(derive_seed(seed, "order", turn))
         shifts = rng.integers(0, part - steps * self.length + 1, size=batch_size)
         starts = np.arange(batch_size) * part + shifts + segment * self.length
         return _windows(self.split("train"), starts, self.length, fresh=segment == 0)
@@ -163,7 +163,7 @@ class ByteTask(Task):
         step = self.length if protocol == "segment" else stride or self.length
         return self.length * _window_count(read, self.length, step)
 
-    def baselines(self) -> dict[str, Baseline]:
+    def reference_scores(self) -> dict[str, Reference]:
         """On the bytes that an evaluation counts; how long the rows are, and how they are drawn, decides none of them."""
 
         def test(limit: int | None) -> np.ndarray:
@@ -175,9 +175,9 @@ class ByteTask(Task):
         n = ngram.ORDER
         about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"
         return {
-            "gzip": Baseline(compression.GZIP, lambda limit: compression.gzip_bits_per_byte(test(limit)), options=()),
-            "xz": Baseline(compression.XZ, lambda limit: compression.xz_bits_per_byte(test(limit)), options=()),
-            "n-gram": Baseline(about, counted, options=()),
+            "gzip": Reference(compression.GZIP, lambda limit: compression.gzip_bits_per_byte(test(limit)), options=()),
+            "xz": Reference(compression.XZ, lambda limit: compression.xz_bits_per_byte(test(limit)), options=()),
+            "n-gram": Reference(about, counted, options=()),
         }
 
     def encode(self, text: str) -> list[int]:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from attnlab._util.rng import stream
+from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, Batch, Task, datasets, known_split, whole_number
 from attnlab.tasks.archives import IMDB, REVIEWS_PER_FOLDER
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
 from attnlab.tasks.datasets import Say
-from attnlab.tasks.reference_scores.base import Baseline
+from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.reference_scores.linear import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Imdb(Task):
         return self._splits[name]
 
     def check(self, config: RunConfig) -> str | None:
-        if config.model.memory:
+        if config.model.mem_len:
             return "memory needs a text that goes on: reviews do not follow one another"
         if config.evaluate.protocol != "segment":
             return f"the {config.evaluate.protocol} protocol is for language models: reviews are read whole"
@@ -119,7 +119,7 @@ class Imdb(Task):
     def _order(self, epoch: int, seed: int, batch_size: int) -> list[np.ndarray]:
         key = (epoch, seed, batch_size)  # with the task's own options, all that decides it
         if self._epoch is None or self._epoch[0] != key:
-            rng = np.random.default_rng(stream(seed, "order", epoch))
+            rng = np.random.default_rng(derive_seed(seed, "order", epoch))
             lengths = np.minimum(self.split("train").lengths, self.length)
             self._epoch = key, shuffled_by_length(lengths, rng, batch_size=batch_size)
         return self._epoch[1]
@@ -167,7 +167,7 @@ class Imdb(Task):
         lengths = np.minimum(self.split("train").lengths, self.length)
         return padding_share(lengths, self._order(epoch, seed, batch_size))
 
-    def baselines(self) -> dict[str, Baseline]:
+    def reference_scores(self) -> dict[str, Reference]:
         """Linear classifiers of the reviews that an evaluation counts, of which they read every word that has a number."""
 
         def texts(split: str, limit: int | None = None) -> Texts:
@@ -184,8 +184,8 @@ class Imdb(Task):
 
         decides = ("vocabulary",)
         return {
-            "tf-idf": Baseline(TFIDF, tfidf, options=decides),
-            "nb-svm": Baseline(NB_SVM, nb_svm, options=decides),
+            "tf-idf": Reference(TFIDF, tfidf, options=decides),
+            "nb-svm": Reference(NB_SVM, nb_svm, options=decides),
         }
 
     def encode(self, text: str) -> list[int]:

@@ -22,7 +22,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.nn.attention import BACKENDS, unavailable
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS, check_options
-from attnlab.testing.checks import CHECKS, Failure, NotDeclared, Refused, Subject
+from attnlab.testing.checks import CHECKS, CheckTarget, Failure, NotDeclared, Unsupported
 from attnlab.training.device import resolve_device
 from attnlab.variants import ROLES, Variant
 
@@ -112,7 +112,7 @@ def _subject(
     position: str | type[Position] | None,
     backend: str | None,
     device: str,
-) -> Subject:
+) -> CheckTarget:
     """What is held against the contract, of arguments as ``check`` takes them; ``UserError`` where it cannot be had."""
     cls = VARIANTS.get(variant) if isinstance(variant, str) else variant
     if not (isinstance(cls, type) and issubclass(cls, Variant)):
@@ -123,7 +123,7 @@ def _subject(
     chosen = backend or cls.backends[0]
     if chosen not in BACKENDS:
         raise UserError(f"unknown backend {chosen!r}{nearest(chosen, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
-    return Subject(cls, options, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
+    return CheckTarget(cls, options, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
 
 
 def checked_device(name: str) -> str:
@@ -140,13 +140,13 @@ def checked_device(name: str) -> str:
 
 def checked_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, Any]:
     """The options, if the constructor takes them and their types, and has what it needs; ``UserError`` otherwise."""
-    check_options(cls, {**cls.suited(16), **options}, what=cls.__name__)
+    check_options(cls, {**cls.recommended_options(16), **options}, what=cls.__name__)
     for name, value in options.items():
         check_option(cls, name, value, place=cls.__name__)
     return options
 
 
-def _run_all(subject: Subject, only: Collection[str] | None, add: Callable[[Outcome], None]) -> None:
+def _run_all(subject: CheckTarget, only: Collection[str] | None, add: Callable[[Outcome], None]) -> None:
     for name, one in CHECKS.items():
         if only is not None and name not in only:
             continue
@@ -157,12 +157,12 @@ def _run_all(subject: Subject, only: Collection[str] | None, add: Callable[[Outc
             return
 
 
-def _outcome(name: str, run: Callable[[], str], subject: Subject) -> Outcome:
+def _outcome(name: str, run: Callable[[], str], subject: CheckTarget) -> Outcome:
     try:
         return Outcome(name, "passed", run())
     except NotDeclared as reason:
         return Outcome(name, "not declared", str(reason))
-    except Refused as reason:
+    except Unsupported as reason:
         return Outcome(name, "refused", str(reason))
     except Failure as failure:
         return Outcome(name, "failed", failure.case, advice=failure.advice)

@@ -38,11 +38,11 @@ LEAVING = 5.0  # seconds for everything that is still asked once somebody is lea
 MARK = "attnlab.attempt_id"  # tag: which call opened the record
 
 
-class Absent(UserError):
+class TrackingTimeout(UserError):
     """The store did not answer for as long as one was willing to wait."""
 
 
-class Refused(UserError):
+class TrackingRejected(UserError):
     """The store answered, and will not do what it was asked."""
 
 
@@ -86,7 +86,7 @@ class Delivery:
         self.meanwhile: Callable[[], None] = lambda: None
         threading.Thread(target=self._deliver, name="attnlab-mlflow", daemon=True).start()
 
-    def post(self, do: Callable[[], object], *, about: str = "") -> None:
+    def submit(self, do: Callable[[], object], *, about: str = "") -> None:
         """Have a call made, some time.
 
         Args:
@@ -95,17 +95,17 @@ class Delivery:
         Raises:
             Refused: an earlier call about the same run was.
         """
-        self.look(about)
+        self.raise_pending(about)
         self._put(do, about)
 
-    def ask(self, do: Callable[[], Any], *, about: str = "") -> Any:
+    def call(self, do: Callable[[], Any], *, about: str = "") -> Any:
         """Make a call after all earlier ones, and wait for what it returns.
 
         Raises:
             Absent: the store did not answer in time. What is asked after that is in a hurry.
             Refused: the store will not do it, or an earlier call about the same run was refused.
         """
-        self.look(about)
+        self.raise_pending(about)
         call, asked = self._put(do, about), time.monotonic()
         try:
             while not wait([call.answer], timeout=0.1).done:
@@ -113,16 +113,16 @@ class Delivery:
                 self.meanwhile()
                 now = time.monotonic()
                 if now > min(max(asked, self._since or asked) + self._patience, self._until):
-                    self.hurry()
+                    self.set_deadline()
                     reason = self._reason or "it hangs"
-                    raise Absent(f"expected an answer of the MLflow store {self._store}, got none: {reason}")
+                    raise TrackingTimeout(f"expected an answer of the MLflow store {self._store}, got none: {reason}")
             self._tell()
             return call.answer.result()
         finally:
             call.given_up = True  # after an interrupt, say: nothing is done behind the caller's back
             self._refusals.pop(about, None)  # told
 
-    def hurry(self) -> None:
+    def set_deadline(self) -> None:
         """Somebody is leaving: whatever is still asked gets ``LEAVING`` seconds, all together."""
         self._until = min(self._until, time.monotonic() + LEAVING)
 
@@ -136,7 +136,7 @@ class Delivery:
         self._closed = True
         self._calls.put(None)
 
-    def look(self, about: str = "") -> None:
+    def raise_pending(self, about: str = "") -> None:
         """Say it where the store went away or came back; raise what an earlier call about this run came to.
 
         Raises:
@@ -193,7 +193,7 @@ class Delivery:
 
     def _refuse(self, call: _Call, error: Exception) -> None:
         disk = refused(error)
-        refusal = Refused(redact(disk) if disk else f"the MLflow store {self._store} refused: {one_line(error)}")
+        refusal = TrackingRejected(redact(disk) if disk else f"the MLflow store {self._store} refused: {one_line(error)}")
         refusal.__cause__ = error
         call.answer.set_exception(refusal)
         if call.about:
@@ -213,7 +213,7 @@ class Patient:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
-        return lambda *args, **words: self._delivery.ask(partial(method, *args, **words))
+        return lambda *args, **words: self._delivery.call(partial(method, *args, **words))
 
     def create_run(self, experiment: str, *, run_name: str, tags: dict[str, str]) -> Record:
         """Open a record, once: a try that got no answer may have been carried out, and is looked for."""
@@ -226,6 +226,6 @@ class Patient:
             return found[0] if found else self._client.create_run(experiment, run_name=run_name, tags=marked)
 
         self.opened[mark] = ""
-        created = self._delivery.ask(create)
+        created = self._delivery.call(create)
         self.opened[mark] = created.info.run_id
         return created

@@ -44,10 +44,10 @@ class Points:
         if len(buffer.points) < FLUSH_POINTS and time.monotonic() - buffer.flushed < FLUSH_SECONDS:
             return
         buffer.flushed = time.monotonic()
-        self._delivery.look(run_id)
+        self._delivery.raise_pending(run_id)
         if not buffer.on_its_way:  # else the call that waits takes these points along
             buffer.on_its_way = True
-            self._delivery.post(partial(self._send, run_id, buffer), about=run_id)
+            self._delivery.submit(partial(self._send, run_id, buffer), about=run_id)
 
     def take(self, run_id: str) -> list[Point]:
         """No more points of this run will be added: the list of those that are not delivered, which may still shrink."""

@@ -18,7 +18,7 @@ PREFIX = "attnlab.baseline."
 
 
 @dataclass(frozen=True)
-class BaselineScore:
+class ReferenceScore:
     """What one baseline comes to on the test split of one task.
 
     `task` is the task's name, with those of its options that decide the value; `data` the identity of its data and `limit`
@@ -41,7 +41,7 @@ class BaselineScore:
         return PREFIX + hashlib.sha256(what.encode()).hexdigest()[:12]
 
 
-def write(client: MlflowClient, experiment: str, scores: Sequence[BaselineScore], *, partial: bool = False) -> None:
+def write(client: MlflowClient, experiment: str, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
     """Record the scores; `partial` leaves those of an earlier call that are not among them."""
     wanted = {score.tag: json.dumps(asdict(score)) for score in scores}
     there = _tags(client, experiment)
@@ -51,9 +51,9 @@ def write(client: MlflowClient, experiment: str, scores: Sequence[BaselineScore]
             client.set_experiment_tag(experiment, key, value)
 
 
-def read(client: MlflowClient, experiment: str) -> list[BaselineScore]:
+def read(client: MlflowClient, experiment: str) -> list[ReferenceScore]:
     """What is recorded of a study's baselines, by task and value."""
-    found = [BaselineScore(**json.loads(text)) for text in _tags(client, experiment).values() if text]
+    found = [ReferenceScore(**json.loads(text)) for text in _tags(client, experiment).values() if text]
     return sorted(found, key=lambda score: (score.task, score.limit or 0, score.value))
 
 

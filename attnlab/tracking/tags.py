@@ -32,7 +32,7 @@ FIXED = {
     "dim": "model.dim",
     "depth": "model.depth",
     "heads": "model.heads",
-    "memory": "model.memory",
+    "mem_len": "model.mem_len",
     "backend": "backend",
     "precision": "train.precision",
     "device": "machine.device",

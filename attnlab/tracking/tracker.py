@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, cast
 from attnlab._util.metrics import length_of
 from attnlab._util.redact import redact
 from attnlab.errors import UserError, one_line
-from attnlab.tracking import reference_scores as baselines
+from attnlab.tracking import reference_scores as reference_scores
 from attnlab.tracking import tags as record
 from attnlab.tracking.client import QUESTIONS, connect, search_runs, tracking_uri, write
-from attnlab.tracking.delivery import MARK, Delivery, Patient, Refused, patience
+from attnlab.tracking.delivery import MARK, Delivery, Patient, TrackingRejected, patience
 from attnlab.tracking.points import Points
 from attnlab.tracking.ui import VIEW_TAG, view_state
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Cell, Plan, Run
-    from attnlab.tracking.reference_scores import BaselineScore
+    from attnlab.tracking.reference_scores import ReferenceScore
 
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
 COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
@@ -77,7 +77,7 @@ class Tracker:
             folder = (self._root / "artifacts" / name).as_uri() if local else None
             try:
                 return self._client.create_experiment(name, artifact_location=folder)
-            except Refused:  # it is there: made by another parent, or by a call whose answer got lost
+            except TrackingRejected:  # it is there: made by another parent, or by a call whose answer got lost
                 found = self._client.get_experiment_by_name(name)
                 if found is None:
                     raise
@@ -100,9 +100,9 @@ class Tracker:
         before = json.loads(self._client.get_experiment(self._experiment).tags.get(QUESTIONS, "[]"))
         return [*[each for each in before if each != now][-MOST_QUESTIONS:], now]
 
-    def baselines(self, scores: Sequence[BaselineScore], *, partial: bool = False) -> None:
+    def reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
         """Record the trivial baselines beside the study's runs; ``partial`` as for ``mark``."""
-        baselines.write(self._client, self._experiment, scores, partial=partial)
+        reference_scores.write(self._client, self._experiment, scores, partial=partial)
 
     def sweep(self, *, alive: Collection[str] = (), shared: bool = False) -> dict[str, Record]:
         """Put the records of earlier processes in order; return one for each key.
@@ -150,7 +150,7 @@ class Tracker:
         other = self._active.get(key)
         if other is not None and other.info.run_id != found.info.run_id:
             loser = found if other.info.status == "FINISHED" else other
-            self.delivery.ask(partial(self._drop, loser.info.run_id))
+            self.delivery.call(partial(self._drop, loser.info.run_id))
             found = other if loser is found else found
         self._active[key] = found
 
@@ -175,7 +175,7 @@ class Tracker:
     def discard(self, run_id: str) -> None:
         """Take back a record whose run has become another parent's."""
         self._points.take(run_id)
-        self.delivery.ask(partial(self._drop, run_id))
+        self.delivery.call(partial(self._drop, run_id))
 
     def _create(self, run: Run, *, name: str, key: str, state: str, more: dict[str, str] | None = None) -> str:
         tags = {**record.tags(run, plan=self._plan), **(more or {})}
@@ -219,7 +219,7 @@ class Tracker:
         self._points.add(run_id, step, metrics)
 
     def _post(self, run_id: str, do: Callable[..., object], *args: Any, **words: Any) -> None:
-        self.delivery.post(partial(do, *args, **words), about=run_id)
+        self.delivery.submit(partial(do, *args, **words), about=run_id)
 
     def tag(self, run_id: str, key: str, value: str) -> None:
         """Set one tag of a run, to one line that fits."""
@@ -249,7 +249,7 @@ class Tracker:
 
         leaving = self.delivery.hurried
         try:
-            closed = self.delivery.ask(end, about=run_id)
+            closed = self.delivery.call(end, about=run_id)
         except UserError:
             if known is None or not leaving:
                 raise
@@ -271,19 +271,19 @@ class Tracker:
         if path.is_file():
             self.text(run_id, path.name, _tail(path))
 
-    def hurry(self) -> None:
+    def set_deadline(self) -> None:
         """The study is being left: from now on, ``finish`` gives a store that does not answer seconds, not minutes.
 
         A record that cannot be closed stays RUNNING; the next start puts it right.
         """
-        self.delivery.hurry()
+        self.delivery.set_deadline()
 
     def __enter__(self) -> Tracker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self.hurry()
+            self.set_deadline()
         self.close()
 
     def close(self) -> None:

@@ -158,7 +158,7 @@ def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
 
 def micro_batch(config: RunConfig) -> int:
     """Rows that one process computes at a time."""
-    return max(1, config.train.batch_size // (config.train.accumulate * config.machine.processes))
+    return max(1, config.train.batch_size // (config.train.gradient_accumulation * config.machine.processes_per_run))
 
 
 def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape, *, rows: int) -> Tensor:
@@ -167,7 +167,7 @@ def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskSha
     tokens = torch.ones(rows, task.length, dtype=torch.long, device=weight.device)
     if isinstance(model, Classifier):
         return model(tokens)
-    m, dim = config.model.memory, config.model.dim
+    m, dim = config.model.mem_len, config.model.dim
     memory = [weight.new_zeros(rows, m, dim) for _ in range(config.model.depth)] if m else None
     return model(tokens, memory)[0]
 

@@ -34,7 +34,7 @@ IN_FP32 = ("softmax", "log_softmax", "layer_norm", "norm", "softplus", "exp", "l
 
 
 def cuda_peak_mib(config: RunConfig, task: Task) -> float:
-    """MiB that are allocated at most in one training step, of one of ``machine.processes``.
+    """MiB that are allocated at most in one training step, of one of ``machine.processes_per_run``.
 
     Args:
         config: resolved; its backend is what is traced, whichever device the configuration is for.
@@ -52,14 +52,14 @@ def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, i
     how = config.train
     built = costs.anywhere(config)
     if config.backend == "blocked":  # it draws a number for what it drops, which fake tensors lack, and keeps nothing of it
-        built = built.with_({"model.attention_dropout": 0.0})
+        built = built.replace({"model.attention_dropout": 0.0})
     with FakeTensorMode():
         model = build(built, task).train()
         optimizer = adamw(model, how)
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()  # it makes its state, which all later steps find; then it works in place
-        if how.accumulate == 1:  # else a micro-batch finds the gradients of the one before
+        if how.gradient_accumulation == 1:  # else a micro-batch finds the gradients of the one before
             optimizer.zero_grad()
         batch, memory = _batch(config, task)
         tracker = MemTracker()
@@ -89,7 +89,7 @@ def _batch(config: RunConfig, task: Task) -> tuple[Batch, list[Tensor]]:
     if task.kind == "classifier":
         mask = torch.ones(rows, task.length, dtype=torch.bool)
         return Batch(inputs, torch.zeros(rows, dtype=torch.long), mask), []
-    m, dim = config.model.memory, config.model.dim
+    m, dim = config.model.mem_len, config.model.dim
     memory = [torch.zeros(rows, m, dim) for _ in range(config.model.depth)] if m else []
     return Batch(inputs, torch.zeros_like(inputs)), memory
 

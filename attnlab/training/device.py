@@ -36,7 +36,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
         rank: of the processes that share the run; they share the threads, and each has a CUDA device of its own.
     """
     if machine.threads is not None:
-        torch.set_num_threads(max(1, machine.threads // machine.processes))
+        torch.set_num_threads(max(1, machine.threads // machine.processes_per_run))
     torch.set_float32_matmul_precision(machine.matmul_precision)
     torch.backends.cudnn.allow_tf32 = machine.matmul_precision != "highest"  # convolutions and recurrences; torch's default: on
     if machine.reuse_memory:
@@ -44,7 +44,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
     reset_host_peak()
     device = torch.device(resolve_device(machine.device))
     if device.type == "cuda":
-        device = torch.device("cuda", rank) if machine.processes > 1 else device
+        device = torch.device("cuda", rank) if machine.processes_per_run > 1 else device
         torch.cuda.init()
         torch.cuda.set_device(device.index or 0)  # it takes no device that has no index
         torch.cuda.reset_peak_memory_stats(device)

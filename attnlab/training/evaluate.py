@@ -46,9 +46,9 @@ def evaluate(
     limit = how.test_limit if split == "test" else how.valid_limit
     reading: dict[str, Any] = {"limit": limit, "protocol": how.protocol, "stride": how.stride}
     rows = how.batch_size or config.train.batch_size
-    tokens = task.eval_tokens(split, **reading) if config.model.memory else None
+    tokens = task.eval_tokens(split, **reading) if config.model.mem_len else None
     if tokens is not None:
-        filling = -(-config.model.memory // task.length)  # segments
+        filling = -(-config.model.mem_len // task.length)  # segments
         rows = max(1, min(rows, tokens // task.length // (FILLED * filling)))
     batches = task.eval_batches(split, batch_size=rows, **reading)
     scores = []

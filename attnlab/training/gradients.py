@@ -10,14 +10,14 @@ from attnlab.tasks import Task
 from attnlab.training import device as machine
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import forward
-from attnlab.training.prefetch import Portion
+from attnlab.training.prefetch import RankBatch
 
 Memory = list[Tensor] | None  # of each block the hidden states before this segment
 
 
 def backward(
     model: LanguageModel | Classifier,
-    portion: Portion,
+    portion: RankBatch,
     memory: Memory,
     *,
     task: Task,
@@ -44,7 +44,7 @@ def backward(
         del logits  # or they would lie there during the backward pass, which keeps what it needs of them
         part_loss.backward()
         loss += part_loss.detach()
-    group.add_up([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
+    group.all_reduce([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     return loss, _join(memories)
 
 

@@ -66,7 +66,7 @@ def unreachable(config: RunConfig, task: Task, length: int) -> str | None:
     if length == task.length:
         return None
     assert config.position is not None  # resolved
-    if length > task.length and not POSITIONS.get(config.position.name).extends:
+    if length > task.length and not POSITIONS.get(config.position.name).extrapolates:
         name = config.position.name.rpartition(":")[2]
         return f"{name} positions: trained up to {task.length}"
     try:

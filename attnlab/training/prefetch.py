@@ -11,7 +11,7 @@ from attnlab.training.distributed.group import Group
 
 
 @dataclass(frozen=True)
-class Portion:
+class RankBatch:
     """What one rank reads of one batch, on its device.
 
     Attributes:
@@ -25,7 +25,7 @@ class Portion:
     tokens: int
 
 
-class Feed:
+class Prefetcher:
     """One rank's portions of the batches of a run.
 
     On CUDA a step is computed while the program goes on: what ``draw`` draws then is there, pinned and on its way, before the
@@ -37,10 +37,10 @@ class Feed:
 
     def __init__(self, task: Task, config: RunConfig, *, group: Group, device: torch.device) -> None:
         self._task, self._config, self._group, self._device = task, config, group, device
-        self._ahead: dict[int, Portion] = {}
+        self._ahead: dict[int, RankBatch] = {}
         self.seconds = 0.0
 
-    def take(self, step: int) -> Portion:
+    def take(self, step: int) -> RankBatch:
         """The portion of a step, whether it was drawn before or not."""
         if step not in self._ahead:
             self.draw(step)
@@ -53,7 +53,7 @@ class Feed:
         batch = self._task.train_batch(step, seed=self._config.seed, batch_size=how.batch_size)
         wanted = max(1, int((batch.targets >= 0).sum()))  # a batch that wants nothing predicted has shares of nothing
         mine, counts = self._group.rows(batch)
-        parts = mine.split(how.accumulate)
+        parts = mine.split(how.gradient_accumulation)
         shares = [int((part.targets >= 0).sum()) * counts / wanted for part in parts]
-        self._ahead = {step: Portion([part.to(self._device) for part in parts], shares, batch.tokens)}
+        self._ahead = {step: RankBatch([part.to(self._device) for part in parts], shares, batch.tokens)}
         self.seconds += perf_counter() - begin

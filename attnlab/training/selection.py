@@ -18,12 +18,12 @@ class Selection:
 
     def __init__(self, task: Task, how: TrainConfig) -> None:
         self._metric, self._least_is_best = task.metric, task.direction == "min"
-        self._keeps_best, self._patience = how.select == "best", how.patience
+        self._keeps_best, self._patience = how.checkpoint_selection == "best", how.patience
         self._best: dict[str, Any] | None = None
         self.last: dict[str, float] = {}
         self.waited = 0
 
-    def see(self, scores: dict[str, float], model: nn.Module) -> None:
+    def update(self, scores: dict[str, float], model: nn.Module) -> None:
         """Another evaluation, and the weights that were evaluated."""
         self.last = scores
         self.waited += 1
@@ -42,7 +42,7 @@ class Selection:
         """Whether to stop early."""
         return self._patience is not None and self.waited >= self._patience
 
-    def choose(self, model: nn.Module) -> dict[str, float]:
+    def load_best(self, model: nn.Module) -> dict[str, float]:
         """Give ``model`` the weights that are to meet the test split, and return their scores on ``valid``."""
         if self._best is None or not self._keeps_best:
             return self.last

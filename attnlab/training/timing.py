@@ -12,7 +12,7 @@ from attnlab.training.device import synchronise
 BESIDES = ("startup", "evaluation", "logging", "checkpoint")
 
 
-class Clock:
+class Timer:
     """Seconds and tokens of training steps, and apart from them the seconds that went to something else.
 
     The first interval between two stops of a process is warm-up: it counts as time and tokens, but not for tokens/s.
@@ -54,7 +54,7 @@ class Clock:
         self._began, self._interval = None, 0
 
     @contextmanager
-    def besides(self, part: str, *, split: str = "") -> Iterator[None]:
+    def exclude(self, part: str, *, split: str = "") -> Iterator[None]:
         """Stop counting the time as that of steps: inside it is that of one of ``BESIDES``.
 
         Args:

@@ -17,7 +17,7 @@ from attnlab.training import result as results
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
 from attnlab.training.result import Report, Result
-from attnlab.training.trainer import Training
+from attnlab.training.trainer import Trainer
 
 __all__ = ["Report", "Result", "total_steps", "train", "train_rank"]
 
@@ -41,7 +41,7 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
             checkpoint.remove(folder)
             return earlier[0]
         checkpoint.remove_halves(folder)
-    if config.machine.processes > 1:
+    if config.machine.processes_per_run > 1:
         from attnlab.training.distributed.launch import train_on_ranks
 
         return train_on_ranks(config, report=report, folder=folder)
@@ -52,10 +52,10 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
     """One rank's part of ``train``; the first writes, evaluates and reports."""
     load_sources(config.sources)
     device = machine.set_up(config.machine, rank=group.rank)
-    run: Training | None = None
+    run: Trainer | None = None
     try:
         run = _begin(config, group=group, folder=folder, device=device, report=report)
-        result = run.to_the_end()
+        result = run.fit()
     except Exception as error:
         if not out_of_memory.is_out_of_memory(error):
             raise
@@ -67,11 +67,11 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
     return result
 
 
-def _begin(config: RunConfig, *, folder: Path | None, **context: Any) -> Training:
+def _begin(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
     """A run at the newest of its checkpoints that can be gone on from, or at its beginning."""
     say = print if context["group"].first else lambda line: None
     for path, state in checkpoint.kept(folder, config=config, say=say) if folder is not None else ():
-        run = Training(config, folder=folder, **context)
+        run = Trainer(config, folder=folder, **context)
         try:
             run.restore(state)
         except Exception as error:  # other code wrote it, under the same version
@@ -84,10 +84,10 @@ def _begin(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainin
         return run
     if folder is not None and checkpoint.any_in(folder):
         say("starting from the beginning")
-    return Training(config, folder=folder, **context)
+    return Trainer(config, folder=folder, **context)
 
 
-def _keep(run: Training, result: Result, folder: Path) -> None:
+def _keep(run: Trainer, result: Result, folder: Path) -> None:
     """Write down how the run ended. The order is what makes a power cut harmless.
 
     Until the result is written the last checkpoint is there to go on from, to the same bits; from then on nothing

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.rng import stream
+from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.registry import TASKS
@@ -26,10 +26,10 @@ from attnlab.training.evaluate import evaluate
 from attnlab.training.gradients import Memory, backward
 from attnlab.training.lengths import evaluate_lengths
 from attnlab.training.optim import adamw, learning_rate, total_steps
-from attnlab.training.prefetch import Feed
+from attnlab.training.prefetch import Prefetcher
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
-from attnlab.training.timing import Clock
+from attnlab.training.timing import Timer
 
 
 class _Ended(Exception):
@@ -40,7 +40,7 @@ class _Ended(Exception):
         self.state, self.step, self.reason = state, step, reason
 
 
-class Training:
+class Trainer:
     """One run, as one rank sees it.
 
     Args:
@@ -54,8 +54,8 @@ class Training:
 
     def __init__(self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report) -> None:
         self.config, self.group, self.folder, self.device, self.report = config, group, folder, device, report
-        self.clock = Clock(device)
-        with self.clock.besides("startup"):
+        self.clock = Timer(device)
+        with self.clock.exclude("startup"):
             self._set_up()
 
     def _set_up(self) -> None:
@@ -65,19 +65,19 @@ class Training:
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
         self.optimizer = adamw(self.model, config.train)
-        self.fixed_costs = group.by_first(lambda: measure.fixed_costs(self.model, config, self.task))
+        self.fixed_costs = group.on_rank_zero(lambda: measure.fixed_costs(self.model, config, self.task))
         if config.train.compile:
             machine.compile_each(self.model.backbone.blocks)
-        self.feed = Feed(self.task, config, group=group, device=device)
+        self.feed = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
         self.step = 0
         self.pending: list[Tensor] = []  # losses since the last point of the curve, still on the device
         self.history: History = []
         self.selection = Selection(self.task, config.train)
         own = [group.rank] if group.size > 1 else []
-        torch.manual_seed(stream(config.seed, "dropout", *own))
+        torch.manual_seed(derive_seed(config.seed, "dropout", *own))
 
-    def to_the_end(self) -> Result:
+    def fit(self) -> Result:
         """Take every step that is left, then meet the test split."""
         try:
             while self.step < self.total and not self.selection.out_of_patience:
@@ -88,7 +88,7 @@ class Training:
                     self._validate()
                 if self._checkpoint_due():
                     self._save()
-            chosen = self.selection.choose(self.model)
+            chosen = self.selection.load_best(self.model)
             scores = {f"valid_{name}": score for name, score in chosen.items()}
             test = self._evaluate("test") if self.config.evaluate.test else {}
             costs = self._costs()  # before other lengths are met: they take what they take
@@ -113,8 +113,8 @@ class Training:
             group=self.group,
         )
         self.pending.append(loss)
-        if how.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), how.clip)
+        if how.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), how.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
@@ -126,7 +126,7 @@ class Training:
         """Read the losses since the last point in one go, and report their mean: only here do steps wait for the device."""
         if not self.pending:
             return
-        with self.clock.besides("logging"):
+        with self.clock.exclude("logging"):
             losses = torch.stack(self.pending).tolist()
             first = self.step - len(losses) + 1
             self.pending = []
@@ -139,13 +139,15 @@ class Training:
 
     def _validate(self) -> None:
         scores = self._evaluate("valid")
-        self.selection.see(scores, self.model)
-        with self.clock.besides("logging"):
+        self.selection.update(scores, self.model)
+        with self.clock.exclude("logging"):
             self._report({f"valid/{name}": score for name, score in scores.items()})
 
     def _evaluate(self, split: str) -> dict[str, float]:
-        with self.clock.besides("evaluation", split=split):
-            scores = self.group.by_first(lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device))
+        with self.clock.exclude("evaluation", split=split):
+            scores = self.group.on_rank_zero(
+                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device)
+            )
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):
                 raise _Ended("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")
@@ -155,14 +157,14 @@ class Training:
         """What ``evaluate_lengths`` returns; ``test`` are the scores at the trained length."""
         if not self.config.evaluate.lengths:
             return {}, {}
-        with self.clock.besides("evaluation", split="lengths"):
-            return self.group.by_first(
+        with self.clock.exclude("evaluation", split="lengths"):
+            return self.group.on_rank_zero(
                 lambda: evaluate_lengths(self.model, self.task, test, config=self.config, device=self.device)
             )
 
     def _report(self, metrics: dict[str, float]) -> None:
         self.history.append((self.step, metrics))
-        if self.group.by_first(lambda: self.report(self.step, metrics)):
+        if self.group.on_rank_zero(lambda: self.report(self.step, metrics)):
             raise _Ended("pruned", self.step, f"pruned at step {self.step}")
 
     def _evaluation_due(self) -> bool:
@@ -179,7 +181,7 @@ class Training:
         return self._evaluation_due() if every is None else self.step % every == 0
 
     def _save(self) -> None:
-        with self.clock.besides("checkpoint"):
+        with self.clock.exclude("checkpoint"):
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
@@ -216,7 +218,7 @@ class Training:
     def report_again(self) -> None:
         """Report what was reported before the checkpoint: a new MLflow run stands for a retry, and gets the whole curve."""
         for step, metrics in self.history:
-            self.group.by_first(lambda step=step, metrics=metrics: self.report(step, metrics))
+            self.group.on_rank_zero(lambda step=step, metrics=metrics: self.report(step, metrics))
 
     def _costs(self) -> dict[str, float]:
         """What the run cost so far; of memory what the rank took that took most."""

@@ -8,11 +8,11 @@ the plan is made, with the reason; nothing falls back silently. To add one, writ
         roles = frozenset({"causal"})
         hooks = frozenset({"embed"})
 
-        def __init__(self, setting: Setting, *, my_option: float = 1.0) -> None:
-            super().__init__(setting)
+        def __init__(self, config: AttentionConfig, *, my_option: float = 1.0) -> None:
+            super().__init__(config)
             ...
 
-        def forward(self, x, *, source=None, mask=None):
+        def forward(self, x, *, context=None, mask=None):
             ...
 
 Keyword-only parameters of the constructor are the options that a YAML may set. ``attnlab check FILE.py:Mine`` holds a variant
@@ -33,12 +33,12 @@ ROLES = ("causal", "bidirectional", "cross")
 
 
 @dataclass(frozen=True)
-class Setting:
+class AttentionConfig:
     """What a variant is built for.
 
     Attributes:
         dim: model width. heads: number of heads.
-        role: ``causal`` (query i sees keys up to its own position), ``bidirectional``, or ``cross`` (``source`` is
+        role: ``causal`` (query i sees keys up to its own position), ``bidirectional``, or ``cross`` (``context`` is
             another sequence).
         backend: which implementation of softmax attention to use.
         dropout: probability of dropping an attention weight in training.
@@ -70,7 +70,7 @@ class Variant(nn.Module):
         equivariant: whether it treats what it attends to as a set, role and position scheme apart. False where its own pattern
             knows positions.
         growth: the exponent of t that bounds both its arithmetic and the bytes it saves for the backward pass, at the options
-            of ``suited``.
+            of ``recommended_options``.
         recurrent_layers: PyTorch's recurrent layers that it is built of, such as ``nn.LSTM``. Some CPUs have no bf16 kernel of
             one; the plan then refuses bf16.
         compiles: whether ``torch.compile`` takes it whole, without a graph break, with backends ``reference`` and ``sdpa``.
@@ -79,25 +79,25 @@ class Variant(nn.Module):
 
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)
     hooks: ClassVar[frozenset[str]] = frozenset({"embed", "rotate", "bias"})
-    pieces: ClassVar[bool] = False
+    blockwise_bias: ClassVar[bool] = False
     memory: ClassVar[bool] = False
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
     has_heads: ClassVar[bool] = True
-    drops: ClassVar[bool] = True
-    equivariant: ClassVar[bool] = True
-    growth: ClassVar[float] = 2.0
+    has_attention_dropout: ClassVar[bool] = True
+    permutation_equivariant: ClassVar[bool] = True
+    cost_exponent: ClassVar[float] = 2.0
     recurrent_layers: ClassVar[tuple[processor.RecurrentLayer, ...]] = ()
     compiles: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
-        self.heads = setting.heads
-        self.causal = setting.role == "causal"
-        self.backend = setting.backend
-        self.dropout = setting.dropout
-        self.position = setting.position
+        self.heads = config.heads
+        self.causal = config.role == "causal"
+        self.backend = config.backend
+        self.dropout = config.dropout
+        self.position = config.position
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:
@@ -105,12 +105,12 @@ class Variant(nn.Module):
         return dim // heads
 
     @classmethod
-    def suited(cls, length: int) -> dict[str, Any]:
-        """The options at which ``growth`` holds for sequences of ``length``: of use where an option should grow with it."""
+    def recommended_options(cls, length: int) -> dict[str, Any]:
+        """The options at which ``cost_exponent`` holds for sequences of ``length``: where an option grows with it."""
         return {}
 
     @classmethod
-    def refuses(cls, *, role: str, hook: str, memory: bool, backend: str, dim: int, heads: int) -> str | None:
+    def unsupported(cls, *, role: str, hook: str, memory: bool, backend: str, dim: int, heads: int) -> str | None:
         """Why this variant cannot serve a configuration, or None when it can. Asked when the plan is made.
 
         Args:
@@ -145,7 +145,7 @@ class Variant(nn.Module):
         lacking = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_bf16(layer)]
         return f"this processor has no bf16 kernel of {', '.join(lacking)}: use train.precision: fp32" if lacking else None
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Mix along t.
 
         Args:
@@ -171,16 +171,18 @@ class Variant(nn.Module):
         """
         scale = float(q.shape[-1] ** -0.5) if scale is None else scale
         q, k = self.rotated(q, k)
-        products = self.position.products(q, k.shape[-2]) if self.position is not None and self.backend == "blocked" else None
+        relative_logits = (
+            self.position.relative_logits(q, k.shape[-2]) if self.position is not None and self.backend == "blocked" else None
+        )
         return attend(
-            q if products is None else products.content,
+            q if relative_logits is None else relative_logits.content,
             k,
             v,
             backend=self.backend,
             causal=self.causal,
-            allowed=None if mask is None else mask[:, None, None, :],
-            bias=self.logit_bias(q, k, scale=scale) if products is None else None,
-            relative=None if products is None else products[1:],
+            attn_mask=None if mask is None else mask[:, None, None, :],
+            bias=self.logit_bias(q, k, scale=scale) if relative_logits is None else None,
+            relative=None if relative_logits is None else relative_logits[1:],
             dropout=self.dropout if self.training else 0.0,
             scale=scale,
         )
@@ -210,14 +212,14 @@ class Projections(nn.Module):
         self.heads = heads
         self.weight = nn.Parameter(nn.Linear(dim, 3 * width, bias=False).weight.data)  # (3 width, dim): W_Q, W_K, W_V
 
-    def forward(self, x: Tensor, source: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """x (b, t, dim) and source (b, s, dim) -> q (b, h, t, d), k and v (b, h, s, d)."""
-        if source is None:
+        if context is None:
             q, k, v = nn.functional.linear(x, self.weight).chunk(3, dim=-1)
         else:
             w_q, w_kv = self.weight.tensor_split([len(self.weight) // 3])
             q = nn.functional.linear(x, w_q)
-            k, v = nn.functional.linear(source, w_kv).chunk(2, dim=-1)
+            k, v = nn.functional.linear(context, w_kv).chunk(2, dim=-1)
         return split_heads(q, self.heads), split_heads(k, self.heads), split_heads(v, self.heads)
 
 
@@ -225,4 +227,4 @@ def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-__all__ = ["BACKENDS", "ROLES", "Projections", "Setting", "Variant", "merge_heads", "split_heads"]
+__all__ = ["BACKENDS", "ROLES", "Projections", "AttentionConfig", "Variant", "merge_heads", "split_heads"]

@@ -22,7 +22,7 @@ class Basic(Variant):
     def head_dim(cls, dim: int, heads: int) -> int:
         return dim
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q = x.unsqueeze(1)  # (b, 1, t, dim)
-        s = q if source is None else source.unsqueeze(1)  # (b, 1, s, dim)
+        s = q if context is None else context.unsqueeze(1)  # (b, 1, s, dim)
         return self.attend(q, s, s, mask, scale=1.0).squeeze(1)

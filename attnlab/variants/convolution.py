@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.errors import UserError
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 
 
 class Convolution(Variant):
@@ -34,24 +34,24 @@ class Convolution(Variant):
     memory = True
     default_position = "none"  # its weights know the order
     has_heads = False
-    drops = False
-    equivariant = False
-    growth = 1.0
+    has_attention_dropout = False
+    permutation_equivariant = False
+    cost_exponent = 1.0
     paper = "Gehring et al. 2017"
 
-    def __init__(self, setting: Setting, *, kernel: int = 3) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig, *, kernel: int = 3) -> None:
+        super().__init__(config)
         if kernel < 1:
             raise UserError(f"convolution: expected a kernel of at least 1, got {kernel}")
         if not self.causal and kernel % 2 == 0:
             raise UserError(f"convolution: expected an odd kernel in a bidirectional role, got {kernel}")
         self.before = kernel - 1 if self.causal else kernel // 2  # positions seen to the left
         self.after = kernel - 1 - self.before
-        self.convolve = nn.Conv1d(setting.dim, 2 * setting.dim, kernel)
+        self.convolve = nn.Conv1d(config.dim, 2 * config.dim, kernel)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         t = x.shape[1]
-        s = x if source is None else source[:, -(t + self.before) :]
+        s = x if context is None else context[:, -(t + self.before) :]
         if mask is not None:
             s = s.masked_fill(~mask[:, -s.shape[1] :, None], 0.0)
         y = self.convolve(F.pad(s.mT, (self.before, self.after))).mT  # (b, s, 2 dim)

@@ -11,7 +11,7 @@ Code to paper: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
 
 from torch import Tensor, nn
 
-from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
 
 
 class Dense(Variant):
@@ -21,12 +21,12 @@ class Dense(Variant):
     backends = BACKENDS
     paper = "Vaswani et al. 2017"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         y = self.attend(q, k, v, mask)  # (b, h, t, d)
         return self.out(merge_heads(y))

@@ -12,7 +12,7 @@ from torch import Tensor, einsum, nn
 from torch.nn import functional as F
 
 from attnlab.nn.layers import causal_mask
-from attnlab.variants import Projections, Setting, Variant
+from attnlab.variants import AttentionConfig, Projections, Variant
 
 
 class Einsum(Variant):
@@ -22,19 +22,19 @@ class Einsum(Variant):
     backends = ("reference",)
     paper = "Vaswani et al. 2017"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        source = x if source is None else source
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        context = x if context is None else context
         w_q, w_k, w_v = rearrange(self.project.weight, "(c h d) m -> c h d m", c=3, h=self.heads)
         w_o = rearrange(self.out.weight, "m (h d) -> m h d", h=self.heads)
 
         q = einsum("btm,hdm->bhtd", x, w_q)
-        k = einsum("bsm,hdm->bhsd", source, w_k)
-        v = einsum("bsm,hdm->bhsd", source, w_v)
+        k = einsum("bsm,hdm->bhsd", context, w_k)
+        v = einsum("bsm,hdm->bhsd", context, w_v)
         scale = q.shape[-1] ** -0.5
         q, k = self.rotated(q, k)
 

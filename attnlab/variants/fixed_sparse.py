@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from attnlab.errors import UserError
 from attnlab.nn.attention import BACKENDS, attend
 from attnlab.nn.grouping import by_block, by_column, from_block, from_grid, grid
-from attnlab.variants import Projections, Setting, Variant
+from attnlab.variants import AttentionConfig, Projections, Variant
 
 
 class FixedSparse(Variant):
@@ -37,34 +37,34 @@ class FixedSparse(Variant):
     """
 
     roles = frozenset({"causal"})
-    pieces = True
+    blockwise_bias = True
     backends = BACKENDS
-    equivariant = False
-    growth = 1.5
+    permutation_equivariant = False
+    cost_exponent = 1.5
     paper = "Child et al. 2019"
 
-    def __init__(self, setting: Setting, *, stride: int = 16, summary: int = 4) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig, *, stride: int = 16, summary: int = 4) -> None:
+        super().__init__(config)
         if not 1 <= summary <= stride:
             raise UserError(f"fixed_sparse: expected 1 <= summary <= stride, got summary {summary} and stride {stride}")
         self.stride, self.summary = stride, summary
-        half = setting.heads // 2
+        half = config.heads // 2
         self.block_heads, self.summary_heads = slice(half), slice(half, None)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
     @classmethod
-    def suited(cls, length: int) -> dict[str, Any]:
+    def recommended_options(cls, length: int) -> dict[str, Any]:
         return {"stride": max(2, isqrt(length)), "summary": 1}
 
     @classmethod
-    def refuses(cls, *, heads: int, **asked: object) -> str | None:
+    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
         if heads < 2:
             return "it needs at least two heads: half of them for the block, half for the summaries"
-        return super().refuses(heads=heads, **asked)  # type: ignore[arg-type]
+        return super().unsupported(heads=heads, **asked)  # type: ignore[arg-type]
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
         (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
@@ -79,7 +79,7 @@ class FixedSparse(Variant):
         if mask is not None:
             seen = by_block(mask[:, None, :, None], self.stride).flatten(0, 1).transpose(-2, -1)  # (b n, 1, 1, l)
         bias = self.logit_bias(q, k, scale=1 / sqrt(q.shape[-1]), heads=self.block_heads)
-        return from_block(self._attend(q, k, v, seen, bias, causal=True, span=t).unflatten(0, (b, -1)))
+        return from_block(self._attend(q, k, v, seen, bias, causal=True, total_length=t).unflatten(0, (b, -1)))
 
     def summaries(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(b, n, l, h, d): attention over A2."""
@@ -89,11 +89,11 @@ class FixedSparse(Variant):
             return grid(torch.zeros_like(q), l)
         ends = torch.arange(l - c, l, device=q.device)
         j = (torch.arange(0, t, l, device=q.device)[:, None] + ends).flatten()[:n]  # where they stand
-        allowed = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
+        attn_mask = j <= torch.arange(t, device=q.device)[:, None]  # (t, c n)
         if mask is not None:
-            allowed = allowed & mask[:, None, None, j]
+            attn_mask = attn_mask & mask[:, None, None, j]
         bias = self._summary_bias(q, k, n)
-        return grid(self._attend(q, k[:, :, j], v[:, :, j], allowed, bias, causal=False, span=t), l)
+        return grid(self._attend(q, k[:, :, j], v[:, :, j], attn_mask, bias, causal=False, total_length=t), l)
 
     def _summary_bias(self, q: Tensor, k: Tensor, n: int) -> Tensor | None:
         """([b,] h, t, n), from a piece for every place p of a query and e of a summary, in which blocks stand l apart."""
@@ -108,7 +108,7 @@ class FixedSparse(Variant):
         return rearrange(bias, "... p e h a m -> ... h (a p) (m e)")[..., :t, :n]
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, bias: Tensor | None, *, causal: bool, span: int
+        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, bias: Tensor | None, *, causal: bool, total_length: int
     ) -> Tensor:
         return attend(
             q,
@@ -116,8 +116,8 @@ class FixedSparse(Variant):
             v,
             backend=self.backend,
             causal=causal,
-            allowed=allowed,
+            attn_mask=attn_mask,
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
-            span=span,
+            total_length=total_length,
         )

@@ -23,7 +23,7 @@ Code to paper: ``weight_ih_l0`` W_i, W_f, W_g, W_o stacked; ``weight_hh_l0`` the
 from torch import Tensor, nn
 
 from attnlab.nn.recurrent import Recurrence
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 
 
 class Lstm(Variant):
@@ -34,17 +34,17 @@ class Lstm(Variant):
     memory = True
     default_position = "none"  # it reads in order
     has_heads = False
-    drops = False
-    equivariant = False
-    growth = 1.0
+    has_attention_dropout = False
+    permutation_equivariant = False
+    cost_exponent = 1.0
     recurrent_layers = (nn.LSTM,)
     compiles = False  # torch.compile does not take nn.LSTM unless told to
     paper = "Hochreiter & Schmidhuber 1997"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.recurrence = Recurrence(nn.LSTM, setting.dim, both=not self.causal)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.recurrence = Recurrence(nn.LSTM, config.dim, both=not self.causal)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        h = self.recurrence(x if source is None else source, mask)  # (b, s, dim)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        h = self.recurrence(x if context is None else context, mask)  # (b, s, dim)
         return h[:, -x.shape[1] :]

@@ -11,7 +11,7 @@ The input is cut into h pieces of d = dim / h features, and each head sees its o
 from torch import Tensor, nn
 
 from attnlab.nn.layers import split_heads
-from attnlab.variants import BACKENDS, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, AttentionConfig, Variant, merge_heads
 
 
 class Narrow(Variant):
@@ -21,16 +21,16 @@ class Narrow(Variant):
     backends = BACKENDS
     paper = "Bloem 2019"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        d = setting.dim // setting.heads
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        d = config.dim // config.heads
         self.query = nn.Linear(d, d, bias=False)
         self.key = nn.Linear(d, d, bias=False)
         self.value = nn.Linear(d, d, bias=False)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         x_i = split_heads(x, self.heads)  # (b, h, t, d)
-        s_i = x_i if source is None else split_heads(source, self.heads)  # (b, h, s, d)
+        s_i = x_i if context is None else split_heads(context, self.heads)  # (b, h, s, d)
         y = self.attend(self.query(x_i), self.key(s_i), self.value(s_i), mask)
         return self.out(merge_heads(y))

@@ -9,7 +9,7 @@ output and no other; with a single head, W_V W_O is one matrix, and W_O is redun
 
 from torch import Tensor
 
-from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
 
 
 class NoWo(Variant):
@@ -19,10 +19,10 @@ class NoWo(Variant):
     backends = BACKENDS
     paper = "Bloem 2019 asks the question"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         return merge_heads(self.attend(q, k, v, mask))

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from attnlab.errors import UserError
 from attnlab.nn.attention import BACKENDS, attend
 from attnlab.nn.grouping import by_block, by_column, from_block, from_column, from_grid, grid
-from attnlab.variants import Projections, Setting, Variant
+from attnlab.variants import AttentionConfig, Projections, Variant
 
 
 class StridedSparse(Variant):
@@ -36,34 +36,34 @@ class StridedSparse(Variant):
     """
 
     roles = frozenset({"causal"})
-    pieces = True
+    blockwise_bias = True
     backends = BACKENDS
-    equivariant = False
-    growth = 1.5
+    permutation_equivariant = False
+    cost_exponent = 1.5
     paper = "Child et al. 2019"
 
-    def __init__(self, setting: Setting, *, stride: int = 16) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig, *, stride: int = 16) -> None:
+        super().__init__(config)
         if stride < 1:
             raise UserError(f"strided_sparse: expected a stride of at least 1, got {stride}")
         self.stride = stride
-        half = setting.heads // 2
+        half = config.heads // 2
         self.local_heads, self.column_heads = slice(half), slice(half, None)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
     @classmethod
-    def suited(cls, length: int) -> dict[str, Any]:
+    def recommended_options(cls, length: int) -> dict[str, Any]:
         return {"stride": max(2, isqrt(length))}
 
     @classmethod
-    def refuses(cls, *, heads: int, **asked: object) -> str | None:
+    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
         if heads < 2:
             return "it needs at least two heads: half of them local, half strided"
-        return super().refuses(heads=heads, **asked)  # type: ignore[arg-type]
+        return super().unsupported(heads=heads, **asked)  # type: ignore[arg-type]
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         q, k = self.rotated(q, k)
         sizes = [self.heads // 2, self.heads - self.heads // 2]
         (q1, q2), (k1, k2), (v1, v2) = (z.split(sizes, dim=1) for z in (q, k, v))  # the heads of A1 and those of A2
@@ -104,24 +104,24 @@ class StridedSparse(Variant):
         return from_column(self._attend(q, k, v, seen, causal=True, heads=self.column_heads, step=l))
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, *, causal: bool, heads: slice, step: int = 1
+        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, *, causal: bool, heads: slice, step: int = 1
     ) -> Tensor:
         """Attention in each of n groups: q (b, n, h, t, d) and so on; allowed (t, s) or (b, n, 1, [t,] s)."""
         b, n, _, t, d = q.shape
         scale = 1 / sqrt(d)
         q, k, v = (z.flatten(0, 1) for z in (q, k, v))
-        if allowed is not None and allowed.dim() == 4:
-            allowed = allowed.unsqueeze(-2)
+        if attn_mask is not None and attn_mask.dim() == 4:
+            attn_mask = attn_mask.unsqueeze(-2)
         y = attend(
             q,
             k,
             v,
             backend=self.backend,
             causal=causal,
-            allowed=allowed if allowed is None or allowed.dim() == 2 else allowed.flatten(0, 1),
+            attn_mask=attn_mask if attn_mask is None or attn_mask.dim() == 2 else attn_mask.flatten(0, 1),
             bias=self.logit_bias(q, k, scale=scale, heads=heads, step=step),
             dropout=self.dropout if self.training else 0.0,
             scale=scale,
-            span=n * t,
+            total_length=n * t,
         )
         return y.unflatten(0, (b, n))

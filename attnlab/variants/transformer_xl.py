@@ -5,8 +5,8 @@
     A_ij   = q_i . k_j + q_i . r_(i-j) + u . k_j + v . r_(i-j)     the last three by the position scheme ``relative``
     y      = Concat(softmax(A / sqrt(d)) v) W_O
 
-The model keeps the memory (``model.memory`` positions of each block's input, gradient stopped) and hands [memory; h] in as
-``source``; the position scheme is an axis of its own, ``relative`` by default. So this is ``dense`` with that default; without
+The model keeps the memory (``model.mem_len`` positions of each block's input, gradient stopped) and hands [memory; h] in as
+``context``; the position scheme is an axis of its own, ``relative`` by default. So this is ``dense`` with that default; without
 memory it ablates the encoding alone.
 
 Code to paper: ``project`` W_q, W_kE, W_v stacked; ``out`` W_O; see ``positions/relative.py`` for r, u and v.
@@ -15,7 +15,7 @@ Cost: time O(t (t + memory) dim), memory x dim state a block.
 
 from torch import Tensor, nn
 
-from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
 
 
 class TransformerXL(Variant):
@@ -27,11 +27,11 @@ class TransformerXL(Variant):
     default_position = "relative"
     paper = "Dai et al. 2019"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         return self.out(merge_heads(self.attend(q, k, v, mask)))

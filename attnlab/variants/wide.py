@@ -8,7 +8,7 @@
 
 from torch import Tensor, nn
 
-from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
 
 
 class Wide(Variant):
@@ -18,20 +18,20 @@ class Wide(Variant):
     backends = BACKENDS
     paper = "Bloem 2019"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        width = setting.heads * setting.dim
-        self.project = Projections(setting.dim, width, heads=setting.heads)
-        self.out = nn.Linear(width, setting.dim, bias=False)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        width = config.heads * config.dim
+        self.project = Projections(config.dim, width, heads=config.heads)
+        self.out = nn.Linear(width, config.dim, bias=False)
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:
         return dim
 
     @classmethod
-    def refuses(cls, *, heads: int, **asked: object) -> str | None:
-        return super().refuses(heads=1, **asked)  # type: ignore[arg-type] no width is divided among the heads
+    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
+        return super().unsupported(heads=1, **asked)  # type: ignore[arg-type] no width is divided among the heads
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         return self.out(merge_heads(self.attend(q, k, v, mask)))

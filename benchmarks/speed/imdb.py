@@ -25,7 +25,7 @@ from attnlab.tasks.archives import IMDB
 from attnlab.tasks.imdb import Imdb
 from attnlab.training import device as machine
 from attnlab.training.evaluate import evaluate
-from attnlab.training.trainer import Training
+from attnlab.training.trainer import Trainer
 from benchmarks.speed import ours
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Row, Size, check_falling, check_finite
 from benchmarks.speed.imdb_parts import bounds
@@ -105,7 +105,7 @@ def _peer_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:
     return [*rows, *_evaluation(logits, test, case, count)]
 
 
-def _run(case: Case, size: Size) -> Training:
+def _run(case: Case, size: Size) -> Trainer:
     changes = {"position": "learned", "train__lr": size.lr, "train__warmup": 0.1}
     return ours.training(ours.config(case, size, task={"name": "imdb", "length": size.length}, **changes))
 
@@ -126,7 +126,7 @@ def _as_they_come(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
     return train, test
 
 
-def _stepper(run: Training) -> Callable[[int], Tensor]:
+def _stepper(run: Trainer) -> Callable[[int], Tensor]:
     """Take a step of attnlab's own loop with the batch, and the learning rate, of a place in the epoch."""
     step = ours.stepper(run)
 

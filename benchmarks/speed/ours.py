@@ -10,7 +10,7 @@ import attnlab
 from attnlab.config.run import RunConfig
 from attnlab.training import device as machine
 from attnlab.training.distributed.group import Group
-from attnlab.training.trainer import Training
+from attnlab.training.trainer import Trainer
 from benchmarks.speed.case import Case, Size, own_settings
 
 
@@ -31,13 +31,13 @@ def config(case: Case, size: Size, *, settings: dict[str, Any] | None = None, **
     return cell.config
 
 
-def training(given: RunConfig) -> Training:
+def training(given: RunConfig) -> Trainer:
     """A run as ``attnlab.training.train`` begins it."""
     device = machine.set_up(given.machine)
-    return Training(given, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
+    return Trainer(given, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
 
 
-def stepper(run: Training) -> Callable[[], Tensor]:
+def stepper(run: Trainer) -> Callable[[], Tensor]:
     """Take the run's next step, data and clipping and all, and return its loss."""
 
     def step() -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from attnlab.training.trainer import Training
+from attnlab.training.trainer import Trainer
 from attnlab.variants import Variant
 from benchmarks.speed import ours
 from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size
@@ -46,7 +46,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     return shares(list(seen.events() or []), steps=size.steps, clock=clock)
 
 
-def _name_ranges(run: Training) -> None:
+def _name_ranges(run: Trainer) -> None:
     """Let the profiler know what is computed inside of attention, of norms and of the optimiser's step."""
     for module in run.model.modules():
         group = ATTENTION if isinstance(module, Variant) else NORM if isinstance(module, nn.LayerNorm) else None

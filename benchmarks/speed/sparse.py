@@ -19,7 +19,7 @@ from attnlab.nn.layers import split_heads
 from attnlab.registry import VARIANTS
 from attnlab.training import costs
 from attnlab.training import device as machine
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 from benchmarks.speed.case import EQUAL, SETTINGS, SHIPPED, Case, Row, Size
 
 DENSE = "dense"
@@ -74,8 +74,8 @@ def _step(variant: Variant, x: Tensor) -> float:
 def core(name: str, length: int, *, size: Size, backend: str) -> Variant:
     """A variant whose projections do nothing: ``[q, k, v]`` (b, t, 3 dim) -> (b, t, dim). backend: of the sparse ones."""
     cls: type[Variant] = VARIANTS.get(name)
-    setting = Setting(size.dim, size.heads, "causal", "sdpa" if name == DENSE else backend, 0.0, None)
-    variant = cls(setting, **cls.suited(length))
+    setting = AttentionConfig(size.dim, size.heads, "causal", "sdpa" if name == DENSE else backend, 0.0, None)
+    variant = cls(setting, **cls.recommended_options(length))
     variant.project, variant.out = _Given(size.heads), nn.Identity()
     return variant
 
@@ -85,5 +85,5 @@ class _Given(nn.Module):
         super().__init__()
         self.heads = heads
 
-    def forward(self, x: Tensor, source: None) -> list[Tensor]:
+    def forward(self, x: Tensor, context: None) -> list[Tensor]:
         return [split_heads(z, self.heads) for z in x.chunk(3, dim=-1)]

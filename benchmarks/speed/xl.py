@@ -58,7 +58,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 
 def _block(case: Case, size: Size) -> Block:
     """attnlab's, with the original's activation."""
-    xl: dict[str, Any] = {"model__depth": 1, "model__memory": size.memory, "model__activation": "relu"}
+    xl: dict[str, Any] = {"model__depth": 1, "model__mem_len": size.memory, "model__activation": "relu"}
     config = ours.config(case, size, **RECURRENT, **xl)
     block = build(config, TASKS.get("pydocs")(**config.task.options)).backbone.blocks[0]
     assert isinstance(block, Block)
@@ -67,8 +67,8 @@ def _block(case: Case, size: Size) -> Block:
 
 def _ours(block: Block, part: str) -> Layer:
     def attention(x: Tensor, memory: Tensor) -> Tensor:
-        source = block.norm_attention(torch.cat([memory, x], dim=1))
-        return x + block.attention(source[:, -x.shape[1] :], source=source)
+        context = block.norm_attention(torch.cat([memory, x], dim=1))
+        return x + block.attention(context[:, -x.shape[1] :], context=context)
 
     return attention if part == ATTENTION else lambda x, memory: block(x, memory, None)
 
@@ -155,7 +155,7 @@ def _evaluation(case: Case, size: Size, context: int) -> list[Row]:
     """Every byte predicted from at least ``context`` bytes before it (but for the beginnings of the rows, with memory)."""
     if case.name == MEMORY:
         rows = max(1, min(ROWS, 4096 // context))
-        changes = {**RECURRENT, "model__memory": context, "evaluate__batch_size": rows}
+        changes = {**RECURRENT, "model__mem_len": context, "evaluate__batch_size": rows}
         few, many = rows * size.length, None
     else:
         rows = max(1, 8192 // context)
@@ -168,7 +168,7 @@ def _evaluation(case: Case, size: Size, context: int) -> list[Row]:
     model = build(config, task).to(device)
     predicted = WINDOWS[context] if many else len(task.split("valid")) - 1  # of windows one: the first one's others come once
     for limit in (few, many):  # the first warms up
-        limited = config.with_({"evaluate.valid_limit": limit})
+        limited = config.replace({"evaluate.valid_limit": limit})
         began = perf_counter()
         scores = evaluate(model, task, "valid", config=limited, device=device)  # reads its scores back: it waits
         seconds = perf_counter() - began

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import AttentionConfig, Projections, Variant, merge_heads
 
 
 class Broken(Variant):
@@ -16,13 +16,13 @@ class Broken(Variant):
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed", "bias"})
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)  # (b, h, t, d)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)  # (b, h, t, d)
         logits = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, h, t, t)
         hidden = torch.zeros(logits.shape[-2:], dtype=torch.bool, device=x.device)
         if self.causal:

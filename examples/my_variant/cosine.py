@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab import register_variant
-from attnlab.variants import BACKENDS, Projections, Setting, Variant, merge_heads
+from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
 
 
 @register_variant("cosine")
@@ -28,14 +28,14 @@ class Cosine(Variant):
     backends = BACKENDS
     paper = "Henry et al. 2020"
 
-    def __init__(self, setting: Setting, *, length: int = 128) -> None:
-        super().__init__(setting)
-        self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
-        self.out = nn.Linear(setting.dim, setting.dim, bias=False)
-        self.gain = nn.Parameter(torch.full((setting.heads,), math.log2(length**2 - length)))
+    def __init__(self, config: AttentionConfig, *, length: int = 128) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
+        self.gain = nn.Parameter(torch.full((config.heads,), math.log2(length**2 - length)))
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)  # (b, h, t, d), (b, h, s, d), (b, h, s, d)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)  # (b, h, t, d), (b, h, s, d), (b, h, s, d)
         q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
         g = self.gain.view(-1, 1, 1) * math.sqrt(q.shape[-1])  # attend() divides by sqrt(d)
         y = self.attend(q * g, k, v, mask)  # role, position scheme, backend and dropout, as the study asks

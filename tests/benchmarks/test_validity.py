@@ -26,7 +26,7 @@ def test_at_most_one_table_in_twenty_has_a_false_verdict(noise: str, n: int) -> 
 def test_the_looks_together_err_once_in_twenty_and_uncorrected_ones_do_not(shift: float, margin: float | None) -> None:
     how = {"first": 3, "last": 12, "shift": shift, "margin": margin, "studies": 1_000, "seed": 3}
     most = 0.05 + 3 * (0.05 * 0.95 / 1_000) ** 0.5
-    found, careless = (simulate.until_settled("normal", corrected=corrected, **how) for corrected in (True, False))
+    found, careless = (simulate.until_conclusive("normal", corrected=corrected, **how) for corrected in (True, False))
     false, mistake = (each.equal if margin else each.differ for each in (found, careless))
     assert false.value <= most < mistake.value, "the bound is one that looking again and again breaks"
     assert found.covered.value >= 1 - most > careless.covered.value

@@ -79,7 +79,7 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
 
 def test_seeds_are_added_until_it_is_settled_and_the_table_says_so(here: Path, capsys: Out) -> None:
     chosen = ["--only", "variant=dense,no_wo", "position=learned"]
-    assert main.main(["run", "tiny.yaml", "--until-settled", "--max-seeds", "3", *chosen]) == 0
+    assert main.main(["run", "tiny.yaml", "--until-conclusive", "--max-seeds", "3", *chosen]) == 0
     said = capsys.readouterr()
     assert "2 seeds, not settled yet: no_wo learned" in said.err and "corrected for 2 looks" in said.out
     page = (here / "reports" / "tiny" / "README.md").read_text()
@@ -106,8 +106,8 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
 
 def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: Out) -> None:
     words = ["variant=dense", "position=none", "task={name: pydocs, length: 11}", "train.steps=20", "train.lr=1e30"]
-    small = ["model.dim=12", "model.heads=2", "model.depth=1", "train.batch_size=2", "train.clip=null"]
-    assert main.main(["train", *words, *small, "--no-report", "--no-baselines"]) == 0
+    small = ["model.dim=12", "model.heads=2", "model.depth=1", "train.batch_size=2", "train.grad_clip=null"]
+    assert main.main(["train", *words, *small, "--no-report", "--no-reference-scores"]) == 0
     said = capsys.readouterr().out
     assert "\ndiverged: dense none" in said and "became" in said
 
@@ -135,8 +135,8 @@ def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path
         (["run", "tiny.yaml", "--only", "variant"], "expected AXIS=VALUE"),
         (["run", "tiny.yaml", "--only", "variant=no_who"], "did you mean 'no_wo'"),
         (["run", "tiny.yaml", "--workers", "0"], "at least 1"),
-        (["run", "tiny.yaml", "--max-seeds", "5"], "expected --until-settled beside it"),
-        (["run", "tiny.yaml", "--until-settled", "--max-seeds", "1"], "expected at least the 2 seeds"),
+        (["run", "tiny.yaml", "--max-seeds", "5"], "expected --until-conclusive beside it"),
+        (["run", "tiny.yaml", "--until-conclusive", "--max-seeds", "1"], "expected at least the 2 seeds"),
         (["plan", "tiny.yaml", "--tflops", "fast"], "expected a number"),
         (["train", "variant=no_who", "task=pydocs"], "variant=no_who: unknown variant"),
         (["report", "nothing"], "no runs in"),

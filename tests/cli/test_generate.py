@@ -136,7 +136,7 @@ class Wordy(PyDocs):
 )
 def test_a_task_without_this_text_is_said(name: str, words: str, tmp_path: Path) -> None:
     folder = left_by_a_run(tmp_path)
-    given = config().with_({"task.name": f"test_generate:{name}"})
+    given = config().replace({"task.name": f"test_generate:{name}"})
     (folder / "config.json").write_text(given.to_json())
     with pytest.raises(UserError, match=f"task {name} .*{words}"):
         trained.generate(str(folder), prompt="x", length=1)

@@ -26,17 +26,17 @@ base:
   task: {name: pydocs, length: 24, sampling: contiguous}
   position: {name: rotary}
   backend: auto
-  model: {dim: 12, depth: 1, heads: 2, ff_mult: 1.5, activation: relu, norm: post, dropout: 0.1, memory: 0, tied: true}
+  model: {dim: 12, depth: 1, heads: 2, ff_mult: 1.5, activation: relu, norm: post, mem_len: 0, tie_embeddings: true}
   train:
     steps: 20
     batch_size: 4
-    accumulate: 2
+    gradient_accumulation: 2
     lr: 3e-4
     betas: [0.9, 0.98]
     warmup: 0.1
-    clip: null
+    grad_clip: null
     precision: bf16
-    select: best
+    checkpoint_selection: best
   evaluate: {protocol: sliding, stride: 8, valid_limit: 1_000}
   machine: {device: cpu, threads: 1, matmul_precision: medium}
 grid:

@@ -62,7 +62,7 @@ def test_sets_go_over_the_base_and_name_themselves(tmp_path: Path) -> None:
         "train.lr=0.1": "train.lr=0.1: the axis 'train.lr' of the grid sets it in each cell",
         "seeds=[1, 1]": "seeds=[1, 1]: seeds: expected each seed once, got 1 again",
         "seed=1": "seed=1: expected 'seeds: [...]' at the top of the study, got 'seed'",
-        "train.accumulate=5": "train.accumulate=5: expected a divisor of batch_size 32, got 5",
+        "train.gradient_accumulation=5": "train.gradient_accumulation=5: expected a divisor of batch_size 32, got 5",
     }.items():
         assert misread(path, sets=parse_assignments([item])).startswith(message)
 
@@ -87,14 +87,14 @@ def test_assignments_are_yaml() -> None:
     items = [
         "train.lr=1e-3",
         "variant={name: strided_sparse, stride: 16}",
-        "model.tied=true",
+        "model.tie_embeddings=true",
         "a=no",
         "b=x=y",
     ]
     assert parse_assignments(items) == {
         "train.lr": 1e-3,
         "variant": {"name": "strided_sparse", "stride": 16},
-        "model.tied": True,
+        "model.tie_embeddings": True,
         "a": "no",
         "b": "x=y",
     }
@@ -138,7 +138,7 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
         {"backend": "sdpa"},
         {"position": "none"},
     ]
-    prints = {config.fingerprint(), *(config.with_(change).fingerprint() for change in changes)}
+    prints = {config.fingerprint(), *(config.replace(change).fingerprint() for change in changes)}
     assert len(prints) == len(changes) + 1 and all(len(p) == 16 for p in prints)
     here = run_config(variant="/a/lab/cosine.py:Cosine", sources={"/a/lab/cosine.py": "00"})
     there = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "00"})
@@ -150,14 +150,14 @@ def test_a_field_that_came_later_changes_no_fingerprint_where_it_is_not_set(monk
     """What had been finished before the field was there stays finished."""
     monkeypatch.setattr("attnlab.__version__", "0.1.0")
     config = run_config()
-    later = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes": 1}
-    assert config.with_(later).fingerprint() == config.fingerprint() == "1807c4963e7818c8"
+    later = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes_per_run": 1}
+    assert config.replace(later).fingerprint() == config.fingerprint() == "1807c4963e7818c8"
 
 
 def test_lengths_are_sorted_and_each_stands_once() -> None:
-    lengths = run_config().with_({"evaluate.lengths": [512, 64, 256]}).evaluate.lengths
+    lengths = run_config().replace({"evaluate.lengths": [512, 64, 256]}).evaluate.lengths
     assert lengths == (64, 256, 512)
-    one, other = (run_config().with_({"evaluate.lengths": each}) for each in ([64, 512], [512, 64]))
+    one, other = (run_config().replace({"evaluate.lengths": each}) for each in ([64, 512], [512, 64]))
     assert one == other and one.fingerprint() == other.fingerprint()
 
 
@@ -173,13 +173,13 @@ def test_lengths_are_sorted_and_each_stands_once() -> None:
 )
 def test_lengths_that_cannot_be(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        run_config().with_({f"evaluate.{name}": value for name, value in fields.items()})
+        run_config().replace({f"evaluate.{name}": value for name, value in fields.items()})
     assert str(caught.value) == message
 
 
 def test_with_says_what_is_wrong() -> None:
     with pytest.raises(UserError, match=r"train.lr: expected a number, got 'x'"):
-        run_config().with_({"train.lr": "x"})
+        run_config().replace({"train.lr": "x"})
 
 
 def test_an_error_is_one_line_whatever_it_quotes() -> None:

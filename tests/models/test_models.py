@@ -79,18 +79,18 @@ def test_building_a_model_moves_no_random_stream() -> None:
 @pytest.mark.parametrize("variant", ["dense", "transformer_xl", "einsum"])
 def test_memory_of_one_block_equals_the_whole_sequence(variant: str, position: str) -> None:
     """One block deep, memory holds all that the whole would have seen; segments need not divide the sequence."""
-    config = tiny(variant=variant, position=position, model__depth=1, model__memory=40)
+    config = tiny(variant=variant, position=position, model__depth=1, model__mem_len=40)
     model = language_model(config).double()
     whole, _ = language_model(tiny(variant=variant, position=position, model__depth=1)).double()(tokens(2, 23))
-    memory, pieces = None, []
+    memory, blockwise_bias = None, []
     for segment in tokens(2, 23).split(5, dim=1):
         logits, memory = model(segment, memory)
-        pieces.append(logits)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-9, atol=1e-10)
+        blockwise_bias.append(logits)
+    torch.testing.assert_close(torch.cat(blockwise_bias, dim=1), whole, rtol=1e-9, atol=1e-10)
 
 
 def test_memory_keeps_so_many_positions_and_no_gradient() -> None:
-    model = language_model(tiny(model__memory=7))
+    model = language_model(tiny(model__mem_len=7))
     _, memory = model(tokens(2, 5))
     assert [m.shape for m in memory] == [(2, 5, 12)] * 2
     _, memory = model(tokens(2, 5), memory)
@@ -99,7 +99,7 @@ def test_memory_keeps_so_many_positions_and_no_gradient() -> None:
 
 
 def test_memory_of_a_deeper_model_changes_what_follows() -> None:
-    model = language_model(tiny(model__memory=7))
+    model = language_model(tiny(model__mem_len=7))
     _, memory = model(tokens(2, 5))
     assert not torch.allclose(model(tokens(2, 5), memory)[0], model(tokens(2, 5))[0])
 
@@ -165,7 +165,7 @@ def test_pools_differ() -> None:
 
 
 def test_tied_embeddings_are_one_tensor() -> None:
-    model = language_model(tiny(model__tied=True))
+    model = language_model(tiny(model__tie_embeddings=True))
     assert model.head.weight is model.backbone.embedding.weight
     logits = model(tokens(5, 24))[0]
     assert 0.1 < logits.std() < 3, "tied logits start at a sensible size"

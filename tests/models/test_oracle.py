@@ -22,7 +22,7 @@ class Bytes:
 
 
 def ours(variant: str, position: str, norm: str, *, memory: int, depth: int) -> LanguageModel:
-    config = tiny(variant=variant, position=position, model__depth=depth, model__memory=memory, model__norm=norm)
+    config = tiny(variant=variant, position=position, model__depth=depth, model__mem_len=memory, model__norm=norm)
     torch.set_default_dtype(torch.float64)  # sinusoids are rounded to it
     try:
         made = build(config, Bytes())
@@ -42,11 +42,11 @@ def assert_same(model: LanguageModel, position: str, norm: str, *, memory: int, 
     weighing = torch.randn(2, 13, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 
     kept: list[Tensor] | None = None
-    pieces = []
+    blockwise_bias = []
     for part in tokens.split(segment, dim=1):
         logits, kept = model(part, kept or None)
-        pieces.append(logits)
-    y = torch.cat(pieces, dim=1)
+        blockwise_bias.append(logits)
+    y = torch.cat(blockwise_bias, dim=1)
 
     rows = []
     for row in tokens:

@@ -35,8 +35,8 @@ class ByHand(Plain):
     hidden = "lowest"
     diagonal = 1
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
         t, s = q.shape[2], k.shape[2]
         seen = self.seen(t, s) if self.causal else torch.ones(t, s, dtype=torch.bool)
         if mask is not None:
@@ -68,7 +68,7 @@ class Hooked(Plain):
             v,
             backend=self.backend,
             causal=self.causal,
-            allowed=None if mask is None else mask[:, None, None, :],
+            attn_mask=None if mask is None else mask[:, None, None, :],
             bias=None if bias is None else self.placed(bias),
             dropout=self.dropout if self.training else 0.0,
             scale=scale,

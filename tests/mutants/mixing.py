@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.variants import Setting
+from attnlab.variants import AttentionConfig
 from attnlab.variants.dense import Dense
 from tests.mutants.base import Bare, ByHand, Causal, Plain
 
@@ -14,39 +14,39 @@ from tests.mutants.base import Bare, ByHand, Causal, Plain
 class Squeezed(Bare):
     """``squeeze()`` takes away more than was meant when a sequence has length 1."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask).squeeze(1)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask).squeeze(1)
 
 
 class NeedsTwoHeads(Dense):
     """Divides by the number of heads less one, and refuses nothing."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.temperatures = [i / (setting.heads - 1) for i in range(setting.heads)]
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.temperatures = [i / (config.heads - 1) for i in range(config.heads)]
 
 
 class AnyWidth(Dense):
-    """Overrides ``refuses`` and forgets about the width."""
+    """Overrides ``unsupported`` and forgets about the width."""
 
     @classmethod
-    def refuses(cls, *, dim: int, heads: int, **asked: Any) -> str | None:
-        return super().refuses(dim=heads, heads=heads, **asked)
+    def unsupported(cls, *, dim: int, heads: int, **asked: Any) -> str | None:
+        return super().unsupported(dim=heads, heads=heads, **asked)
 
 
 class AnyRole(Causal):
     """Refuses no role, whatever it declares."""
 
     @classmethod
-    def refuses(cls, *, role: str, **asked: Any) -> str | None:
-        return super().refuses(role="causal", **asked)
+    def unsupported(cls, *, role: str, **asked: Any) -> str | None:
+        return super().unsupported(role="causal", **asked)
 
 
 class LeaksValue(Bare):
     """Position 7 sees position 8, as at the border of a block, by a path without gradient."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        y = super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
         if self.causal and x.shape[1] > 8:
             y = y + F.pad(x[:, 8:9].detach(), (0, 0, 7, x.shape[1] - 8))
         return y
@@ -55,8 +55,8 @@ class LeaksValue(Bare):
 class LeaksGradient(Bare):
     """The same in the gradient alone: a straight-through estimator over the wrong position."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        y = super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
         if self.causal and x.shape[1] > 8:
             y = y + F.pad(x[:, 8:9] - x[:, 8:9].detach(), (0, 0, 7, x.shape[1] - 8))
         return y
@@ -66,10 +66,10 @@ class AlwaysCausal(Plain):
     """Hides what lies ahead in every role."""
 
     roles = frozenset({"causal", "bidirectional"})
-    equivariant = False
+    permutation_equivariant = False
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
         self.causal = True
 
 
@@ -77,11 +77,11 @@ class IgnoresSource(Plain):
     """Cross-attention over itself."""
 
     roles = frozenset({"cross"})
-    equivariant = False
+    permutation_equivariant = False
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        source = source if mask is not None else x  # the mask's length would not fit
-        return super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        context = context if mask is not None else x  # the mask's length would not fit
+        return super().forward(x, context=context, mask=mask)
 
 
 class SeesNext(ByHand):
@@ -101,8 +101,8 @@ class SeesNextLater(ByHand):
 class IgnoresMask(Bare):
     """Padding is attended to."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context)
 
 
 class CountsPadding(Bare):
@@ -110,8 +110,8 @@ class CountsPadding(Bare):
 
     roles = frozenset({"bidirectional"})
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask) / x.shape[1]
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask) / x.shape[1]
 
 
 class MinusInfinity(ByHand):
@@ -125,8 +125,8 @@ class MixesRows(Bare):
 
     roles = frozenset({"causal"})
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        y = super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
         if x.shape[1] > 5:
             y = y + F.pad(x.roll(1, 0)[:, 5:6], (0, 0, 5, x.shape[1] - 6))
         return y
@@ -137,6 +137,6 @@ class CountsPositions(Bare):
 
     roles = frozenset({"bidirectional"})
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         t = torch.arange(x.shape[1], device=x.device).to(x.dtype)
-        return super().forward(x, source=source, mask=mask) * (1 + 0.1 * t.sin()[:, None])
+        return super().forward(x, context=context, mask=mask) * (1 + 0.1 * t.sin()[:, None])

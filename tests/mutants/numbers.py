@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.variants import Setting
+from attnlab.variants import AttentionConfig
 from attnlab.variants.dense import Dense
 from attnlab.variants.strided_sparse import StridedSparse
 from tests.mutants.base import ByHand, Plain
@@ -16,17 +16,17 @@ from tests.mutants.base import ByHand, Plain
 class DoubleGradient(Dense):
     """A value without and with gradient, added up wrongly."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        y = super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
         return 2 * y - y.detach()
 
 
 class IdleProjection(Dense):
     """A projection that plays no part."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.gate = nn.Linear(setting.dim, setting.dim)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.gate = nn.Linear(config.dim, config.dim)
 
 
 class DeadKeys(Plain):
@@ -106,48 +106,48 @@ class AnyBackend(Plain):
     backends = ("reference",)
 
     @classmethod
-    def refuses(cls, *, backend: str, **asked: Any) -> str | None:
-        return super().refuses(backend="reference", **asked)
+    def unsupported(cls, *, backend: str, **asked: Any) -> str | None:
+        return super().unsupported(backend="reference", **asked)
 
 
 class SavesSquare(StridedSparse):
     """Sparse attention with a t x t gate."""
 
-    def __init__(self, setting: Setting, *, stride: int = 16) -> None:
-        super().__init__(setting, stride=stride)
+    def __init__(self, config: AttentionConfig, *, stride: int = 16) -> None:
+        super().__init__(config, stride=stride)
         self.decay = nn.Parameter(torch.tensor(0.1))
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         i = torch.arange(x.shape[1], device=x.device)
         gate = (self.decay * (i[:, None] - i)).tanh().tril().sum(1) / (i + 1)
-        return super().forward(x, source=source, mask=mask) * (1 + gate[:, None]).to(x.dtype)
+        return super().forward(x, context=context, mask=mask) * (1 + gate[:, None]).to(x.dtype)
 
 
 class ComputesSquare(StridedSparse):
     """Sparse attention that computes all products first."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         with torch.no_grad():
             logits = x @ x.mT
-        return super().forward(x, source=source, mask=mask) + 0 * logits.clamp(-1, 1).mean()
+        return super().forward(x, context=context, mask=mask) + 0 * logits.clamp(-1, 1).mean()
 
 
 class SaysLinear(Plain):
     """Dense attention by a kernel that saves little, and is not linear for that."""
 
     backends = ("sdpa",)
-    growth = 1.0
+    cost_exponent = 1.0
 
 
 class PlainTensor(Dense):
     """Weights that are no parameter."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.mix = torch.rand(setting.dim) + 0.5
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.mix = torch.rand(config.dim) + 0.5
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask) * self.mix.to(x)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask) * self.mix.to(x)
 
 
 class KeepsOutput(Dense):
@@ -155,27 +155,27 @@ class KeepsOutput(Dense):
 
     last: Tensor | None = None
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        self.last = super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        self.last = super().forward(x, context=context, mask=mask)
         return self.last
 
 
 class HoldsLambda(Dense):
     """Holds a lambda."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
         self.activation = lambda x: x
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return self.activation(super().forward(x, source=source, mask=mask))
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return self.activation(super().forward(x, context=context, mask=mask))
 
 
 class AsksForValues(Dense):
     """Branches on a value."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        y = super().forward(x, source=source, mask=mask)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
         return y.clamp(-1e6, 1e6) if y.abs().max().item() > 1e6 else y
 
 
@@ -184,19 +184,19 @@ class Remembers(Plain):
 
     before = 0
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         t, before = x.shape[1], self.before
         self.before = t
-        y = super().forward(x, source=source, mask=mask)
+        y = super().forward(x, context=context, mask=mask)
         return y * 1.01 if before == 5 and t != 5 else y
 
 
 class ForeignRandom(Dense):
     """Draws from Python's generator."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
         self.gain = nn.Parameter(torch.tensor([random.random() + 0.5, random.random() + 0.5]))
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask) * self.gain.mean()
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask) * self.gain.mean()

@@ -8,7 +8,7 @@ from torch import Tensor
 from attnlab.nn.layers import causal_mask
 from attnlab.positions.alibi import Alibi
 from attnlab.positions.relative import Relative
-from attnlab.variants import Setting
+from attnlab.variants import AttentionConfig
 from attnlab.variants.fixed_sparse import FixedSparse
 from attnlab.variants.strided_sparse import StridedSparse
 from tests.mutants.base import ByHand, Hooked, Plain
@@ -33,8 +33,8 @@ class CountsFromLeft(Alibi):
 class IgnoresAlibi(Plain):
     """Honours some schemes that act by bias and not others."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
         if isinstance(self.position, Alibi):
             self.position = None
 
@@ -114,7 +114,7 @@ class TurnsOffset(Relative):
 class TurnsQueriesOnly(Plain):
     """Rotates the queries and forgets the keys."""
 
-    equivariant = False  # it says that positions count in it, so that no check of order looks
+    permutation_equivariant = False  # it says that positions count in it, so that no check of order looks
 
     def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return super().rotated(q, k)[0], k
@@ -126,8 +126,8 @@ class AnyHook(Plain):
     hooks = frozenset({"embed"})
 
     @classmethod
-    def refuses(cls, *, hook: str, **asked: Any) -> str | None:
-        return super().refuses(hook="none", **asked)
+    def unsupported(cls, *, hook: str, **asked: Any) -> str | None:
+        return super().unsupported(hook="none", **asked)
 
 
 class TopLeft(ByHand):
@@ -152,8 +152,8 @@ class AnyMemory(Plain):
     """Has no memory and does not refuse any."""
 
     @classmethod
-    def refuses(cls, *, memory: bool, **asked: Any) -> str | None:
-        return super().refuses(memory=False, **asked)
+    def unsupported(cls, *, memory: bool, **asked: Any) -> str | None:
+        return super().unsupported(memory=False, **asked)
 
 
 class KeepsMemoryAttached:

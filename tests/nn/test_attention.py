@@ -51,7 +51,7 @@ def test_backends_equal_reference_with_their_gradients(
     outcome = []
     for backend in ("reference", other):
         q, k, v = tensors(t, s)
-        y = attend(q, k, v, backend=backend, causal=causal, allowed=masks(t, s)[mask], bias=bias)
+        y = attend(q, k, v, backend=backend, causal=causal, attn_mask=masks(t, s)[mask], bias=bias)
         leaves = [q, k, v] + ([bias] if bias is not None else [])
         outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), leaves)])
     for one, another in zip(*outcome, strict=True):
@@ -65,7 +65,7 @@ def test_xformers_is_asked_for_the_same(
     t, s = sizes
     bias = torch.randn(3, t, s, dtype=torch.float64) if biased else None
     one, other = (
-        attend(*tensors(t, s), backend=backend, causal=causal, allowed=masks(t, s)[mask], bias=bias)
+        attend(*tensors(t, s), backend=backend, causal=causal, attn_mask=masks(t, s)[mask], bias=bias)
         for backend in ("reference", "xformers")
     )
     torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
@@ -87,9 +87,9 @@ def test_a_window_hides_what_lies_further_back(
 ) -> None:
     (t, s), (q, k, v) = sizes, tensors(*sizes)
     near = torch.tensor([[0 <= i + s - t - j < window for j in range(s)] for i in range(t)])
-    allowed = masks(t, s)[mask]
-    y = attend(q, k, v, backend=backend, causal=True, window=window, allowed=allowed)
-    exact = attend(q, k, v, allowed=near if allowed is None else near & allowed)
+    attn_mask = masks(t, s)[mask]
+    y = attend(q, k, v, backend=backend, causal=True, window=window, attn_mask=attn_mask)
+    exact = attend(q, k, v, attn_mask=near if attn_mask is None else near & attn_mask)
     torch.testing.assert_close(y, exact, rtol=1e-7, atol=1e-9)
 
 
@@ -101,9 +101,9 @@ def test_a_window_without_causality_is_a_mistake() -> None:
 @pytest.mark.parametrize("backend", HERE)
 def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
     q, k, v = tensors(5, 5)
-    allowed = torch.ones(2, 1, 1, 5, dtype=torch.bool)
-    allowed[1] = False
-    y = attend(q, k, v, backend=backend, allowed=allowed)
+    attn_mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    attn_mask[1] = False
+    y = attend(q, k, v, backend=backend, attn_mask=attn_mask)
     assert (y[1] == 0).all() and (y[0] != 0).all()
     y.sum().backward()
     assert all(z.grad is not None and z.grad.isfinite().all() for z in (q, k, v))
@@ -274,9 +274,9 @@ def test_xformers_equals_reference(
 ) -> None:
     t, s = sizes
     bias = torch.randn(3, t, s, device=device, dtype=dtype) if biased else None
-    allowed = masks(t, s, device=device)[mask]
+    attn_mask = masks(t, s, device=device)[mask]
     q, k, v = tensors(t, s, dtype=dtype, device=device)
-    y = attend(q, k, v[..., :8], backend="xformers", causal=causal, allowed=allowed, bias=bias)
-    exact = attend(*(z.double() for z in (q, k, v[..., :8])), causal=causal, allowed=allowed, bias=bias)
+    y = attend(q, k, v[..., :8], backend="xformers", causal=causal, attn_mask=attn_mask, bias=bias)
+    exact = attend(*(z.double() for z in (q, k, v[..., :8])), causal=causal, attn_mask=attn_mask, bias=bias)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(y.double(), exact, rtol=tolerance, atol=tolerance)

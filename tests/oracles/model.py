@@ -31,11 +31,11 @@ def fed_forward(x: Tensor, weights: Weights, name: str) -> Tensor:
     return inner @ weights[f"{name}.narrow.weight"].T + weights[f"{name}.narrow.bias"]
 
 
-def attended(x: Tensor, source: Tensor, weights: Weights, name: str, *, heads: int, position: str) -> Tensor:
+def attended(x: Tensor, context: Tensor, weights: Weights, name: str, *, heads: int, position: str) -> Tensor:
     """Causal multi-head attention of x (t, dim) over source (s, dim), both ending together."""
     w_q, w_k, w_v = weights[f"{name}.project.weight"].chunk(3)
-    q, k, v = heads_of(x, w_q, heads), heads_of(source, w_k, heads), heads_of(source, w_v, heads)
-    t, s = len(x), len(source)
+    q, k, v = heads_of(x, w_q, heads), heads_of(context, w_k, heads), heads_of(context, w_v, heads)
+    t, s = len(x), len(context)
     logit = logit_of(weights, f"{name}.position", position, heads=heads, t=t, s=s)
     y = attention(q, k, v, visible=lambda h, i, j: behind(t, s, i, j) >= 0, logit=logit)
     return concatenated(y) @ weights[f"{name}.out.weight"].T
@@ -85,18 +85,18 @@ def language_model(
     kept = []
     for i in range(depth):
         name = f"backbone.blocks.{i}"
-        source = x if memory is None else torch.cat([memory[i], x])
-        kept.append(source[max(0, len(source) - remembered) :].detach())
+        context = x if memory is None else torch.cat([memory[i], x])
+        kept.append(context[max(0, len(context) - remembered) :].detach())
 
-        def attend(x: Tensor, source: Tensor, name: str = name) -> Tensor:
-            return attended(x, source, weights, f"{name}.attention", heads=heads, position=position)
+        def attend(x: Tensor, context: Tensor, name: str = name) -> Tensor:
+            return attended(x, context, weights, f"{name}.attention", heads=heads, position=position)
 
         if norm == "pre":
             inner = f"{name}.norm_attention"
-            x = x + attend(normalised(x, weights, inner), normalised(source, weights, inner))
+            x = x + attend(normalised(x, weights, inner), normalised(context, weights, inner))
             x = x + fed_forward(normalised(x, weights, f"{name}.norm_feed_forward"), weights, f"{name}.feed_forward")
         else:
-            x = normalised(x + attend(x, source), weights, f"{name}.norm_attention")
+            x = normalised(x + attend(x, context), weights, f"{name}.norm_attention")
             x = normalised(x + fed_forward(x, weights, f"{name}.feed_forward"), weights, f"{name}.norm_feed_forward")
     if norm == "pre":
         x = normalised(x, weights, "backbone.norm")

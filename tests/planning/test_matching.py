@@ -71,8 +71,8 @@ def test_what_cannot_be_matched_within_one_per_cent_is_refused() -> None:
 
 
 def test_a_match_for_which_no_value_can_be_run_is_refused() -> None:
-    cell = planned(by("model.memory")).cells[1]  # pydocs draws its rows at random places, which no memory goes with
-    assert cell.refusal is not None and cell.refusal.startswith("match: with model.memory=")
+    cell = planned(by("model.mem_len")).cells[1]  # pydocs draws its rows at random places, which no memory goes with
+    assert cell.refusal is not None and cell.refusal.startswith("match: with model.mem_len=")
 
 
 SEARCH = {"trials": 2, "space": {"model.dropout": {"low": 0.0, "high": 0.5}}}

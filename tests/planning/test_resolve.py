@@ -164,7 +164,7 @@ def test_an_assignment_that_names_nothing(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     text = STUDY.replace("  position: learned\n", "").replace(
-        "seeds:", "  position: [learned, relative]\n  model.memory: [0, 8]\nseeds:"
+        "seeds:", "  position: [learned, relative]\n  model.mem_len: [0, 8]\nseeds:"
     )
     found = plan(write(tmp_path, text.replace("length: 24", "length: 24, sampling: contiguous")))
     refused = {cell.name: cell.refusal for cell, _ in found.refused}
@@ -181,18 +181,18 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     ("sets", "words"),
     [
         ({"backend": "xformers"}, "needs a CUDA device"),
-        ({"model.memory": 8, "position": "rotary"}, "sampling: contiguous"),
+        ({"model.mem_len": 8, "position": "rotary"}, "sampling: contiguous"),
         ({"evaluate": {"protocol": "sliding", "stride": 25}}, "evaluate.stride from 1 to the length 24"),
         (
             {
-                "model.memory": 8,
+                "model.mem_len": 8,
                 "position": "rotary",
                 "task.sampling": "contiguous",
                 "evaluate": {"protocol": "sliding", "stride": 8},
             },
             "sliding windows overlap",
         ),
-        ({"task": "imdb", "model.tied": True}, "tied embeddings need a language model"),
+        ({"task": "imdb", "model.tie_embeddings": True}, "tied embeddings need a language model"),
         ({"model.dim": 10, "model.heads": 2, "position": "rotary"}, "the head width 5 is odd"),
         ({"model.dim": 13}, "cannot be divided among 2 heads"),
     ],
@@ -203,7 +203,7 @@ def test_the_first_reason_is_named(sets: dict[str, Any], words: str, tmp_path: P
 
 
 def test_tied_embeddings_are_for_language_models(tmp_path: Path) -> None:
-    path = write(tmp_path, STUDY.replace("seeds:", "  model.tied: [false, true]\nseeds:"))
+    path = write(tmp_path, STUDY.replace("seeds:", "  model.tie_embeddings: [false, true]\nseeds:"))
     apart, tied = plan(path, only={"variant": "dense"}).cells
     assert apart.refusal is None and tied.refusal is None and apart.parameters and tied.parameters
     assert apart.parameters - tied.parameters == 256 * 12, "one matrix for both"

@@ -19,9 +19,9 @@ SPACE = {
     "train.batch_size": Dimension(low=8, high=32, step=8),
     "model.dropout": Dimension(low=0, high=0.3, step=0.1),
     "model.dim": Dimension(low=16, high=256, log=True),
-    "model.tied": Dimension(choices=[True, False]),
+    "model.tie_embeddings": Dimension(choices=[True, False]),
     "train.betas": Dimension(choices=[[0.9, 0.95], [0.9, 0.999]]),
-    "train.clip": Dimension(choices=[None, 1.0]),
+    "train.grad_clip": Dimension(choices=[None, 1.0]),
 }
 SAMPLER, PRUNER = "{name: TPESampler, n_startup_trials: 3}", "{name: MedianPruner, n_startup_trials: 2}"
 # what is replaced in SEARCH, by what, the place of the complaint, and words that must be in it
@@ -104,8 +104,8 @@ def test_a_trial_is_told_values_of_the_space() -> None:
     assert {round(each["model.dropout"], 9) for each in found} <= {0.0, 0.1, 0.2, 0.3}
     assert all(isinstance(each["model.dim"], int) and 16 <= each["model.dim"] <= 256 for each in found)
     assert {json.dumps(each["train.betas"]) for each in found} == {"[0.9, 0.95]", "[0.9, 0.999]"}
-    assert {each["train.clip"] for each in found} == {None, 1.0}
-    assert {each["model.tied"] for each in found} == {True, False}
+    assert {each["train.grad_clip"] for each in found} == {None, 1.0}
+    assert {each["model.tie_embeddings"] for each in found} == {True, False}
 
 
 def test_the_seed_decides_what_is_suggested() -> None:

@@ -84,7 +84,7 @@ def test_runs_of_both_phases(tmp_path: Path) -> None:
         assert (run.config.train.lr, run.config.train.batch_size, run.config.model.activation) == (2e-3, 6, "relu")
         assert run.config.seed == run.seed and run.config.evaluate.test is test
         back = {"train.lr": cell.config.train.lr, "train.batch_size": 4, "model.activation": "gelu", "seed": 0}
-        assert run.config.with_({**back, "evaluate.test": True}) == cell.config  # nothing else was changed
+        assert run.config.replace({**back, "evaluate.test": True}) == cell.config  # nothing else was changed
     assert trial.fingerprint != found.search_run(found.cells[1], 7, PARAMS).fingerprint
     assert trial.fingerprint == found.search_run(cell, 8, PARAMS).fingerprint  # the same training
 
@@ -94,7 +94,8 @@ def test_a_combination_that_is_no_configuration_says_which(tmp_path: Path) -> No
     with pytest.raises(UserError) as caught:
         found.search_run(found.cells[0], 0, {"train.batch_size": 5})
     assert str(caught.value).endswith(
-        "s.yaml:13:5: the cell 'dense' with train.batch_size=5: train.accumulate: expected a divisor of batch_size 5, got 2"
+        "s.yaml:13:5: the cell 'dense' with train.batch_size=5: "
+        "train.gradient_accumulation: expected a divisor of batch_size 5, got 2"
     )
     with pytest.raises(UserError, match="the cell 'dense' with backend=\"?xformers\"?: .*CUDA"):
         found.search_run(found.cells[0], 0, {"backend": "xformers"})

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnlab.nn.layers import angles, relative_distance, shift, sinusoids
-from attnlab.positions import PositionSetting
+from attnlab.positions import PositionConfig
 from attnlab.positions.alibi import Alibi, slopes
 from attnlab.positions.learned import Learned
 from attnlab.positions.none import NoPosition
@@ -16,11 +16,11 @@ from attnlab.positions.rotary import Rotary
 from attnlab.positions.sinusoidal import Sinusoidal
 from tests.oracles import positions as papers
 
-SETTING = PositionSetting(dim=10, heads=3, head_dim=4, length=13, role="causal")
+SETTING = PositionConfig(dim=10, heads=3, head_dim=4, length=13, role="causal")
 
 
-def with_(**changes: object) -> PositionSetting:
-    return PositionSetting(**{**vars(SETTING), **changes})  # type: ignore[arg-type]
+def replace(**changes: object) -> PositionConfig:
+    return PositionConfig(**{**vars(SETTING), **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dim", [1, 7, 10])
@@ -51,7 +51,7 @@ def test_alibi_slopes_follow_press(heads: int) -> None:
 
 def test_alibi_counts_beyond_what_bf16_can() -> None:
     q = torch.zeros(1, 3, 600, 4, dtype=torch.bfloat16)
-    bias = Alibi(with_(length=600)).bias(q, q, scale=1.0)
+    bias = Alibi(replace(length=600)).bias(q, q, scale=1.0)
     assert bias[0, 599, 0] == pytest.approx(-599 / 16)
 
 
@@ -60,12 +60,12 @@ def test_rotary_products_depend_on_the_difference_of_positions_only() -> None:
     torch.manual_seed(0)
     q, k = torch.randn(2, 4, dtype=torch.float64)
     turned_q, turned_k = scheme.rotate(q.expand(1, 3, 13, 4), k.expand(1, 3, 13, 4))
-    products = torch.einsum("bhtd,bhsd->bhts", turned_q, turned_k)[0, 0]
+    relative_logits = torch.einsum("bhtd,bhsd->bhts", turned_q, turned_k)[0, 0]
     distance = relative_distance(13, 13)
     for n in (-12, -1, 0, 4):
-        same = products[distance == n]
+        same = relative_logits[distance == n]
         torch.testing.assert_close(same, same[:1].expand_as(same))
-    assert products[5, 4] != pytest.approx(products[4, 5].item())
+    assert relative_logits[5, 4] != pytest.approx(relative_logits[4, 5].item())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
@@ -100,14 +100,14 @@ def test_rotary_takes_sines_once_and_keeps_them_out_of_checkpoints(monkeypatch: 
 
 
 def test_rotary_refuses_an_odd_head_width() -> None:
-    assert "head width 5 is odd" in (Rotary.refuses(with_(head_dim=5)) or "")
-    assert Rotary.refuses(SETTING) is None
+    assert "head width 5 is odd" in (Rotary.unsupported(replace(head_dim=5)) or "")
+    assert Rotary.unsupported(SETTING) is None
 
 
 @pytest.mark.parametrize("scheme", [Rotary, Alibi, Relative])
 def test_schemes_on_pairs_refuse_cross_attention(scheme: type) -> None:
-    assert "two different sequences" in (scheme.refuses(with_(role="cross")) or "")
-    assert NoPosition.refuses(with_(role="cross")) is None
+    assert "two different sequences" in (scheme.unsupported(replace(role="cross")) or "")
+    assert NoPosition.unsupported(replace(role="cross")) is None
 
 
 @pytest.mark.parametrize(("t", "s", "ahead"), [(1, 1, 1), (5, 5, 1), (5, 12, 1), (5, 5, 5), (5, 12, 5), (1, 7, 1)])

@@ -1,4 +1,4 @@
-"""``run --until-settled``: who gets another seed, when it stops, and that the report says what the rule saw."""
+"""``run --until-conclusive``: who gets another seed, when it stops, and that the report says what the rule saw."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +28,7 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ro
     how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
     said: list[str] = []
     fates = {"root": root, "show": QUIET, "train": f"tests.support.study_fakes:{fate}"}
-    result, looks = adaptive.run_until_settled(asked(**changes), say=said.append, **fates, **how)
+    result, looks = adaptive.run_until_conclusive(asked(**changes), say=said.append, **fates, **how)
     return {row.name.split()[0]: row for row in adaptive.table(result, looks)}, looks, said
 
 
@@ -99,7 +99,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     del given["seeds"]
     given["grid"] = {**GRID, "variant": ["dense", "wide"]}
     fates = {"root": root, "show": QUIET, "train": "tests.support.study_fakes:settling", "say": lambda text: None}
-    result, looks = adaptive.run_until_settled(given, max_seeds=3, **fates)
+    result, looks = adaptive.run_until_conclusive(given, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
     assert confirmed == [4, 5, 7] and looks == Looks(2, 3), "6 is the seed of the search"
     assert sum(row.phase == "search" for row in result.rows) == 4
@@ -112,4 +112,4 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
 def test_what_cannot_be_settled_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
     most = {"max_seeds": changes.pop("max_seeds", 5)}
     with pytest.raises(UserError, match=expected):
-        adaptive.run_until_settled(plan(asked() | changes), root=root, **most)
+        adaptive.run_until_conclusive(plan(asked() | changes), root=root, **most)

@@ -15,7 +15,7 @@ from attnlab.report.plots import attention_maps
 from attnlab.report.write import report
 from attnlab.study import run
 from attnlab.study.attention_maps import _map as record
-from attnlab.study.attention_maps import record_maps
+from attnlab.study.attention_maps import record_attention_maps
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tracking.attention_maps import Map
@@ -44,7 +44,7 @@ def test_weights_are_recorded_inside_the_block_only_and_are_those_that_were_used
 
 
 def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_none(root: Path, tmp_path: Path) -> None:
-    said = dict(record_maps("s", length=11, root=root))
+    said = dict(record_attention_maps("s", length=11, root=root))
     assert said["dense"] == said["no_wo"] == "recorded: depth 1, heads 2"
     assert "passes no whole matrix of weights" in said["strided_sparse stride=7"]
     assert "passes no whole matrix of weights" in said["fixed_sparse stride=20"], "of half the heads one is"

@@ -15,14 +15,14 @@ from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs
 from attnlab.training import result as results
 from attnlab.training.train import Result
-from attnlab.training.trainer import Training
+from attnlab.training.trainer import Trainer
 from tests.support.small_runs import Point, recorded, tiny
 from tests.support.surroundings import Program
 
 DROPOUT = {f"model__{what}dropout": 0.2 for what in ("", "attention_", "embedding_", "word_")}
 PACE = {"train__checkpoint_every": 5, "train__warmup": 0.3, "train__weight_decay": 0.1}  # evaluated every 4, logged every 3
 EAGER = {"train__lr": 3.0}  # too much: it is never again as good as after the first step
-XL = {"variant": "transformer_xl", "position": "relative", "model__memory": 17}
+XL = {"variant": "transformer_xl", "position": "relative", "model__mem_len": 17}
 LENGTHS = {"evaluate__lengths": [11, 24, 48]}
 REVIEWS = {
     "task": {"name": "tests.support.small_runs:Reviews"},
@@ -31,12 +31,32 @@ REVIEWS = {
     "train__eval_every": None,
 }
 RUNS = {
-    "a language model": {**DROPOUT, **PACE, "train__accumulate": 2, "train__select": "best"},
-    "one with memory": {**XL, **PACE, **LENGTHS, "model__dropout": 0.2, "train__accumulate": 2, "train__precision": "bf16"},
-    "a classifier": {**REVIEWS, **DROPOUT, **PACE, "train__epochs": 2.5, "train__select": "best", "model__pool": "class"},
+    "a language model": {**DROPOUT, **PACE, "train__gradient_accumulation": 2, "train__checkpoint_selection": "best"},
+    "one with memory": {
+        **XL,
+        **PACE,
+        **LENGTHS,
+        "model__dropout": 0.2,
+        "train__gradient_accumulation": 2,
+        "train__precision": "bf16",
+    },
+    "a classifier": {
+        **REVIEWS,
+        **DROPOUT,
+        **PACE,
+        "train__epochs": 2.5,
+        "train__checkpoint_selection": "best",
+        "model__pool": "class",
+    },
     "one without attention": {**REVIEWS, **PACE, "variant": "lstm", "train__epochs": 2.5, "model__dropout": 0.2},
-    "one that stops early": {**DROPOUT, **EAGER, "train__eval_every": 1, "train__patience": 3, "train__select": "best"},
-    "one that diverges": {"train__lr": 1e30, "train__clip": None, "train__checkpoint_every": 1},
+    "one that stops early": {
+        **DROPOUT,
+        **EAGER,
+        "train__eval_every": 1,
+        "train__patience": 3,
+        "train__checkpoint_selection": "best",
+    },
+    "one that diverges": {"train__lr": 1e30, "train__grad_clip": None, "train__checkpoint_every": 1},
 }
 Whole = tuple[Result, list[Point], dict[str, torch.Tensor]]
 
@@ -69,10 +89,10 @@ def same(whole: Whole, other: Whole) -> bool:
 def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(**RUNS[kind])
     whole = undisturbed(config, tmp_path / "whole")
-    step = Training._step
+    step = Trainer._step
 
-    def cut_from(last: int) -> Callable[[Training], None]:
-        def cut(self: Training) -> None:
+    def cut_from(last: int) -> Callable[[Trainer], None]:
+        def cut(self: Trainer) -> None:
             step(self)
             if self.step >= last:
                 raise Cut
@@ -80,7 +100,7 @@ def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypa
         return cut
 
     for reached in itertools.count(1):  # each time it comes one step further
-        monkeypatch.setattr(Training, "_step", cut_from(reached))
+        monkeypatch.setattr(Trainer, "_step", cut_from(reached))
         with suppress(Cut):
             assert same(whole, undisturbed(config, tmp_path / "again"))
             break
@@ -229,15 +249,15 @@ def test_a_result_that_cannot_be_trusted(text: str, tmp_path: Path, capsys: pyte
 def test_running_out_of_memory_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(train__checkpoint_every=5)
     whole = undisturbed(config, tmp_path / "whole")
-    step = Training._step
+    step = Trainer._step
 
-    def hungry(self: Training) -> None:
+    def hungry(self: Trainer) -> None:
         if self.step == 7:
             torch.empty(2**60)
         step(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "_step", hungry)
+        patch.setattr(Trainer, "_step", hungry)
         assert recorded(config, tmp_path / "again")[0].state == "out_of_memory"
     assert checkpoint.load(tmp_path / "again" / checkpoint.NEWEST)["step"] == 5
     assert same(whole, undisturbed(config, tmp_path / "again"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.planning.plan import plan
-from attnlab.study.execution.scheduler import Work
+from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.trials.queue import Ticket
 from attnlab.study.trials.search import Search
 from attnlab.study.trials.store import Store
@@ -75,7 +75,7 @@ def test_only_a_search_of_which_a_trial_ended_is_looked_at(root: Path, tmp_path:
     monkeypatch.setattr(Search, "over", property(lambda search: looked.append(search.cell.name) or over(search)))
     planned = plan(write(tmp_path, SEARCH.replace("trials: 8", "trials: 1")))
     with Tracker(planned, root) as tracker, closing(Store(root)) as store:
-        work = Work(planned, tracker, store, retry=())
+        work = Scheduler(planned, tracker, store, retry=())
         work.open()
         looked.clear()
         first = work.next()

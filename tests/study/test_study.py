@@ -200,7 +200,7 @@ def seconds(result: StudyResult) -> list[float]:
 
 
 def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
-    grid = {"variant": ["dense"], "train.clip": [None], "train.lr": [1e30, 1e-3]}
+    grid = {"variant": ["dense"], "train.grad_clip": [None], "train.lr": [1e30, 1e-3]}
     first = truly(root, grid=grid, seeds=[0])
     assert [row.state for row in first.rows] == ["diverged", "completed"]
     again = truly(root, grid=grid, seeds=[0], retry=("diverged",))
@@ -389,7 +389,7 @@ def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeyp
     assert row.summary["told"] == 7
     job = Job(config=plan(study()).runs[0].config, folder=root, share=2)
     assert _shared(8, job) == 4 and _shared(1, job) == 1
-    assert _shared(8, replace(job, config=job.config.with_({"machine.threads": 3}))) == 3
+    assert _shared(8, replace(job, config=job.config.replace({"machine.threads": 3}))) == 3
 
 
 def test_a_second_parent_is_turned_away(root: Path) -> None:
@@ -513,6 +513,8 @@ def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> 
     assert first == "plan of small: 2 cells, 1 run, bits_per_byte (min)"
     assert cells[0] == f"  dense rotary: {parameters:,} parameters"
     assert cells[1].startswith("  gru rotary: refused: gru: it has no place")
-    first, *rows = repr(run(made, root=root, show=QUIET, train="tests.support.study_fakes:good", baselines=False)).splitlines()
+    first, *rows = repr(
+        run(made, root=root, show=QUIET, train="tests.support.study_fakes:good", reference_scores=False)
+    ).splitlines()
     assert first == "result of small" and rows[0].startswith("  dense rotary s0: completed, bits_per_byte ")
     assert rows[1] == "  gru rotary: refused" and len(rows) == 2

@@ -40,7 +40,7 @@ def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
 
 def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> None:
     """Kill, finish, and see every promise kept."""
-    torment.to_the_end(kinds, seed=seed)
+    torment.fit(kinds, seed=seed)
     assert harness.verdict(torment, peace.curves) == []
     assert torment.hits.total() == len(kinds)
 

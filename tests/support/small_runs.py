@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attnlab._util.rng import stream
+from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.tasks import Batch, Task
 from attnlab.tasks.datasets import Say
@@ -30,7 +30,7 @@ def tiny(**changes: Any) -> RunConfig:
         "machine": {"device": "cpu", "threads": 1},
     }
     config = RunConfig.model_validate(base)
-    return config.with_({name.replace("__", "."): value for name, value in changes.items()})
+    return config.replace({name.replace("__", "."): value for name, value in changes.items()})
 
 
 class Reviews(Task):
@@ -55,10 +55,10 @@ class Reviews(Task):
         return -(-19 // batch_size)
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
-        return self._batch(stream(seed, "order", step), batch_size)
+        return self._batch(derive_seed(seed, "order", step), batch_size)
 
     def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
-        yield from (self._batch(stream(0, split, i), batch_size) for i in range(5))
+        yield from (self._batch(derive_seed(0, split, i), batch_size) for i in range(5))
 
     def _batch(self, number: int, rows: int) -> Batch:
         random = torch.Generator().manual_seed(number)

@@ -72,7 +72,7 @@ baseline: {variant: dense}
 
 COSINE = """
 from attnlab import register_variant
-from attnlab.variants import Projections, Setting, Variant, merge_heads
+from attnlab.variants import Projections, AttentionConfig, Variant, merge_heads
 
 
 @register_variant("NAME")
@@ -80,7 +80,7 @@ class Cosine(Variant):
     roles = frozenset({"causal"})
     default_position = "none"
 
-    def __init__(self, setting: Setting, *, power: int = 1) -> None:
+    def __init__(self, setting: AttentionConfig, *, power: int = 1) -> None:
         super().__init__(setting)
         self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
 

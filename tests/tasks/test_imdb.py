@@ -113,7 +113,7 @@ def test_baselines_learn_from_train_and_valid_and_are_scored_on_what_an_evaluati
     met: list[Any] = []
     for name in ("tfidf_accuracy", "nb_svm_accuracy"):
         monkeypatch.setattr(imdb, name, lambda *texts: met.append(texts) or 0.5)
-    assert [baseline.score(10) for baseline in task.baselines().values()] == [0.5, 0.5]
+    assert [baseline.score(10) for baseline in task.reference_scores().values()] == [0.5, 0.5]
     whole = {name: task.split(name) for name in ("train", "valid", "test")}
     known = {name: reviews(Texts(of.tokens, of.ends, of.labels)) for name, of in whole.items()}
     (train, valid, test), (train_again, test_again) = met

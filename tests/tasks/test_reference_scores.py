@@ -18,14 +18,14 @@ from attnlab.report import write
 from attnlab.report.methods import source
 from attnlab.report.reference_scores import beside, labels
 from attnlab.study.execution.progress import Display
-from attnlab.study.execution.reference_scores import baseline_scores
+from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.datasets import prepared_folder
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.reference_scores import linear, ngram
-from attnlab.tasks.reference_scores.base import Baseline, scored
+from attnlab.tasks.reference_scores.base import Reference, scored
 from attnlab.tracking import reference_scores
-from attnlab.tracking.reference_scores import BaselineScore
+from attnlab.tracking.reference_scores import ReferenceScore
 from attnlab.tracking.runs import load_runs
 from tests.support.synthetic import QUESTION, SOURCE, made_up
 
@@ -113,7 +113,7 @@ def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
 
 def test_byte_baselines_read_what_an_evaluation_counts() -> None:
     task, limit = PyDocs(), 701
-    found = {name: baseline.score(limit) for name, baseline in task.baselines().items()}
+    found = {name: baseline.score(limit) for name, baseline in task.reference_scores().items()}
     test = task.split("test")[:limit].tobytes()
     assert found["gzip"] == 8 * len(gzip.compress(test, 9, mtime=0)) / limit
     assert found["xz"] == 8 * len(lzma.compress(test, preset=9 | lzma.PRESET_EXTREME)) / limit
@@ -156,8 +156,8 @@ def test_the_log_count_ratio_is_wang_and_mannings() -> None:
 # ---------------------------------------------------------------- computed once
 
 
-def counting(values: list[float]) -> Baseline:
-    return Baseline("a test's", lambda limit: values.pop(0))
+def counting(values: list[float]) -> Reference:
+    return Reference("a test's", lambda limit: values.pop(0))
 
 
 def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
 def test_what_cannot_be_read_from_the_cache_is_computed_again(folders: Path, left: str) -> None:
     values = counting([1.5, 2.5])
     scored(values, None, key={}, begin=lambda: None)
-    (file,) = (prepared_folder() / "baselines").iterdir()
+    (file,) = (prepared_folder() / "reference_scores").iterdir()
     file.write_text(left)
     assert scored(values, None, key={}, begin=lambda: None).value == 2.5
     assert json.loads(file.read_text())["value"] == 2.5
@@ -183,18 +183,18 @@ def test_what_cannot_be_read_from_the_cache_is_computed_again(folders: Path, lef
 
 def test_a_cache_that_cannot_be_written_costs_no_score(folders: Path) -> None:
     prepared_folder().mkdir()
-    (prepared_folder() / "baselines").write_text("a file, where root, too, cannot make a folder")
+    (prepared_folder() / "reference_scores").write_text("a file, where root, too, cannot make a folder")
     values = counting([1.5, 2.5])
     assert [scored(values, None, key={}, begin=lambda: None).value for _ in range(2)] == [1.5, 2.5]
 
 
 # ---------------------------------------------------------------- in the report
 
-GZIP = BaselineScore("gzip", "pydocs", "0123456789abcdef", None, "bits_per_byte", 2.9, 0.31, "what gzip makes of it")
+GZIP = ReferenceScore("gzip", "pydocs", "0123456789abcdef", None, "bits_per_byte", 2.9, 0.31, "what gzip makes of it")
 
 
-def other(**changes: Any) -> BaselineScore:
-    return BaselineScore(**{**vars(GZIP), **changes})
+def other(**changes: Any) -> ReferenceScore:
+    return ReferenceScore(**{**vars(GZIP), **changes})
 
 
 def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path
 
     runs, points = made_up()
     write.write(tmp_path / "without", source=SOURCE, runs=runs, curves=points)
-    write.write(tmp_path / "with", source=replace(SOURCE, baselines=(GZIP,)), runs=runs, curves=points)
+    write.write(tmp_path / "with", source=replace(SOURCE, reference_scores=(GZIP,)), runs=runs, curves=points)
     lines = (tmp_path / "with" / "README.md").read_text().splitlines()
     (line,) = [each for each in lines if each.startswith("| baseline: gzip")]
     assert "2.9000" in line and "not compared" in line and "±" not in line
@@ -243,7 +243,7 @@ def study(task: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_one_score_serves_all_cells_with_the_same_test() -> None:
-    found = baseline_scores(plan(study({"name": "pydocs"})), say=print)
+    found = compute_reference_scores(plan(study({"name": "pydocs"})), say=print)
     assert [(score.name, score.task, score.limit) for score in found] == [
         ("gzip", "pydocs", 300),
         ("xz", "pydocs", 300),
@@ -253,7 +253,10 @@ def test_one_score_serves_all_cells_with_the_same_test() -> None:
 
 def test_the_study_says_which_it_wants() -> None:
     def names(wanted: Any) -> list[str]:
-        return [score.name for score in baseline_scores(plan(study({"name": "pydocs"}, baselines=wanted)), say=print)]
+        return [
+            score.name
+            for score in compute_reference_scores(plan(study({"name": "pydocs"}, reference_scores=wanted)), say=print)
+        ]
 
     assert names(["n-gram", "gzip"]) == ["gzip", "n-gram"]
     assert names(False) == []
@@ -264,13 +267,13 @@ def test_the_study_says_which_it_wants() -> None:
 def test_a_test_split_that_the_runs_do_not_read_is_left_alone() -> None:
     given = study({"name": "pydocs"})
     given["base"]["evaluate"] = {"test": False}
-    assert baseline_scores(plan(given), say=print) == []
+    assert compute_reference_scores(plan(given), say=print) == []
 
 
 def test_a_baseline_that_fails_costs_one_line(folders: Path) -> None:
     (folders / "own.py").write_text(OWN)
     said: list[str] = []
-    found = baseline_scores(plan(study({"name": f"{folders}/own.py:Own"})), say=said.append)
+    found = compute_reference_scores(plan(study({"name": f"{folders}/own.py:Own"})), say=said.append)
     assert [(score.name, score.task, score.value) for score in found] == [
         ("uniform", "Own length=16", 8.0),  # as far as is known, its length decides it
         ("uniform", "Own length=24", 8.0),
@@ -294,7 +297,7 @@ class Tags:
 def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> None:
     client: Any = Tags()
 
-    def after(*scores: BaselineScore, partial: bool = False) -> list[BaselineScore]:
+    def after(*scores: ReferenceScore, partial: bool = False) -> list[ReferenceScore]:
         reference_scores.write(client, "1", scores, partial=partial)
         return reference_scores.read(client, "1")
 
@@ -306,16 +309,18 @@ def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> No
 
 
 def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders: Path) -> None:
-    def go(**words: Any) -> list[BaselineScore]:
+    def go(**words: Any) -> list[ReferenceScore]:
         given = study({"name": "pydocs"})
-        return run(given, root=folders, show=Display(quiet=True), train="tests.support.study_fakes:good", **words).baselines
+        return run(
+            given, root=folders, show=Display(quiet=True), train="tests.support.study_fakes:good", **words
+        ).reference_scores
 
-    def recorded() -> set[BaselineScore]:
+    def recorded() -> set[ReferenceScore]:
         runs = load_runs("small", folders)
         assert len(runs) == 2  # they are no runs
-        there = source(runs, root=folders).baselines
+        there = source(runs, root=folders).reference_scores
         return set(beside(there, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
 
-    assert go(baselines=False) == [] and recorded() == set()
+    assert go(reference_scores=False) == [] and recorded() == set()
     found = go()
     assert len(found) == 3 and recorded() == set(found)

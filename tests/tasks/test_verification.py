@@ -13,7 +13,7 @@ from attnlab.models.build import build
 from attnlab.planning.plan import Plan, plan
 from attnlab.study import attention_maps, trained
 from attnlab.study.execution.progress import Display
-from attnlab.study.execution.reference_scores import baseline_scores
+from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.text import Text
 from attnlab.training import checkpoint, lengths
@@ -48,7 +48,7 @@ def test_a_run_of_a_text_that_changed_after_the_plan_fails_and_says_so(planned: 
 
 def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(planned: Plan, folders: Path, root: Path) -> None:
     (folders / "mine.py").write_text(COSINE + "\n")
-    dense, mine = run(planned, root=root, show=Display(quiet=True), baselines=False).rows
+    dense, mine = run(planned, root=root, show=Display(quiet=True), reference_scores=False).rows
     assert dense.state == "completed"
     assert mine.state == "failed" and f"{folders}/mine.py has changed since this was planned" in mine.reason
 
@@ -76,7 +76,7 @@ def test_what_is_made_after_training_reads_the_same_data_or_none(planned: Plan, 
     assert trained.generate(str(folders), prompt="a", length=2).origin == "as given"  # it reads no data
 
     said: list[str] = []
-    assert baseline_scores(planned, say=said.append) == []
+    assert compute_reference_scores(planned, say=said.append) == []
     assert "its data have changed" in said[-1]
 
     scores, tags = lengths.evaluate_lengths(build(config, task), task, {}, config=config, device=torch.device("cpu"))

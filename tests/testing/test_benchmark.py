@@ -22,15 +22,15 @@ import torch
 from attnlab.variants.dense import Dense
 
 class Broken(Dense):
-    def forward(self, x, *, source=None, mask=None):
+    def forward(self, x, *, context=None, mask=None):
         return x if x.shape[1] < 20 else x.reshape(7)
 
 class Greedy(Dense):
-    def forward(self, x, *, source=None, mask=None):
+    def forward(self, x, *, context=None, mask=None):
         return x + torch.empty(2**50)
 
 class Gone(Dense):
-    def forward(self, x, *, source=None, mask=None):
+    def forward(self, x, *, context=None, mask=None):
         os._exit(3)
 """
 Out = pytest.CaptureFixture[str]
@@ -112,7 +112,7 @@ def test_the_command_writes_its_table_every_round_and_two_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["bench", "fixed_sparse", "--lengths", "16,25", "--dim", "12", "--heads", "3", "--rounds", "2", "--shipped"]
+    words = ["bench", "fixed_sparse", "--lengths", "16,25", "--dim", "12", "--heads", "3", "--rounds", "2", "--torch-defaults"]
     assert main.main([*words, "--backend", "sdpa", "--device", "cpu", "--out", "here/sparse"]) == 0
     out = capsys.readouterr().out
     assert "time grows with" in out and "not measured: dense xformers at 16; 25 (" in out

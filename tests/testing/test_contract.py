@@ -15,7 +15,7 @@ from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.contract import RESULTS, Outcome, check
-from attnlab.variants import ROLES, Setting, Variant
+from attnlab.variants import ROLES, AttentionConfig, Variant
 from attnlab.variants.dense import Dense
 from tests.mutants.base import ByHand
 from tests.support.paths import ROOT
@@ -87,7 +87,7 @@ def test_arithmetic_of_xformers_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
         ({"variant": "dense", "options": {"stride": 4}}, "no option 'stride'"),
         ({"variant": "strided_sparse", "options": {"stride": 0}}, "stride of at least 1, got 0"),
         ({"variant": "strided_sparse", "options": {"stride": "four"}}, "stride: expected a whole number, got 'four'"),
-        ({"variant": Setting}, "expected a subclass of attnlab.variants.Variant, got Setting"),
+        ({"variant": AttentionConfig}, "expected a subclass of attnlab.variants.Variant, got AttentionConfig"),
     ],
 )
 def test_a_mistake_in_what_is_asked_is_one_line(arguments: dict, message: str) -> None:
@@ -104,7 +104,7 @@ def test_outcomes_are_told_as_they_come() -> None:
 class Raises(Dense):
     """Cannot be called."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         raise RuntimeError("not written yet")
 
 
@@ -126,15 +126,15 @@ def test_what_cannot_be_called_fails_once_with_its_line() -> None:
 class Widens(Dense):
     """Returns another width."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask).repeat(1, 1, 2)
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask).repeat(1, 1, 2)
 
 
 class Nowhere(Dense):
     """Returns no numbers."""
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask) * float("nan")
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask) * float("nan")
 
 
 @pytest.mark.parametrize(("variant", "said"), [(Widens, "expected (1, 1, 21), got (1, 1, 42)"), (Nowhere, "is not finite")])
@@ -151,7 +151,7 @@ class TooLong(Position):
     hook = "embed"
 
     def embed(self, t: int) -> Tensor:
-        return torch.zeros(t + 1, self.setting.dim)
+        return torch.zeros(t + 1, self.config.dim)
 
 
 class Turned(TooLong):
@@ -186,12 +186,12 @@ def test_a_position_scheme_that_is_wrong_is_named(scheme: type[Position], said: 
 class Gated(Dense):
     """Right, and starts at zero: a check that trusts initial values would see nothing of it."""
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.gate = torch.nn.Parameter(torch.zeros(setting.dim))
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.gate = torch.nn.Parameter(torch.zeros(config.dim))
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return super().forward(x, source=source, mask=mask) * self.gate
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask) * self.gate
 
 
 def test_a_gate_at_zero_hides_nothing() -> None:
@@ -203,14 +203,14 @@ class Linear(Variant):
 
     roles = frozenset({"bidirectional"})
     hooks = frozenset({"embed"})
-    drops = False
-    growth = 1.0
+    has_attention_dropout = False
+    cost_exponent = 1.0
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.q, self.k, self.v = (torch.nn.Linear(setting.dim, setting.dim, bias=False) for _ in range(3))
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.q, self.k, self.v = (torch.nn.Linear(config.dim, config.dim, bias=False) for _ in range(3))
 
-    def forward(self, x: Tensor, *, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.q(x).softmax(-1), self.k(x), self.v(x)
         if mask is not None:
             k = k.masked_fill(~mask[..., None], torch.finfo(k.dtype).min)
@@ -227,7 +227,7 @@ def test_a_variant_of_another_kind_passes_by_what_it_declares() -> None:
 class KeepsAll(Dense):
     """Says that it has no weights to drop."""
 
-    drops = False
+    has_attention_dropout = False
 
 
 def test_dropout_without_weights_to_drop_is_refused_in_the_plan() -> None:
@@ -241,8 +241,8 @@ class NeedsEvenHeads(ByHand):
     """Takes some shapes only."""
 
     @classmethod
-    def refuses(cls, *, heads: int, **asked: object) -> str | None:
-        return "it pairs its heads" if heads % 2 else super().refuses(heads=heads, **asked)  # type: ignore[arg-type]
+    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
+        return "it pairs its heads" if heads % 2 else super().unsupported(heads=heads, **asked)  # type: ignore[arg-type]
 
 
 def test_a_shape_is_found_that_the_variant_takes() -> None:
@@ -278,4 +278,4 @@ def test_the_verb_tells_a_refusal_and_a_wrong_name_in_one_line(capsys: Out) -> N
 def test_every_variant_declares_growth_that_can_hold() -> None:
     for name in VARIANTS.names():
         cls: type[Variant] = VARIANTS.get(name)
-        assert 1 <= cls.growth <= 2, name
+        assert 1 <= cls.cost_exponent <= 2, name

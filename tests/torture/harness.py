@@ -33,13 +33,14 @@ imports: [{spy}]
 base:
   task: {{name: pydocs, length: 16, sampling: contiguous}}
   model: {{dim: 16, depth: 1, heads: 2, dropout: 0.1}}
-  train: {{steps: {steps}, batch_size: 4, lr: 3e-3, log_every: 10, eval_every: 20, checkpoint_every: 5, select: best}}
+  train: {{steps: {steps}, batch_size: 4, lr: 3e-3, log_every: 10, eval_every: 20, checkpoint_every: 5,
+          checkpoint_selection: best}}
   evaluate: {{valid_limit: 400, test_limit: 400}}
   machine: {{device: cpu, threads: 1}}
 grid:
   variant: [spied, spied_xl]
   position: [relative]
-  model.memory: [0, 16]
+  model.mem_len: [0, 16]
 seeds: {seeds}
 retries: 1000
 """
@@ -93,7 +94,7 @@ class Torment:
         storage, tracking = self.database or (f"sqlite:///{self.root / f'{name}.db'}" for name in ("optuna", "mlflow"))
         return Stores(tracking, storage)
 
-    def to_the_end(self, kinds: Sequence[str], *, seed: int, patience: float = 1_200) -> None:
+    def fit(self, kinds: Sequence[str], *, seed: int, patience: float = 1_200) -> None:
         """Kill these one after the other, start again whom it hit, until the command says that the study is done.
 
         Raises:
@@ -165,7 +166,7 @@ class Torment:
 
 
 def verdict(torment: Torment, reference: dict[str, Curves]) -> list[str]:
-    """Everything that is not as promised, after ``to_the_end``."""
+    """Everything that is not as promised, after ``fit``."""
     orphans = [] if torment.marked.gone() else [f"orphans: {sorted(torment.marked.parents())}"]
     torment.marked.kill_all()
     halves = [f"read half-written: {line}" for line in torment.spied.read_text().split() if line.endswith(HALF)]
@@ -205,7 +206,7 @@ def main(words: Sequence[str] | None = None) -> int:
             torment = Torment(study, folder / "tormented", given.workers // 2, 2, (database.database(), database.database()))
         kinds = random.Random(given.seed).choices([*KINDS], [*KINDS.values()], k=given.kills)
         began = time.monotonic()
-        torment.to_the_end(kinds, seed=given.seed, patience=given.patience)
+        torment.fit(kinds, seed=given.seed, patience=given.patience)
         seconds = time.monotonic() - began
         broken = verdict(torment, reference)
         if torment.hits.total() < given.kills:

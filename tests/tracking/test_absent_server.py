@@ -85,7 +85,7 @@ def test_a_server_that_goes_away_and_comes_back(away: Away, tmp_path: Path, how:
     plan, said = small(how), []
     pen = Tracker(plan, tmp_path, say=said.append)
     runs = [pen.start(each) for each in plan.runs]
-    pen.delivery.ask(lambda: None)
+    pen.delivery.call(lambda: None)
     away.hang() if how == "hangs" else away.die()
     back = threading.Timer(seconds, away.wake if how == "hangs" else away.start)
     for step in range(1_500):  # a log that waited for the server would wait for ever: nobody brings it back yet

@@ -24,7 +24,7 @@ from attnlab.study.trials.store import Store
 from attnlab.tracking import delivery, tracker
 from attnlab.tracking import points as points_module
 from attnlab.tracking.client import absence, connect
-from attnlab.tracking.delivery import Absent, Delivery, Refused
+from attnlab.tracking.delivery import Delivery, TrackingRejected, TrackingTimeout
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from tests.support.paths import ROOT
@@ -86,11 +86,11 @@ class Shop:
 def test_everything_arrives_in_order_when_the_store_is_back(way: Delivery, said: list[str]) -> None:
     shop = Shop(opened=False)
     for i in range(50):
-        way.post(shop.order(i))
+        way.submit(shop.order(i))
     threading.Timer(1.0, setattr, (shop, "open", True)).start()
     turns = []
     way.meanwhile = lambda: turns.append(1)
-    assert way.ask(shop.order("last")) == "last"
+    assert way.call(shop.order("last")) == "last"
     assert shop.served == [*range(50), "last"] and shop.asked > 55 and turns
     assert said == [
         "the MLflow store http://host does not answer (gone fishing): waiting; runs go on, their points are kept",
@@ -101,11 +101,11 @@ def test_everything_arrives_in_order_when_the_store_is_back(way: Delivery, said:
 def test_patience_ends_once_and_what_was_given_up_is_never_done(said: list[str]) -> None:
     way = Delivery("http://host", say=said.append, patience=0.5)
     shop = Shop(opened=False)
-    with pytest.raises(Absent, match="expected an answer of the MLflow store http://host, got none: gone fishing"):
-        way.ask(shop.order("a"))
+    with pytest.raises(TrackingTimeout, match="expected an answer of the MLflow store http://host, got none: gone fishing"):
+        way.call(shop.order("a"))
     for order in "bcd":
-        with pytest.raises(Absent):
-            way.ask(shop.order(order))
+        with pytest.raises(TrackingTimeout):
+            way.call(shop.order(order))
     shop.open = True
     way.close()
     time.sleep(0.3)
@@ -121,10 +121,10 @@ def test_an_interrupt_while_waiting_takes_the_call_back(way: Delivery) -> None:
 
     way.meanwhile = interrupt
     with pytest.raises(KeyboardInterrupt):
-        way.ask(shop.order("a"))
+        way.call(shop.order("a"))
     way.meanwhile = lambda: None
     shop.open = True
-    way.ask(shop.order("b"))
+    way.call(shop.order("b"))
     assert shop.served == ["b"]
 
 
@@ -133,16 +133,16 @@ def test_a_refusal_is_told_to_its_run_and_stops_no_other(way: Delivery, said: li
         raise NEVER
 
     shop = Shop()
-    way.post(refuse, about="one")
-    way.post(shop.order("other"), about="other")
-    with pytest.raises(Refused, match=r"the MLflow store http://host refused: no such run"):
-        way.ask(shop.order("done"), about="one")
+    way.submit(refuse, about="one")
+    way.submit(shop.order("other"), about="other")
+    with pytest.raises(TrackingRejected, match=r"the MLflow store http://host refused: no such run"):
+        way.call(shop.order("done"), about="one")
     assert shop.served == ["other"], "a run counted as done although its points were refused"
-    assert way.ask(shop.order("failed"), about="one") == "failed"
-    way.post(refuse, about="one")
-    way.ask(shop.order("other"), about="other")
-    with pytest.raises(Refused):
-        way.post(shop.order("more"), about="one")
+    assert way.call(shop.order("failed"), about="one") == "failed"
+    way.submit(refuse, about="one")
+    way.call(shop.order("other"), about="other")
+    with pytest.raises(TrackingRejected):
+        way.submit(shop.order("more"), about="one")
     assert said == []
 
 
@@ -150,8 +150,10 @@ def test_a_full_disk_is_told_as_everywhere(way: Delivery) -> None:
     def fill() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "mlflow.db")
 
-    with pytest.raises(Refused, match=r"^the disk takes nothing more: it is full \(No space left on device: mlflow.db\); once"):
-        way.ask(fill)
+    with pytest.raises(
+        TrackingRejected, match=r"^the disk takes nothing more: it is full \(No space left on device: mlflow.db\); once"
+    ):
+        way.call(fill)
 
 
 def web(status: int) -> requests.HTTPError:
@@ -252,7 +254,7 @@ def test_leaving_does_not_wait_for_a_store_that_is_away(root: Path, monkeypatch:
 
     with pytest.raises(KeyboardInterrupt), Tracker(small(), root) as pen:
         run_id = pen.start(small().runs[0])
-        pen.delivery.ask(lambda: None)
+        pen.delivery.call(lambda: None)
         for call in ("log_batch", "search_runs"):
             monkeypatch.setattr(pen._raw, call, away)
         pen.delivery.meanwhile = interrupt
@@ -268,7 +270,7 @@ def test_leaving_does_not_wait_for_a_store_that_is_away(root: Path, monkeypatch:
 def test_a_run_that_was_deleted_in_the_ui_is_one_clear_line(root: Path) -> None:
     pen = Tracker(small(), root)
     run_id = pen.start(small().runs[0])
-    pen.delivery.ask(lambda: None)
+    pen.delivery.call(lambda: None)
     connect(root).delete_run(run_id)
     pen.log(run_id, 1, {"train/loss": 1.0})
     with pytest.raises(UserError, match=r"^the MLflow store sqlite:///.* refused: The run .* must be in the 'active' state"):
@@ -316,7 +318,7 @@ def test_a_database_that_somebody_else_locks(root: Path, seconds: float, said: l
     """MLflow itself waits 20 s before it gives up: only the long lock is heard of."""
     pen = Tracker(small(), root, say=said.append)
     run_id = pen.start(small().runs[0])
-    pen.delivery.ask(lambda: None)
+    pen.delivery.call(lambda: None)
     words = [sys.executable, "-c", LOCK, str(root / "mlflow.db"), str(seconds)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None and other.stdout is not None and other.stdout.readline() == "locked\n"

@@ -68,7 +68,7 @@ def test_sparse_attention_costs_less_arithmetic_than_dense() -> None:
 
 
 def test_memory_costs_arithmetic() -> None:
-    without, with_memory = (costs.plan_figures(tiny(model__memory=m), Bytes())["flops_per_token"] for m in (0, 24))
+    without, with_memory = (costs.plan_figures(tiny(model__mem_len=m), Bytes())["flops_per_token"] for m in (0, 24))
     assert with_memory > without
 
 
@@ -93,7 +93,7 @@ def test_accumulation_and_recomputing_save_less() -> None:
         config = tiny(**changes)
         return costs.saved_mib(build(config, Bytes()), config, Bytes())
 
-    assert saved(train__accumulate=4) < saved() / 3
+    assert saved(train__gradient_accumulation=4) < saved() / 3
     assert saved(train__checkpoint_activations=True) < saved() / 3
 
 
@@ -108,7 +108,7 @@ def test_measuring_disturbs_no_random_stream() -> None:
 def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 10.0, 20.0, 21.0, 30.0, 32.0])
     monkeypatch.setattr(timing, "perf_counter", lambda: next(now))
-    running = timing.Clock(torch.device("cpu"))
+    running = timing.Timer(torch.device("cpu"))
     for tokens in (50, 100, 200):
         running.start()
         running.count(tokens)
@@ -120,7 +120,7 @@ def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_interval_after_a_resume_is_warm_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 10.0, 20.0, 21.0, 0.0, 9.0, 20.0, 22.0])
     monkeypatch.setattr(timing, "perf_counter", lambda: next(now))
-    first, second = timing.Clock(torch.device("cpu")), timing.Clock(torch.device("cpu"))
+    first, second = timing.Timer(torch.device("cpu")), timing.Timer(torch.device("cpu"))
     for running in (first, second):
         if running is second:
             second.restore(first.state())
@@ -148,7 +148,7 @@ def test_reusing_memory_is_harmless_wherever_it_means_nothing(monkeypatch: pytes
 
 
 def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:
-    three = tiny(model__depth=3, position="relative", model__memory=5)
+    three = tiny(model__depth=3, position="relative", model__mem_len=5)
     figures = costs.plan_figures(three, Bytes())
     assert figures["parameters"] == costs.parameters(build(three, Bytes()))["parameters"]
     assert figures["flops_per_token"] == costs._flops(build(three, Bytes()), three, Bytes()) // T

@@ -19,12 +19,12 @@ from attnlab.training import costs, cuda_memory
 from attnlab.training.distributed.group import Group
 from attnlab.training.gradients import backward
 from attnlab.training.optim import adamw
-from attnlab.training.prefetch import Feed
+from attnlab.training.prefetch import Prefetcher
 from tests.support.small_runs import Reviews, tiny
 from tests.support.studies import STUDY
 
 SMALL: dict[str, Any] = {"model__dim": 64, "model__heads": 4, "model__depth": 3, "train__batch_size": 8, "backend": "sdpa"}
-MEMORY = {"position": "relative", "backend": "reference", "model__memory": 32}
+MEMORY = {"position": "relative", "backend": "reference", "model__mem_len": 32}
 TEXT = PyDocs(length=64, sampling="contiguous")
 
 
@@ -32,7 +32,7 @@ def two_steps(config: RunConfig, task: Task, device: torch.device) -> None:
     """As a run takes them."""
     model = build(config, task).to(device).train()
     optimizer, group, memory = adamw(model, config.train), Group(), None
-    feed = Feed(task, config, group=group, device=device)
+    feed = Prefetcher(task, config, group=group, device=device)
     for step in range(2):
         context: dict[str, Any] = {"task": task, "config": config, "device": device, "group": group}
         _, memory = backward(model, feed.take(step), memory, **context)
@@ -56,7 +56,7 @@ def allocated(config: RunConfig, task: Task, trace: Path) -> int:
         (TEXT, {}),
         (TEXT, {"backend": "reference", "train__precision": "bf16"}),
         (TEXT, {"train__checkpoint_activations": True}),
-        (TEXT, {"train__accumulate": 2}),
+        (TEXT, {"train__gradient_accumulation": 2}),
         (TEXT, MEMORY),
         (Reviews(length=61), {"position": "learned", "train__batch_size": 16}),
     ],
@@ -95,7 +95,7 @@ def test_a_recurrence_has_an_estimate(variant: str) -> None:
 
 def test_blocks_have_an_estimate_with_dropped_weights() -> None:
     config = tiny(**{**SMALL, "backend": "blocked"})
-    dropping = config.with_({"model.attention_dropout": 0.1})
+    dropping = config.replace({"model.attention_dropout": 0.1})
     assert cuda_memory.cuda_peak_mib(dropping, TEXT) == cuda_memory.cuda_peak_mib(config, TEXT)
 
 
@@ -130,7 +130,7 @@ def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypat
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     device = type("Device", (), {"name": "Small GPU", "total_memory": 2**30})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda of: device)
-    cell = replace(cells[0], config=cells[0].config.with_({"machine.device": "cuda"}))
+    cell = replace(cells[0], config=cells[0].config.replace({"machine.device": "cuda"}))
     assert list(memory_fit.about_fit([cell], {cell.name: 600.0})) == [
         f"{cell.name!r} will not fit: about 1.6 GiB with CUDA's own, and Small GPU has 1.0 GiB"
     ]

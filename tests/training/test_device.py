@@ -23,7 +23,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(
     ("machine", "rank", "index"),
-    [({"device": "cuda"}, 0, 0), ({"device": "cuda:1"}, 0, 1), ({"device": "cuda", "processes": 3}, 2, 2)],
+    [({"device": "cuda"}, 0, 0), ({"device": "cuda:1"}, 0, 1), ({"device": "cuda", "processes_per_run": 3}, 2, 2)],
 )
 def test_a_process_computes_on_the_device_that_is_its_own(
     machine: dict[str, Any], rank: int, index: int, chosen: list[int]

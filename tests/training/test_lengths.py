@@ -17,7 +17,7 @@ from attnlab.training import lengths
 from attnlab.training.evaluate import evaluate
 from attnlab.training.result import kept
 from attnlab.training.train import train
-from attnlab.training.trainer import Training
+from attnlab.training.trainer import Trainer
 from tests.support.small_runs import recorded, tiny
 from tests.support.studies import SEARCH, STUDY, write
 
@@ -50,7 +50,7 @@ def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **how: Any) -> d
         return score(self, logits, batch)
 
     monkeypatch.setattr(PyDocs, "score", watched)
-    scored(config.with_(how))
+    scored(config.replace(how))
     return seen
 
 
@@ -89,15 +89,15 @@ def test_a_batch_never_holds_more_tokens_or_rows_than_a_normal_one(monkeypatch: 
 
 def test_memory_is_carried_at_every_length() -> None:
     def scores(memory: int) -> dict[str, float]:
-        config = tiny(variant="transformer_xl", position="relative", model__memory=memory, evaluate__lengths=[8, 48])
+        config = tiny(variant="transformer_xl", position="relative", model__mem_len=memory, evaluate__lengths=[8, 48])
         return scored(config)[0]
 
     assert scores(0).keys() == scores(9).keys()
     assert all(scores(0)[name] != scores(9)[name] for name in scores(0))
-    config = tiny(variant="transformer_xl", position="relative", model__memory=9)
-    config = config.with_({"evaluate.batch_size": 2, "evaluate.lengths": [48]})
+    config = tiny(variant="transformer_xl", position="relative", model__mem_len=9)
+    config = config.replace({"evaluate.batch_size": 2, "evaluate.lengths": [48]})
     task = PyDocs(length=48, sampling="contiguous")
-    by_hand = evaluate(build(config, task), task, "test", config=config.with_({"evaluate.batch_size": 1}), device=CPU)
+    by_hand = evaluate(build(config, task), task, "test", config=config.replace({"evaluate.batch_size": 1}), device=CPU)
     assert scored(config)[0] == {"bits_per_byte_at/48": by_hand["bits_per_byte"]}
 
 
@@ -110,7 +110,7 @@ def test_a_review_is_cut_off_at_the_length(monkeypatch: pytest.MonkeyPatch) -> N
     scores, _ = scored(config, lengths._task(config, 13))
     assert longest == [5, 40] and scores["accuracy_at/40"] == 0.5 and scores["loss_at/5"] == 1.0
     monkeypatch.undo()
-    summary = train(config.with_({"train.steps": 2})).summary
+    summary = train(config.replace({"train.steps": 2})).summary
     assert 0 <= summary["accuracy_at/5"] <= 1 and 0 <= summary["accuracy_at/40"] <= 1
 
 
@@ -128,7 +128,7 @@ def test_every_scheme_goes_as_far_as_it_says(name: str, pool: str) -> None:
     config = tiny(**{**REVIEWS, "position": name, "model__pool": pool, "evaluate__lengths": [5, 14]})
     scores, tags = scored(config, lengths._task(config, 13))
     assert "accuracy_at/5" in scores
-    if POSITIONS.get(name).extends:
+    if POSITIONS.get(name).extrapolates:
         assert "accuracy_at/14" in scores and not tags
     else:
         assert "accuracy_at/14" not in scores and tags == {"length.14": f"{name} positions: trained up to 13"}
@@ -176,9 +176,9 @@ def test_one_length_that_fails_leaves_the_others(outcome: Any, reason: str, monk
 
 def test_what_a_run_cost_is_taken_before_it_meets_other_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    costs, others = Training._costs, Training._at_lengths
-    monkeypatch.setattr(Training, "_costs", lambda self: order.append("costs") or costs(self))
-    monkeypatch.setattr(Training, "_at_lengths", lambda self, test: order.append("lengths") or others(self, test))
+    costs, others = Trainer._costs, Trainer._at_lengths
+    monkeypatch.setattr(Trainer, "_costs", lambda self: order.append("costs") or costs(self))
+    monkeypatch.setattr(Trainer, "_at_lengths", lambda self, test: order.append("lengths") or others(self, test))
     train(tiny(evaluate__lengths=[48]))
     assert order == ["costs", "lengths"]
 

@@ -9,15 +9,15 @@ from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import trainer
 from attnlab.training.distributed.group import Group
-from attnlab.training.prefetch import Feed
+from attnlab.training.prefetch import Prefetcher
 from tests.support.small_runs import Reviews, recorded, tiny
 
 CPU = torch.device("cpu")
 
 
 def test_a_portion_is_the_batch_of_its_step_however_it_was_drawn() -> None:
-    task, config = Reviews(), tiny(train__batch_size=6, train__accumulate=3)
-    feed = Feed(task, config, group=Group(), device=CPU)
+    task, config = Reviews(), tiny(train__batch_size=6, train__gradient_accumulation=3)
+    feed = Prefetcher(task, config, group=Group(), device=CPU)
     for step in (0, 1, 5, 2):  # 5 and 2: another one lay ready, as after a jump to a checkpoint
         portion = feed.take(step)
         feed.draw(step + 1)
@@ -30,37 +30,37 @@ def test_a_portion_is_the_batch_of_its_step_however_it_was_drawn() -> None:
 def test_the_next_batch_is_drawn_before_the_loss_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a device that computes has its next step's data by the time that somebody waits for it."""
     happened: list[str] = []
-    draw, log = Feed.draw, trainer.Training._log
+    draw, log = Prefetcher.draw, trainer.Trainer._log
 
-    def drawing(self: Feed, step: int) -> None:
+    def drawing(self: Prefetcher, step: int) -> None:
         happened.append(f"draw {step}")
         draw(self, step)
 
-    def logging(self: trainer.Training) -> None:
+    def logging(self: trainer.Trainer) -> None:
         happened.append(f"log {self.step}")
         log(self)
 
-    monkeypatch.setattr(Feed, "draw", drawing)
-    monkeypatch.setattr(trainer.Training, "_log", logging)
+    monkeypatch.setattr(Prefetcher, "draw", drawing)
+    monkeypatch.setattr(trainer.Trainer, "_log", logging)
     recorded(tiny(train__steps=4, train__log_every=2, train__eval_every=None))
     assert happened == ["draw 0", "draw 1", "draw 2", "log 2", "draw 3", "log 4"]
 
 
 def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """No loss, no gradient norm, no count: a tensor's value is asked for when a point is logged, and only then."""
-    run = trainer.Training(
-        tiny(train__accumulate=2), group=Group(), folder=None, device=CPU, report=lambda step, metrics: False
+    run = trainer.Trainer(
+        tiny(train__gradient_accumulation=2), group=Group(), folder=None, device=CPU, report=lambda step, metrics: False
     )
 
-    def ready(self: Feed, step: int) -> Any:
+    def ready(self: Prefetcher, step: int) -> Any:
         return self._ahead[step]
 
     for step in range(3):
         run.feed.draw(step)
         run.feed._ahead = {step: run.feed._ahead[step]}
         with monkeypatch.context() as patch:
-            patch.setattr(Feed, "take", ready)
-            patch.setattr(Feed, "draw", lambda self, step: None)  # which counts on the CPU
+            patch.setattr(Prefetcher, "take", ready)
+            patch.setattr(Prefetcher, "draw", lambda self, step: None)  # which counts on the CPU
             for name in ("item", "tolist", "__bool__", "__float__", "__int__", "cpu", "numpy"):
                 patch.setattr(torch.Tensor, name, _refused(name))
             run._step()
@@ -78,7 +78,7 @@ def test_rows_without_a_target_teach_nothing_and_harm_nothing(empty: slice, monk
         return batch
 
     monkeypatch.setattr(PyDocs, "train_batch", drawn)
-    (whole, points), (parts, others) = recorded(tiny()), recorded(tiny(train__accumulate=2))
+    (whole, points), (parts, others) = recorded(tiny()), recorded(tiny(train__gradient_accumulation=2))
     assert whole.state == parts.state == "completed"
     for (_, one), (_, other) in zip(points, others, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
@@ -97,8 +97,8 @@ def test_a_run_says_where_its_time_went(tmp_path: Any) -> None:
     from attnlab.training.train import train
 
     summary = train(tiny(), folder=tmp_path).summary
-    besides = ["startup_seconds", "evaluation_seconds", "logging_seconds", "checkpoint_seconds"]
-    assert all(summary[name] > 0 for name in besides)
+    exclude = ["startup_seconds", "evaluation_seconds", "logging_seconds", "checkpoint_seconds"]
+    assert all(summary[name] > 0 for name in exclude)
     assert 0 < summary["data_seconds"] < summary["train_seconds"]
     assert summary["evaluation_seconds"] > summary["valid_seconds"] + summary["test_seconds"], "valid was read three times"
 
@@ -112,10 +112,10 @@ def test_a_copy_to_cuda_is_pinned_and_right() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("changes", [{}, {"train__precision": "bf16"}, {"train__accumulate": 2}])
+@pytest.mark.parametrize("changes", [{}, {"train__precision": "bf16"}, {"train__gradient_accumulation": 2}])
 def test_a_step_on_cuda_never_synchronises(changes: dict[str, Any]) -> None:
     device = torch.device("cuda")
-    run = trainer.Training(tiny(**changes), group=Group(), folder=None, device=device, report=lambda step, metrics: False)
+    run = trainer.Trainer(tiny(**changes), group=Group(), folder=None, device=device, report=lambda step, metrics: False)
     run._step()  # the first makes workspaces
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")  # whatever waits for the device raises

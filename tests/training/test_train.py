@@ -42,16 +42,16 @@ def test_training_learns() -> None:
 
 @pytest.mark.parametrize("memory", [0, 16])
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(memory: int) -> None:
-    config = tiny(model__memory=memory, model__dropout=0.2)
+    config = tiny(model__mem_len=memory, model__dropout=0.2)
     (first, points), (second, again) = recorded(config), recorded(config)
     assert points == again
     assert first.summary["bits_per_byte"] == second.summary["bits_per_byte"]
-    assert recorded(tiny(model__memory=memory, model__dropout=0.2, seed=1))[1] != points
+    assert recorded(tiny(model__mem_len=memory, model__dropout=0.2, seed=1))[1] != points
 
 
 def test_accumulation_changes_memory_and_not_the_numbers() -> None:
     _, whole = recorded(tiny())
-    _, parts = recorded(tiny(train__accumulate=4))
+    _, parts = recorded(tiny(train__gradient_accumulation=4))
     for (_, one), (_, other) in zip(whole, parts, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
 
@@ -83,7 +83,7 @@ def test_a_split_without_a_batch_is_told_in_one_line() -> None:
 
 def test_an_evaluation_drops_nothing_and_leaves_the_model_in_train_mode() -> None:
     rates = [f"model.{part}" for part in ("dropout", "attention_dropout", "embedding_dropout")]
-    config, task = tiny().with_(dict.fromkeys(rates, 0.5)), PyDocs(length=24)
+    config, task = tiny().replace(dict.fromkeys(rates, 0.5)), PyDocs(length=24)
     model = build(config, task)
     first, again = (evaluate.evaluate(model, task, "test", config=config, device=CPU) for _ in range(2))
     assert first == again and model.training
@@ -119,7 +119,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
 @pytest.mark.parametrize("batch_size", [1, 4, 6, 512])
 def test_a_memory_is_filled_sixteen_times_whatever_the_batch(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(memory: int) -> set[int]:
-        return set(rows_read(monkeypatch, model__memory=memory, evaluate__batch_size=batch_size))
+        return set(rows_read(monkeypatch, model__mem_len=memory, evaluate__batch_size=batch_size))
 
     assert rows(0) == {{1: 1, 4: 4, 6: 6, 512: 100}[batch_size]}
     assert rows(24) == {min(batch_size, 6)}, "one segment fills it: a row reads at least 16 of the 100"
@@ -142,7 +142,7 @@ def scored(monkeypatch: pytest.MonkeyPatch, *scores: float) -> list[tuple[str, f
 
 def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = scored(monkeypatch, 3.0, 1.0, 2.0)  # after steps 4, 8 and 12
-    result, _ = recorded(tiny(train__select="best"))
+    result, _ = recorded(tiny(train__checkpoint_selection="best"))
     weights = [weight for split, weight in seen]
     assert weights[3] == weights[1] != weights[2], "tested with the weights of step 8"
     assert result.summary["valid_bits_per_byte"] == 1.0, "the score on valid is that of the weights that were tested"
@@ -151,7 +151,7 @@ def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_patience_ends_a_run_early(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = scored(monkeypatch, 3.0, 2.0, 2.0, 2.5, 1.0, 0.5)  # an equal score is no better one
-    result, points = recorded(tiny(train__eval_every=2, train__patience=2, train__select=select))
+    result, points = recorded(tiny(train__eval_every=2, train__patience=2, train__checkpoint_selection=select))
     assert (result.state, result.step, result.summary["steps"]) == ("completed", 8, 8)
     assert [split for split, _ in seen] == ["valid"] * 4 + ["test"]
     assert result.summary["valid_bits_per_byte"] == (2.0 if select == "best" else 2.5)
@@ -166,7 +166,7 @@ def test_patience_follows_the_metric_s_direction() -> None:
         selection = Selection(task, TrainConfig(steps=9, eval_every=1, patience=2))  # type: ignore[arg-type]
         waits = []
         for score in [*scores, scores[-1], scores[0]]:
-            selection.see({"m": score}, torch.nn.Linear(1, 1))
+            selection.update({"m": score}, torch.nn.Linear(1, 1))
             waits.append((selection.waited, selection.out_of_patience))
         assert waits == [(0, False)] * 3 + [(1, False), (2, True)]
 
@@ -188,7 +188,7 @@ def test_a_score_on_valid_that_becomes_infinite_ends_the_run(monkeypatch: pytest
 
 
 def test_a_loss_that_becomes_infinite_ends_the_run_at_its_step() -> None:
-    result, points = recorded(tiny(train__lr=1e30, train__clip=None, train__weight_decay=0.0))
+    result, points = recorded(tiny(train__lr=1e30, train__grad_clip=None, train__weight_decay=0.0))
     assert result.state == "diverged"
     assert f"at step {result.step}" in result.reason and 1 <= result.step <= 12
     assert "bits_per_byte" not in result.summary and result.summary["parameters"] > 0
@@ -241,8 +241,8 @@ def norms(**changes: Any) -> list[float]:
 
 
 def test_gradients_are_clipped_to_the_norm_that_is_asked_for() -> None:
-    assert min(norms(train__clip=None)) > 0.02
-    assert norms(train__clip=0.01) == pytest.approx([0.01] * 12, rel=1e-3)
+    assert min(norms(train__grad_clip=None)) > 0.02
+    assert norms(train__grad_clip=0.01) == pytest.approx([0.01] * 12, rel=1e-3)
 
 
 @pytest.mark.parametrize(("every", "steps"), [(None, [5, 10, 12]), (4, [4, 8, 12])])

@@ -7,7 +7,7 @@ from torch import Tensor
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
-from attnlab.variants import Setting
+from attnlab.variants import AttentionConfig
 from attnlab.variants.gru import Gru
 from tests.oracles import recurrent
 from tests.oracles.convolution import convolved
@@ -27,7 +27,7 @@ def test_recurrences_follow_cho_and_hochreiter(name: str, paper: recurrent.Recur
         start = f"recurrence.{side}."
         return {name.removeprefix(start): p for name, p in weights.items() if name.startswith(start)}
 
-    def oracle(x: Tensor, source: Tensor) -> Tensor:
+    def oracle(x: Tensor, context: Tensor) -> Tensor:
         left = torch.stack(paper(layer("from_left"), list(x)))
         if role == "causal":
             return left
@@ -41,7 +41,7 @@ def test_recurrences_follow_cho_and_hochreiter(name: str, paper: recurrent.Recur
 def test_convolution_follows_gehring(role: str, kernel: int) -> None:
     variant = make("convolution", role=role, kernel=kernel)
     weight, bias = variant.parameters()
-    assert_same(variant, lambda x, source: convolved(x, weight, bias, causal=role == "causal"))
+    assert_same(variant, lambda x, context: convolved(x, weight, bias, causal=role == "causal"))
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -94,7 +94,7 @@ def test_what_has_no_logits_and_no_heads_is_refused_or_set_in_the_plan() -> None
 
 def test_a_width_or_a_kernel_that_cannot_be_had_is_one_line() -> None:
     with pytest.raises(UserError, match="width of at least 2 to share between two directions, got 1"):
-        Gru(Setting(1, 1, role="bidirectional"))
+        Gru(AttentionConfig(1, 1, role="bidirectional"))
     with pytest.raises(UserError, match="expected a kernel of at least 1, got 0"):
         make("convolution", kernel=0)
     with pytest.raises(UserError, match="expected an odd kernel in a bidirectional role, got 4"):

@@ -10,10 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attnlab.nn.layers import relative_distance
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.contract import check
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.fixed_sparse import FixedSparse
 from tests.oracles import child
 
@@ -25,11 +25,11 @@ CASES = [("strided_sparse", options) for options in STRIDED] + [("fixed_sparse",
 
 def make(name: str, position: str, options: dict[str, int], *, heads: int = HEADS, dim: int = DIM, t: int = 13) -> Variant:
     torch.manual_seed(7)
-    setting = PositionSetting(dim=dim, heads=heads, head_dim=dim // heads, length=t, role="causal", pieces=True)
-    scheme = POSITIONS.get(position)(setting)
+    config = PositionConfig(dim=dim, heads=heads, head_dim=dim // heads, length=t, role="causal", blockwise_bias=True)
+    scheme = POSITIONS.get(position)(config)
     for parameter in scheme.parameters():
         nn.init.normal_(parameter)  # u and v start at zero, where mistakes hide
-    return VARIANTS.get(name)(Setting(dim, heads, role="causal", position=scheme), **options).double()
+    return VARIANTS.get(name)(AttentionConfig(dim, heads, role="causal", position=scheme), **options).double()
 
 
 def padding(t: int) -> Tensor:
@@ -118,9 +118,9 @@ class Buckets(Position):
     hook = "bias"
     relative = True
 
-    def __init__(self, setting: PositionSetting) -> None:
-        super().__init__(setting)
-        self.table = nn.Parameter(torch.randn(setting.heads, 8))
+    def __init__(self, config: PositionConfig) -> None:
+        super().__init__(config)
+        self.table = nn.Parameter(torch.randn(config.heads, 8))
 
     def bias(
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from attnlab.nn import blocked
 from attnlab.nn.layers import shift
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.training.costs import saved_bytes
-from attnlab.variants import Setting, Variant
+from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.dense import Dense
 from attnlab.variants.einsum import Einsum
 from tests.oracles import child, positions
@@ -23,14 +23,14 @@ B, T, M, DIM, HEADS = 2, 11, 5, 12, 3  # M: memory in front of the segment
 
 def make(name: str, *, role: str = "causal", position: Position | None = None, **options: int) -> Variant:
     torch.manual_seed(7)
-    setting = Setting(DIM, HEADS, role=role, position=position)
-    return VARIANTS.get(name)(setting, **options).double()
+    config = AttentionConfig(DIM, HEADS, role=role, position=position)
+    return VARIANTS.get(name)(config, **options).double()
 
 
 def scheme(name: str, *, head_dim: int = DIM // HEADS, role: str = "causal") -> Position:
     torch.manual_seed(3)
-    setting = PositionSetting(dim=DIM, heads=HEADS, head_dim=head_dim, length=T + M, role=role)
-    made = POSITIONS.get(name)(setting).double()
+    config = PositionConfig(dim=DIM, heads=HEADS, head_dim=head_dim, length=T + M, role=role)
+    made = POSITIONS.get(name)(config).double()
     for parameter in made.parameters():
         nn.init.normal_(parameter)  # u and v start at zero, where mistakes hide
     return made
@@ -44,10 +44,10 @@ def inputs(memory: int = 0) -> tuple[Tensor, Tensor | None]:
 
 def assert_same(variant: Variant, oracle: Callable[[Tensor, Tensor], Tensor], *, memory: int = 0) -> None:
     """Output, and the gradient of every parameter and of the input, agree with ``oracle(x, source)`` of each sequence."""
-    x, source = inputs(memory)
+    x, context = inputs(memory)
     x_too = x.detach().clone().requires_grad_()
-    y = variant(x, source=source)
-    y_too = torch.stack([oracle(x_too[b], x_too[b] if source is None else source[b]) for b in range(B)])
+    y = variant(x, context=context)
+    y_too = torch.stack([oracle(x_too[b], x_too[b] if context is None else context[b]) for b in range(B)])
     torch.testing.assert_close(y, y_too, rtol=1e-9, atol=1e-11)
     parameters = dict(variant.named_parameters())
     weights = torch.randn_like(y)
@@ -63,10 +63,10 @@ def multi_head(variant: Variant, *, visible: Callable = None, logit: Callable = 
     weight = dict(variant.named_parameters())["project.weight"]
     n = len(weight) // 3
 
-    def oracle(x: Tensor, source: Tensor) -> Tensor:
-        t, s = len(x), len(source)
+    def oracle(x: Tensor, context: Tensor) -> Tensor:
+        t, s = len(x), len(context)
         w_q, w_k, w_v = weight[:n], weight[n : 2 * n], weight[2 * n :]
-        q, k, v = heads_of(x, w_q, HEADS), heads_of(source, w_k, HEADS), heads_of(source, w_v, HEADS)
+        q, k, v = heads_of(x, w_q, HEADS), heads_of(context, w_k, HEADS), heads_of(context, w_v, HEADS)
         sees = visible or (lambda h, i, j: not variant.causal or behind(t, s, i, j) >= 0)
         y = concatenated(attention(q, k, v, visible=sees, logit=logit))
         return y @ variant.out.weight.T if out else y  # type: ignore[union-attr]
@@ -236,12 +236,12 @@ def test_narrow_shares_one_small_projection(position: str, memory: int) -> None:
     d = DIM // HEADS
     logit = pair_logit(variant.position, memory=memory)
 
-    def oracle(x: Tensor, source: Tensor) -> Tensor:
-        def pieces(z: Tensor, layer: nn.Linear) -> Tensor:
+    def oracle(x: Tensor, context: Tensor) -> Tensor:
+        def blockwise_bias(z: Tensor, layer: nn.Linear) -> Tensor:
             return torch.stack([z[:, h * d : (h + 1) * d] @ layer.weight.T for h in range(HEADS)])
 
-        q, k, v = pieces(x, variant.query), pieces(source, variant.key), pieces(source, variant.value)  # type: ignore[arg-type]
-        sees = lambda h, i, j: behind(len(x), len(source), i, j) >= 0  # noqa: E731
+        q, k, v = blockwise_bias(x, variant.query), blockwise_bias(context, variant.key), blockwise_bias(context, variant.value)  # type: ignore[arg-type]
+        sees = lambda h, i, j: behind(len(x), len(context), i, j) >= 0  # noqa: E731
         return concatenated(attention(q, k, v, visible=sees, logit=logit)) @ variant.out.weight.T  # type: ignore[union-attr]
 
     assert_same(variant, oracle, memory=memory)
@@ -253,8 +253,8 @@ def test_basic_is_softmax_of_x_xt_times_x(role: str, memory: int) -> None:
     variant = make("basic", role=role)
     sees = lambda h, i, j: role != "causal" or behind(T, T + memory, i, j) >= 0  # noqa: E731
 
-    def oracle(x: Tensor, source: Tensor) -> Tensor:
-        return attention(x[None], source[None], source[None], visible=sees, logit=lambda h, q, k, i, j: q @ k)[0]
+    def oracle(x: Tensor, context: Tensor) -> Tensor:
+        return attention(x[None], context[None], context[None], visible=sees, logit=lambda h, q, k, i, j: q @ k)[0]
 
     assert_same(variant, oracle, memory=memory)
     assert not list(variant.parameters())
@@ -262,17 +262,17 @@ def test_basic_is_softmax_of_x_xt_times_x(role: str, memory: int) -> None:
 
 def test_basic_honours_relative_positions_without_a_scale() -> None:
     torch.manual_seed(3)
-    relative = POSITIONS.get("relative")(PositionSetting(dim=DIM, heads=1, head_dim=DIM, length=T, role="causal")).double()
+    relative = POSITIONS.get("relative")(PositionConfig(dim=DIM, heads=1, head_dim=DIM, length=T, role="causal")).double()
     for parameter in relative.parameters():
         nn.init.normal_(parameter, std=0.3)
-    variant = VARIANTS.get("basic")(Setting(DIM, 1, role="causal", position=relative))
+    variant = VARIANTS.get("basic")(AttentionConfig(DIM, 1, role="causal", position=relative))
 
     def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
         scaled = positions.relative_logit(q, k, relative.u[0], relative.v[0], relative.distance.weight, i - j)
         return scaled * DIM**0.5
 
-    def oracle(x: Tensor, source: Tensor) -> Tensor:
-        return attention(x[None], source[None], source[None], visible=lambda h, i, j: j <= i, logit=logit)[0]
+    def oracle(x: Tensor, context: Tensor) -> Tensor:
+        return attention(x[None], context[None], context[None], visible=lambda h, i, j: j <= i, logit=logit)[0]
 
     assert_same(variant, oracle)
 
@@ -289,11 +289,11 @@ def test_dense_agrees_with_pytorch_multihead_attention() -> None:
 
 
 def test_dense_and_einsum_exchange_weights() -> None:
-    dense, einsum = make("dense"), Einsum(Setting(DIM, HEADS, role="causal")).double()
+    dense, einsum = make("dense"), Einsum(AttentionConfig(DIM, HEADS, role="causal")).double()
     assert isinstance(dense, Dense)
     einsum.load_state_dict(dense.state_dict())
-    x, source = inputs(M)
-    torch.testing.assert_close(dense(x, source=source), einsum(x, source=source))
+    x, context = inputs(M)
+    torch.testing.assert_close(dense(x, context=context), einsum(x, context=context))
 
 
 def test_no_wo_is_dense_with_the_identity_as_output_projection() -> None:
@@ -331,6 +331,6 @@ def test_sparse_variants_save_less_than_a_square(name: str, backend: str, length
     saved = []
     for t in lengths:
         cls = VARIANTS.get(name)
-        variant = cls(Setting(16, 2, role="causal", backend=backend), **cls.suited(t))
+        variant = cls(AttentionConfig(16, 2, role="causal", backend=backend), **cls.recommended_options(t))
         saved.append(saved_bytes(lambda variant=variant, t=t: variant(torch.randn(1, t, 16)), variant)[1])
     assert log(saved[1] / saved[0]) < most * log(lengths[1] / lengths[0]), saved

@@ -10,24 +10,24 @@ from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.errors import one_line
 from attnlab.tasks.datasets import Say
-from attnlab.tasks.reference_scores.base import Baseline, scored
-from attnlab.tracking.reference_scores import BaselineScore
+from attnlab.tasks.reference_scores.base import Reference, scored
+from attnlab.tracking.reference_scores import ReferenceScore
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
     from attnlab.tasks import Task
 
 
-def baseline_scores(plan: Plan, *, say: Say) -> list[BaselineScore]:
+def compute_reference_scores(plan: Plan, *, say: Say) -> list[ReferenceScore]:
     """Every baseline that the study asks for, of each of its tests once; `say` hears what takes time and what fails."""
-    asked = plan.study.baselines
+    asked = plan.study.reference_scores
     if asked is False:
         return []
-    found: dict[str, BaselineScore] = {}
+    found: dict[str, ReferenceScore] = {}
     for config in _tests(plan):
         try:
             task = _task(config, say=say)
-            named = task.baselines() if plan.metric == task.metric else {}
+            named = task.reference_scores() if plan.metric == task.metric else {}
         except Exception as error:  # a task of someone else's: whatever it raises
             say(f"baselines of {config.task.label}: {_why(error)}")
             continue
@@ -52,7 +52,7 @@ def _task(config: RunConfig, *, say: Say) -> Task:
     return verified(TASKS.get(config.task.name)(**config.task.options), config, say=say)
 
 
-def _score(name: str, baseline: Baseline, config: RunConfig, task: Task, *, say: Say) -> BaselineScore | None:
+def _score(name: str, baseline: Reference, config: RunConfig, task: Task, *, say: Say) -> ReferenceScore | None:
     options = {
         option: value for option, value in config.task.options.items() if baseline.options is None or option in baseline.options
     }
@@ -63,13 +63,13 @@ def _score(name: str, baseline: Baseline, config: RunConfig, task: Task, *, say:
     try:
         score = scored(baseline, limit, key=key, begin=partial(say, f"{about}: computing it, once"))
     except KeyboardInterrupt as error:
-        error.args = ("interrupted while a baseline was computed: all runs are recorded (--no-baselines leaves it out)",)
+        error.args = ("interrupted while a baseline was computed: all runs are recorded (--no-reference-scores leaves it out)",)
         raise
     except Exception as error:  # no memory, no scikit-learn, a fault in a user's own
         say(f"{about}: {_why(error)}")
         return None
     test = (deciding.label, config.data, limit, task.metric)
-    return BaselineScore(name, *test, score.value, score.seconds, one_line(baseline.about)[:500])
+    return ReferenceScore(name, *test, score.value, score.seconds, one_line(baseline.about)[:500])
 
 
 def _why(error: Exception) -> str:

@@ -17,7 +17,7 @@ from attnlab._util.metrics import is_curve
 from attnlab._util.signals import uninterrupted
 from attnlab.errors import UserError
 from attnlab.study.execution.progress import Display
-from attnlab.study.execution.scheduler import Assignment, Work
+from attnlab.study.execution.scheduler import ClaimedRun, Scheduler
 from attnlab.study.execution.worker import Job, Worker, start
 from attnlab.study.trials.queue import FAILED as NOT_DONE  # every other state is a result
 from attnlab.tracking.tracker import DEVICE, failures
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass
 class _Active:
-    given: Assignment
+    given: ClaimedRun
     run_id: str
     worker: Worker
     slot: int
@@ -76,7 +76,7 @@ class Runner:
     """Brings a plan to its end; made for one call of ``run``."""
 
     def __init__(
-        self, plan: Plan, root: Path, *, tracker: Tracker, work: Work, show: Display, workers: int, train: str
+        self, plan: Plan, root: Path, *, tracker: Tracker, work: Scheduler, show: Display, workers: int, train: str
     ) -> None:
         self._plan, self._root, self._show, self._train = plan, root, show, train
         self._tracker, self._work = tracker, work
@@ -180,7 +180,7 @@ class Runner:
                 self._read(active)
             if active in self._active and self._limits.timeout is not None:
                 self._check_time(active, self._limits.timeout)
-        self._tracker.delivery.look()
+        self._tracker.delivery.raise_pending()
         self._work.refresh()
         return True
 
@@ -200,7 +200,7 @@ class Runner:
         self._begin(given, slot)
         return True
 
-    def _begin(self, given: Assignment, slot: int) -> None:
+    def _begin(self, given: ClaimedRun, slot: int) -> None:
         run = given.run
         job = Job(
             config=run.config,
@@ -308,7 +308,7 @@ class Runner:
 
         A second Ctrl-C may cut the records short (the next start puts them right), but leaves no child behind.
         """
-        self._tracker.hurry()
+        self._tracker.set_deadline()
         with uninterrupted():
             for active in self._active:
                 active.worker.kill()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class ClaimedRun:
     """A run that this parent has claimed."""
 
     run: Run
@@ -29,7 +29,7 @@ class Assignment:
     search: Search | None = None
 
 
-class Work:
+class Scheduler:
     """Everything there is to run in a study, for one call of ``run``.
 
     Args:
@@ -119,7 +119,7 @@ class Work:
         """The keys of everything that is searched."""
         return [key for search in self._searches.values() for key in search.keys]
 
-    def next(self) -> Assignment | None:
+    def next(self) -> ClaimedRun | None:
         """Claim something to run; None when there is nothing at this moment."""
         self._confirm(self._settled)  # asking every search costs more the more cells there are
         self._settled.clear()
@@ -130,24 +130,24 @@ class Work:
         self._confirm(self._searches)  # another parent may have brought one to its end
         return self._claim() if len(self.unconfirmed) > before else None
 
-    def _claim(self) -> Assignment | None:
+    def _claim(self) -> ClaimedRun | None:
         ticket = self._grid.take(self.runs.keys())  # of a finished run, too: a parent that died had entered it again meanwhile
         if ticket is not None:
-            return Assignment(self.runs[ticket.key], ticket, self._grid)
+            return ClaimedRun(self.runs[ticket.key], ticket, self._grid)
         for name, search in self._searches.items():
             claimed = None if name in self.unconfirmed else search.take()
             if claimed is not None:
-                return Assignment(claimed[1], claimed[0], search.queue, search)
+                return ClaimedRun(claimed[1], claimed[0], search.queue, search)
         return None
 
-    def settle(self, given: Assignment, state: str, summary: dict[str, float]) -> None:
+    def settle(self, given: ClaimedRun, state: str, summary: dict[str, float]) -> None:
         """A run that was claimed ended in ``state``, with these figures."""
         name = self._metric if given.search is None else f"valid_{self._metric}"
         given.queue.tell(given.ticket, state, summary.get(name, math.nan))
         if given.search is not None:
             self._settled.add(given.search.cell.name)
 
-    def finished_elsewhere(self, given: Assignment) -> bool:
+    def finished_elsewhere(self, given: ClaimedRun) -> bool:
         """Whether another parent finished a run before we claimed it; its ticket is settled then."""
         if not self._store.shared:
             return False

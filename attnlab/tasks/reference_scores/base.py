@@ -26,7 +26,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Reference:
     """One of a task's baselines.
 
     Args:
@@ -48,7 +48,7 @@ class Score:
     seconds: float
 
 
-def scored(baseline: Baseline, limit: int | None, *, key: dict[str, Any], begin: Callable[[], None]) -> Score:
+def scored(baseline: Reference, limit: int | None, *, key: dict[str, Any], begin: Callable[[], None]) -> Score:
     """The baseline's score: from the cache, else computed now.
 
     Args:
@@ -57,7 +57,7 @@ def scored(baseline: Baseline, limit: int | None, *, key: dict[str, Any], begin:
     """
     key = {**key, "limit": limit, "code": _code(), "libraries": _libraries()}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    path = datasets.prepared_folder() / "baselines" / f"{digest}.json"
+    path = datasets.prepared_folder() / "reference_scores" / f"{digest}.json"
     found = _read(path, key)
     if found is None:
         begin()

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.config.run import MachineConfig
 from attnlab.nn.attention import misfit, unavailable
 from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.testing.checks import Subject
+from attnlab.testing.checks import CheckTarget
 from attnlab.training.costs import saved_bytes
 from attnlab.training.device import autocast, free_memory, host_peak, reset_host_peak, synchronise
 from attnlab.training.out_of_memory import size
@@ -52,12 +52,12 @@ class Case:
         return self.layer.length
 
 
-def subject(layer: Layer, device: torch.device) -> Subject:
+def subject(layer: Layer, device: torch.device) -> CheckTarget:
     """The layer as the contract's checks have it, which know how to build one."""
     cls = VARIANTS.get(layer.variant)
     heads = layer.heads if cls.has_heads else 1
     scheme = POSITIONS.get(layer.position)
-    return Subject(cls, layer.options, scheme, layer.backend, str(device), (layer.role,), heads, layer.dim)
+    return CheckTarget(cls, layer.options, scheme, layer.backend, str(device), (layer.role,), heads, layer.dim)
 
 
 def refusal(layer: Layer, device: torch.device) -> str | None:
@@ -66,7 +66,7 @@ def refusal(layer: Layer, device: torch.device) -> str | None:
     reason = it.refusal(layer.role) or unavailable(layer.backend, device.type)
     reason = reason or it.variant.refuses_precision(layer.precision, device=device.type)
     reason = reason or misfit(layer.backend, it.variant.head_dim(layer.dim, it.heads), layer.precision)
-    if reason or device.type != "cpu" or layer.backend != "reference" or it.variant.growth < 2:
+    if reason or device.type != "cpu" or layer.backend != "reference" or it.variant.cost_exponent < 2:
         return reason
     free, needs = free_memory(), COPIES * 4 * layer.batch * it.heads * layer.length**2
     if free is None or needs <= SHARE * free:
@@ -81,9 +81,9 @@ class Pass:
         self.cell = subject(layer, device).build(layer.role, length=layer.length, dtype=torch.float32).train()
         shape = (layer.batch, layer.length, layer.dim)
         self.x = torch.randn(shape, device=device)
-        self.source = torch.randn(shape, device=device) if layer.role == "cross" else None
+        self.context = torch.randn(shape, device=device) if layer.role == "cross" else None
         self.above = torch.randn(shape, device=device)  # the gradient that comes from there
-        self.leaves = [z for z in (self.x, self.source, *self.cell.parameters()) if z is not None]
+        self.leaves = [z for z in (self.x, self.context, *self.cell.parameters()) if z is not None]
         for leaf in self.leaves:
             leaf.requires_grad_()
         self.device, self.precision = device, layer.precision
@@ -107,7 +107,7 @@ class Pass:
 
     def _forward(self) -> Tensor:
         with autocast(self.device, self.precision):
-            return self.cell(self.x, self.source)
+            return self.cell(self.x, self.context)
 
     def _backward(self, y: Tensor) -> None:
         torch.autograd.grad(y, self.leaves, self.above.to(y.dtype), allow_unused=True)

@@ -44,7 +44,7 @@ class Bench:
         options: of the variants; those not named are ``Variant.suited`` to the length, or defaults.
         rounds: how often each case has its turn.
         machine: what all processes are set to.
-        shipped: measure dense with SDPA also as PyTorch is without ``machine.matmul_precision`` and ``machine.reuse_memory``.
+        torch_defaults: also measure dense with SDPA under PyTorch's own process settings.
     """
 
     variants: Sequence[str]
@@ -58,7 +58,7 @@ class Bench:
     options: Mapping[str, Any] = field(default_factory=dict)
     rounds: int = 7
     machine: MachineConfig = FAST
-    shipped: bool = False
+    torch_defaults: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _cases(asked: Bench) -> list[Case]:
         for backend in backends:
             layer = Layer(variant=ref, backend=backend, length=length, options=options, **shared)
             cases.append(Case(ref.rpartition(":")[2], layer, machine))
-            if asked.shipped and ref == DENSE and backend == "sdpa":
+            if asked.torch_defaults and ref == DENSE and backend == "sdpa":
                 plain = machine.model_copy(update={"matmul_precision": "highest", "reuse_memory": False})
                 cases.append(Case(SHIPPED, layer, plain))
     return cases

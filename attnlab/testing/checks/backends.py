@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.attention import BACKENDS, unavailable
-from attnlab.testing.checks.target import Cell, Check, Failure, NotDeclared, Refused, S, Subject, T, number
+from attnlab.testing.checks.target import Cell, Check, CheckTarget, Failure, NotDeclared, S, T, Unsupported, number
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 SAMPLES = 4096
 BLOCKS = 131  # positions: more than two of the blocks of 64 queries by which backends go through a causal role
 
 
-def equal(subject: Subject) -> str:
+def equal(subject: CheckTarget) -> str:
     """Output and every gradient equal those of ``reference``, with and without mask and memory, and where it is long."""
     others = _to_compare(subject)
     found = []
@@ -27,7 +27,7 @@ def equal(subject: Subject) -> str:
     return "differs by: " + ", ".join(found) + (f"; not on {subject.device}: {', '.join(absent)}" if absent else "")
 
 
-def _to_compare(subject: Subject) -> list[str]:
+def _to_compare(subject: CheckTarget) -> list[str]:
     """The backends to hold against ``reference``: the one that was asked for, or each that runs here."""
     declared = [name for name in subject.variant.backends if name != "reference"]
     if "reference" not in subject.variant.backends:
@@ -37,11 +37,11 @@ def _to_compare(subject: Subject) -> list[str]:
         raise NotDeclared("reference is its only backend")
     here = [name for name in wanted if unavailable(name, subject.device) is None]
     if not here:
-        raise Refused("; ".join(unavailable(name, subject.device) or "" for name in wanted))
+        raise Unsupported("; ".join(unavailable(name, subject.device) or "" for name in wanted))
     return here
 
 
-def _gap(subject: Subject, backend: str, role: str, dtype: torch.dtype) -> float:
+def _gap(subject: CheckTarget, backend: str, role: str, dtype: torch.dtype) -> float:
     """The largest difference between a backend in ``dtype`` and the reference in float64, over the largest value."""
     exact = subject.build(role, backend="reference", dtype=torch.float64)
     other = subject.build(role, backend=backend, dtype=dtype)
@@ -67,19 +67,19 @@ def _gap(subject: Subject, backend: str, role: str, dtype: torch.dtype) -> float
     return worst
 
 
-def _outputs(subject: Subject, cell: Cell, role: str, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
+def _outputs(subject: CheckTarget, cell: Cell, role: str, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
     """The output, and the gradients to x, source and every parameter."""
     t = BLOCKS if name == f"length {BLOCKS}" else T
-    x, source = subject.inputs(role, 2, t)
+    x, context = subject.inputs(role, 2, t)
     if name == "memory":
-        source = torch.cat([subject.noise(2, 5, seed=8), x], dim=1)
+        context = torch.cat([subject.noise(2, 5, seed=8), x], dim=1)
     mask = None
     if name == "masked":
-        mask = torch.ones(2, T if source is None else S, dtype=torch.bool, device=subject.device)
+        mask = torch.ones(2, T if context is None else S, dtype=torch.bool, device=subject.device)
         mask[0, -2:] = mask[1, 0] = False
     leaves = {"the gradient to x": x.to(torch.bfloat16).to(dtype).requires_grad_()}
-    if source is not None:
-        leaves["the gradient to source"] = source.to(torch.bfloat16).to(dtype).requires_grad_()
+    if context is not None:
+        leaves["the gradient to source"] = context.to(torch.bfloat16).to(dtype).requires_grad_()
     y = cell(leaves["the gradient to x"], leaves.get("the gradient to source"), mask)
     leaves |= {f"the gradient to {n}": p for n, p in cell.attention.named_parameters()}
     weights = subject.noise(2, t, seed=9).to(dtype)
@@ -88,29 +88,29 @@ def _outputs(subject: Subject, cell: Cell, role: str, name: str, dtype: torch.dt
     return {"the output": y.detach(), **found}
 
 
-def dropped(subject: Subject) -> str:
+def dropped(subject: CheckTarget) -> str:
     """Dropout acts in training only, and changes no expectation."""
-    if not subject.variant.drops:
+    if not subject.variant.has_attention_dropout:
         raise NotDeclared("it has no attention weights to drop")
     off = max(_dropped(subject, name) for name in subject.backends)
     return f"{', '.join(subject.backends)}: the mean of {SAMPLES} samples lies within {off:.1f} standard errors"
 
 
-def _dropped(subject: Subject, backend: str) -> float:
+def _dropped(subject: CheckTarget, backend: str) -> float:
     subject = replace(subject, backend=backend)
     role = subject.roles[0]
-    x, source = subject.inputs(role, 1, 5, s=5)
+    x, context = subject.inputs(role, 1, 5, s=5)
     exact = subject.build(role)
     cell = subject.build(role, dropout=0.3)
     cell.load_state_dict(exact.state_dict())
-    many = [None if z is None else z.expand(SAMPLES, -1, -1) for z in (x, source)]
+    many = [None if z is None else z.expand(SAMPLES, -1, -1) for z in (x, context)]
     advice = (
         "Drop attention weights by self.dropout, in training only, and scale the rest by 1 / (1 - p), as self.attend does; "
-        "or declare `drops = False` where there are no weights to drop."
+        "or declare `has_attention_dropout = False` where there are no weights to drop."
     )
     with torch.no_grad():
-        y = exact(x, source)
-        if not (cell(x, source) - y).abs().max().item() <= subject.tolerance:
+        y = exact(x, context)
+        if not (cell(x, context) - y).abs().max().item() <= subject.tolerance:
             raise Failure(f"{role}, {backend}, batch 1, length 5: dropout 0.3 acts in evaluation mode", advice)
         torch.manual_seed(2)
         samples = cell.train()(*many).double()  # each row of the batch draws its own
@@ -127,7 +127,7 @@ def _dropped(subject: Subject, backend: str) -> float:
     return off
 
 
-def refused(subject: Subject) -> str:
+def refused(subject: CheckTarget) -> str:
     """Backends that are not declared are refused, and declared ones exist."""
     for name in subject.variant.backends:
         if name not in BACKENDS:

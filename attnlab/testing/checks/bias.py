@@ -6,9 +6,18 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.layers import relative_distance
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 from attnlab.testing.checks.hooks import USE, probed_roles
-from attnlab.testing.checks.target import Check, Failure, NotDeclared, Subject, T, awaken, distance, number
+from attnlab.testing.checks.target import (
+    Check,
+    CheckTarget,
+    Failure,
+    NotDeclared,
+    T,
+    distance,
+    number,
+    perturb_constant_parameters,
+)
 
 ADVICE = (
     "Add bias[:, h, i, j] to the logit of head h, query i and key j, once, after the scale; and hand bias() the very q and k "
@@ -21,8 +30,8 @@ class BiasProbe(Position):
 
     hook = "bias"
 
-    def __init__(self, setting: PositionSetting) -> None:
-        super().__init__(setting)
+    def __init__(self, config: PositionConfig) -> None:
+        super().__init__(config)
         self.seen: tuple[Tensor, Tensor, Tensor, float] | None = None
 
     def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
@@ -38,7 +47,7 @@ class Decay(Position):
 
     def rate(self, like: Tensor) -> Tensor:
         """(h, 1, 1)."""
-        return 0.05 * torch.arange(1, self.setting.heads + 1).to(like)[:, None, None]
+        return 0.05 * torch.arange(1, self.config.heads + 1).to(like)[:, None, None]
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         j = torch.arange(k.shape[-2]).to(k)[:, None]
@@ -57,10 +66,10 @@ class DecayByBias(Decay):
         return scale * (q @ k.mT) * (-self.rate(q)[heads] * n).expm1()
 
 
-def lands(subject: Subject) -> str:
+def lands(subject: CheckTarget) -> str:
     """A bias reaches the logit of its own head, query and key."""
     roles = probed_roles(subject, "bias")
-    if not subject.variant.pieces:
+    if not subject.variant.blockwise_bias:
         worst = max(_whole(subject, role) for role in roles)
     elif "rotate" in subject.variant.hooks:
         worst = max(_decayed(subject, role) for role in roles)
@@ -69,10 +78,10 @@ def lands(subject: Subject) -> str:
     return f"head by head and pair by pair, off by {number(worst)}"
 
 
-def _whole(subject: Subject, role: str) -> float:
+def _whole(subject: CheckTarget, role: str) -> float:
     """The logit of a pair is scale x q.k + bias: the gradient to a query is the gradients to its biases times the keys."""
     worst = 0.0
-    probe = BiasProbe(subject.position_setting(role))
+    probe = BiasProbe(subject.position_config(role))
     cell = subject.build(role, position=probe)
     for t in (2, T):
         x = subject.noise(1, t).requires_grad_()
@@ -99,10 +108,10 @@ def _whole(subject: Subject, role: str) -> float:
     return worst
 
 
-def _decayed(subject: Subject, role: str) -> float:
+def _decayed(subject: CheckTarget, role: str) -> float:
     """Pieces may be copies, which have no gradient to compare: a decay by bias must be what it is by 'rotate'."""
     worst = 0.0
-    cells = [subject.build(role, position=probe(subject.position_setting(role))) for probe in (Decay, DecayByBias)]
+    cells = [subject.build(role, position=probe(subject.position_config(role))) for probe in (Decay, DecayByBias)]
     for t in (2, T):
         with torch.no_grad():
             gap = distance(*(cell(subject.noise(1, t)) for cell in cells))
@@ -127,23 +136,23 @@ class Piece(NamedTuple):
     offset: Tensor | int
 
 
-def in_pieces(subject: Subject) -> str:
+def in_pieces(subject: CheckTarget) -> str:
     """A piece of the bias is that part of the whole bias, with every scheme that gives it in pieces."""
     if "bias" not in subject.variant.hooks:
         raise NotDeclared("no hook 'bias'")
-    tried = [each for each in subject.under_schemes() if each.scheme.hook == "bias" and each.scheme.has_pieces()]
+    tried = [each for each in subject.under_schemes() if each.scheme.hook == "bias" and each.scheme.has_blockwise_bias()]
     if not tried:
         raise NotDeclared("no scheme that gives its bias in pieces")
     worst = max(_cut(each, role) for each in tried for role in each.roles)
     return f"{', '.join(each.scheme_name for each in tried)}: off by {number(worst)}"
 
 
-def _cut(subject: Subject, role: str) -> float:
+def _cut(subject: CheckTarget, role: str) -> float:
     worst = 0.0
-    scheme = subject.scheme(subject.position_setting(role))
-    awaken(scheme)
+    scheme = subject.scheme(subject.position_config(role))
+    perturb_constant_parameters(scheme)
     scheme.to(subject.device, subject.dtype)
-    h, d = scheme.setting.heads, scheme.setting.head_dim
+    h, d = scheme.config.heads, scheme.config.head_dim
     q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(subject.device, subject.dtype)
     whole = scheme.bias(q, k, scale=0.5).expand(2, h, 15, 15)
     heads = slice(h // 2, None)

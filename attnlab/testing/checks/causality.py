@@ -2,7 +2,7 @@
 
 import torch
 
-from attnlab.testing.checks.target import LENGTHS, LONG, Check, Failure, Subject, T, number
+from attnlab.testing.checks.target import LENGTHS, LONG, Check, CheckTarget, Failure, T, number
 
 # Length -> positions: every one of few, and of many those around the borders of blocks that are powers of 2.
 PLACES = {**{t: range(t) for t in LENGTHS}, LONG: (63, 64, 65, 128, 129, 200, 256, LONG - 1)}
@@ -12,7 +12,7 @@ MASK = (
 )
 
 
-def by_value(subject: Subject) -> str:
+def by_value(subject: CheckTarget) -> str:
     """Changing input j changes no output before j, and does change output j."""
     subject.need("causal")
     worst, least = 0.0, float("inf")
@@ -36,7 +36,7 @@ def by_value(subject: Subject) -> str:
     return f"before j {number(worst)}, at j at least {number(least)}, every j of {LENGTHS[-1]}, {len(PLACES[LONG])} of {LONG}"
 
 
-def by_gradient(subject: Subject) -> str:
+def by_gradient(subject: CheckTarget) -> str:
     """The gradient of output i to input j is zero for j after i, and not zero for j = i."""
     subject.need("causal")
     worst = 0.0
@@ -57,7 +57,7 @@ def by_gradient(subject: Subject) -> str:
     return f"after i {number(worst)}, every i of {LENGTHS[-1]}, {len(PLACES[LONG])} of {LONG}"
 
 
-def both_sides(subject: Subject) -> str:
+def both_sides(subject: CheckTarget) -> str:
     """In a bidirectional role a later input reaches an earlier output; in cross-attention every source position counts."""
     if "bidirectional" not in subject.roles:
         subject.need("cross")
@@ -65,24 +65,24 @@ def both_sides(subject: Subject) -> str:
     for role in (role for role in ("bidirectional", "cross") if role in subject.roles):
         cell = subject.build(role)
         for n in LENGTHS:
-            x, source = subject.inputs(role, 1, n, s=n)
-            tried = x if source is None else source
+            x, context = subject.inputs(role, 1, n, s=n)
+            tried = x if context is None else context
             with torch.no_grad():
-                y = cell(x, source)
+                y = cell(x, context)
                 for j in range(1, n):
                     other = tried.clone()
                     other[:, j] = subject.noise(1, n, seed=2)[:, j]
-                    z = cell(other) if source is None else cell(x, other)
-                    early = (z - y).abs()[:, : j if source is None else n]
+                    z = cell(other) if context is None else cell(x, other)
+                    early = (z - y).abs()[:, : j if context is None else n]
                     if not early.max().item() > subject.tolerance:
-                        what = "input" if source is None else "source position"
+                        what = "input" if context is None else "source position"
                         raise Failure(
                             f"{role}, batch 1, length {n}: changing {what} {j} changes no output before it"
-                            if source is None
+                            if context is None
                             else f"{role}, batch 1, length {n}: changing {what} {j} changes no output",
                             "Apply the causal mask only where self.causal is true."
-                            if source is None
-                            else "Keys and values must come from `source` where one is given.",
+                            if context is None
+                            else "Keys and values must come from `context` where one is given.",
                         )
         found.append(role)
     return f"{', '.join(found)}: every position up to {LENGTHS[-1]}"

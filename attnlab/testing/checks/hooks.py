@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS
-from attnlab.testing.checks.target import Check, Failure, NotDeclared, Subject, distance, number
+from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, distance, number
 
 HOOKS = ("embed", "rotate", "bias")
 USE = {
@@ -20,15 +20,15 @@ class Turned(Position):
 
     hook = "rotate"
 
-    def __init__(self, setting: PositionSetting, q_sign: int, k_sign: int) -> None:
-        super().__init__(setting)
+    def __init__(self, config: PositionConfig, q_sign: int, k_sign: int) -> None:
+        super().__init__(config)
         self.q_sign, self.k_sign = q_sign, k_sign
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return q * self.q_sign, k * self.k_sign
 
 
-def act(subject: Subject) -> str:
+def act(subject: CheckTarget) -> str:
     """Every declared hook changes the output, with every scheme that acts by it."""
     declared = subject.variant.hooks
     names = [subject.scheme_name] if subject.scheme.hook != "none" else POSITIONS.names()
@@ -40,12 +40,12 @@ def act(subject: Subject) -> str:
         having = subject.with_scheme(scheme, name)
         roles = having.roles if scheme.hook == "embed" else [role for role in having.roles if role != "cross"]
         for role in roles:
-            x, source = having.inputs(role, 1, 3)
+            x, context = having.inputs(role, 1, 3)
             with torch.no_grad():
                 cell = having.build(role)
-                without = having.build(role, position=Position(having.position_setting(role)))
+                without = having.build(role, position=Position(having.position_config(role)))
                 without.attention.load_state_dict(cell.attention.state_dict(), strict=False)
-                gap = distance(cell(x, source), without(x, source))
+                gap = distance(cell(x, context), without(x, context))
             if not gap > having.tolerance:
                 raise Failure(
                     f"{role}, batch 1, length 3: position scheme {name} (hook '{scheme.hook}') changes nothing",
@@ -58,7 +58,7 @@ def act(subject: Subject) -> str:
     return f"{', '.join(tried)}: the output moves by at least {number(least)}"
 
 
-def probed_roles(subject: Subject, hook: str) -> list[str]:
+def probed_roles(subject: CheckTarget, hook: str) -> list[str]:
     """The roles in which a probe with ``hook`` can take the scheme's place; ``NotDeclared`` where there are none."""
     if hook not in subject.variant.hooks:
         raise NotDeclared(f"no hook '{hook}'")
@@ -70,7 +70,7 @@ def probed_roles(subject: Subject, hook: str) -> list[str]:
     return roles
 
 
-def rotation_lands(subject: Subject) -> str:
+def rotation_lands(subject: CheckTarget) -> str:
     """Both queries and keys are turned: turning both by the same changes no product, turning one does."""
     worst = 0.0
     for role in probed_roles(subject, "rotate"):
@@ -78,7 +78,7 @@ def rotation_lands(subject: Subject) -> str:
         weights = subject.build(role).attention.state_dict()
         for signs in ((1, 1), (-1, -1), (-1, 1), (1, -1)):
             with torch.no_grad():
-                cell = subject.build(role, position=Turned(subject.position_setting(role), *signs))
+                cell = subject.build(role, position=Turned(subject.position_config(role), *signs))
                 cell.attention.load_state_dict(weights, strict=False)  # the scheme's own are not among the probe's
                 outputs[signs] = cell(subject.noise(1, 3))
         gap = distance(outputs[1, 1], outputs[-1, -1])
@@ -94,7 +94,7 @@ def rotation_lands(subject: Subject) -> str:
     return f"queries and keys both, turned alike they differ by {number(worst)}"
 
 
-def refused(subject: Subject) -> str:
+def refused(subject: CheckTarget) -> str:
     """Hooks that are not declared are refused; declared ones are not."""
     for hook in HOOKS:
         reason = subject.asks(hook=hook)

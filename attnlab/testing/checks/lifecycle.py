@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.attention import not_compiled, resolve
-from attnlab.testing.checks.target import Check, Failure, NotDeclared, Subject, T, distance, number
+from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, T, distance, number
 
 
-def _output(subject: Subject, cell: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:
-    x, source = subject.inputs(role, seed=seed)
+def _output(subject: CheckTarget, cell: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:
+    x, context = subject.inputs(role, seed=seed)
     with torch.no_grad():
-        return cell(x, source)
+        return cell(x, context)
 
 
-def state_dict(subject: Subject) -> str:
+def state_dict(subject: CheckTarget) -> str:
     """A fresh instance that loads the state_dict gives the same outputs."""
     role = subject.roles[0]
     one, other = subject.build(role, seed=0), subject.build(role, seed=1)
@@ -31,12 +31,12 @@ def state_dict(subject: Subject) -> str:
     return f"{len(one.state_dict())} tensors, loaded they differ by {number(gap)}"
 
 
-def deepcopy(subject: Subject) -> str:
+def deepcopy(subject: CheckTarget) -> str:
     """A copy, also of one that has been trained on, gives the same and shares nothing."""
     role = subject.roles[0]
     cell = subject.build(role)
-    x, source = subject.inputs(role)
-    cell(x.requires_grad_(), source).sum().backward()
+    x, context = subject.inputs(role)
+    cell(x.requires_grad_(), context).sum().backward()
     try:
         twin = copy.deepcopy(cell)
     except Exception as error:  # whatever a member raises: that it cannot be copied is the finding
@@ -55,7 +55,7 @@ def deepcopy(subject: Subject) -> str:
 _KEEP = "Keep no results of a forward pass in the module (attention maps, caches): return them, or .detach() what you keep."
 
 
-def pickled(subject: Subject) -> str:
+def pickled(subject: CheckTarget) -> str:
     """Through pickle and back it gives the same."""
     role = subject.roles[0]
     cell = subject.build(role)
@@ -73,7 +73,7 @@ def pickled(subject: Subject) -> str:
     return f"{len(data)} bytes, unpickled it differs by {number(gap)}"
 
 
-def compiled(subject: Subject) -> str:
+def compiled(subject: CheckTarget) -> str:
     """``torch.compile`` takes it whole, and changes no output: with the backend asked for, and with that of a compiled run."""
     if not subject.variant.compiles:
         raise NotDeclared("it does not claim to compile")
@@ -88,7 +88,7 @@ def compiled(subject: Subject) -> str:
     return f"{', '.join(names)}: one graph, differs by {number(gap)}"
 
 
-def _compiled(subject: Subject, backend: str) -> float:
+def _compiled(subject: CheckTarget, backend: str) -> float:
     role = subject.roles[0]
     cell = subject.build(role, backend=backend)
     torch.compiler.reset()
@@ -109,15 +109,15 @@ def _compiled(subject: Subject, backend: str) -> float:
     return gap
 
 
-def stateless(subject: Subject) -> str:
+def stateless(subject: CheckTarget) -> str:
     """What was computed before, at other lengths too, changes nothing."""
     for role in subject.roles:
         for training in (False, True):
             cell = subject.build(role).train(training)
             before = _output(subject, cell, role)
-            x, source = subject.inputs(role, 2, 5, s=7, seed=9)
+            x, context = subject.inputs(role, 2, 5, s=7, seed=9)
             with torch.no_grad():
-                cell(x, source)
+                cell(x, context)
             gap = distance(before, _output(subject, cell, role))
             if gap > 0:
                 mode = "training" if training else "evaluation"
@@ -128,7 +128,7 @@ def stateless(subject: Subject) -> str:
     return "the same input after another one: the same output"
 
 
-def seeded(subject: Subject) -> str:
+def seeded(subject: CheckTarget) -> str:
     """The same seed makes the same weights and drops the same attention weights."""
     role = subject.roles[0]
     outputs = []

@@ -2,33 +2,33 @@
 
 import torch
 
-from attnlab.testing.checks.target import B, Check, Failure, NotDeclared, Refused, Subject, distance, number
+from attnlab.testing.checks.target import B, Check, CheckTarget, Failure, NotDeclared, Unsupported, distance, number
 
 WHOLE = 23
 SEGMENTS = (3, 5)  # neither divides 23, nor leaves a segment of one
 ALIGN = (
-    "Keys and values run over `source` = [memory; x], and both end at the same position: query i stands at i + s - t. "
+    "Keys and values run over `context` = [memory; x], and both end at the same position: query i stands at i + s - t. "
     "layers.causal_mask(t, s) is aligned so; scaled_dot_product_attention's own is_causal is not."
 )
 
 
-def _claimed(subject: Subject) -> None:
+def _claimed(subject: CheckTarget) -> None:
     if not subject.variant.memory:
         raise NotDeclared("it has no memory")
     subject.need("causal")
     reason = subject.asks(role="causal", memory=True)
     if reason:
-        raise Refused(reason)
+        raise Unsupported(reason)
 
 
-def whole(subject: Subject) -> str:
+def whole(subject: CheckTarget) -> str:
     """A sequence run in segments, memory in front, equals the sequence run whole."""
     _claimed(subject)
     worst = max(_in_segments(each, length, ALIGN) for each in subject.under_schemes() for length in SEGMENTS)
     return f"segments of {' and '.join(map(str, SEGMENTS))} of {WHOLE} differ from the whole by {number(worst)}{_with(subject)}"
 
 
-def decoding(subject: Subject) -> str:
+def decoding(subject: CheckTarget) -> str:
     """One query at a time over a cache of inputs equals the full forward. (No variant offers a cache of keys and values.)"""
     _claimed(subject)
     advice = "A single query must see every key before it and itself: a causal mask of one row hides nothing. " + ALIGN
@@ -36,12 +36,12 @@ def decoding(subject: Subject) -> str:
     return f"step by step over a cache of inputs: {number(worst)} from the full forward{_with(subject)}"
 
 
-def _with(subject: Subject) -> str:
+def _with(subject: CheckTarget) -> str:
     tried = [each.scheme_name for each in subject.under_schemes()[1:]]
     return f"; also with {', '.join(tried)}" if tried else ""
 
 
-def _in_segments(subject: Subject, length: int, advice: str) -> float:
+def _in_segments(subject: CheckTarget, length: int, advice: str) -> float:
     cell = subject.build("causal", length=WHOLE)
     x = subject.noise(B, WHOLE)
     worst = 0.0
@@ -60,7 +60,7 @@ def _in_segments(subject: Subject, length: int, advice: str) -> float:
     return worst
 
 
-def no_gradient(subject: Subject) -> str:
+def no_gradient(subject: CheckTarget) -> str:
     """In a model of two blocks, the loss of a segment gives no gradient to the tokens of the segment before."""
     _claimed(subject)
     from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
@@ -72,7 +72,7 @@ def no_gradient(subject: Subject) -> str:
         variant=NamedVariant(name="dense"),
         position=Named(name="none"),
         backend="reference",
-        model=ModelConfig(dim=subject.dim, depth=2, heads=subject.heads, memory=7),
+        model=ModelConfig(dim=subject.dim, depth=2, heads=subject.heads, mem_len=7),
         train=TrainConfig(steps=1),
     )
     model = LanguageModel(config, _Tokens())
@@ -100,13 +100,13 @@ class _Tokens:
     kind, role, length, vocabulary, classes = "language_model", "causal", 5, 10, 0
 
 
-def refused(subject: Subject) -> str:
+def refused(subject: CheckTarget) -> str:
     """Memory is refused where it is not declared, and always together with absolute positions."""
     if not subject.variant.memory:
         if not subject.asks(memory=True, hook="none"):
             raise Failure(
                 "memory is not declared, yet refuses() lets it pass",
-                "End your override of refuses() with `return super().refuses(...)`, or use `source` and set `memory = True`.",
+                "End your override of refuses() with `return super().refuses(...)`, or use `context` and set `memory = True`.",
             )
         return "refused: memory"
     if not subject.asks(memory=True, hook="embed"):

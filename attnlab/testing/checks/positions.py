@@ -3,12 +3,12 @@
 import torch
 from torch.nn import functional as F
 
-from attnlab.testing.checks.target import Check, Failure, NotDeclared, Subject, T, distance, number
+from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, T, distance, number
 
 
-def order(subject: Subject) -> str:
+def order(subject: CheckTarget) -> str:
     """Permuting the inputs permutes the outputs without a scheme, and does more than that with one."""
-    if not subject.variant.equivariant:
+    if not subject.variant.permutation_equivariant:
         raise NotDeclared("its own pattern knows positions")
     found = [_permuted(subject, role) for role in ("bidirectional", "cross") if role in subject.roles]
     if not found:
@@ -16,24 +16,24 @@ def order(subject: Subject) -> str:
     return "; ".join(found)
 
 
-def _permuted(subject: Subject, role: str) -> str:
+def _permuted(subject: CheckTarget, role: str) -> str:
     cell = subject.build(role)
     shown = 0.0
     for n in (2, T):
-        x, source = subject.inputs(role, 1, n, s=n)
+        x, context = subject.inputs(role, 1, n, s=n)
         turned = torch.arange(n, device=subject.device).roll(1)
         with torch.no_grad():
-            if source is None:
+            if context is None:
                 gap = distance(cell(x[:, turned]), cell(x)[:, turned])
             else:
-                gap = distance(cell(x, source[:, turned]), cell(x, source))
+                gap = distance(cell(x, context[:, turned]), cell(x, context))
         case = f"{role}, batch 1, length {n}, inputs shifted round by one"
         if subject.scheme.hook == "none":
             if not gap <= subject.tolerance:
                 raise Failure(
                     f"{case}: the outputs are not the same ones shifted, they differ by {number(gap)}",
                     "Without a position scheme nothing may depend on the order. If your mathematics has an order of its own, "
-                    "declare `equivariant = False`.",
+                    "declare `permutation_equivariant = False`.",
                 )
         elif n > 2 and not gap > subject.tolerance:
             raise Failure(
@@ -46,9 +46,9 @@ def _permuted(subject: Subject, role: str) -> str:
     return f"{role}: permuted inputs permute outputs to {number(shown)}"
 
 
-def beginning(subject: Subject) -> str:
+def beginning(subject: CheckTarget) -> str:
     """With a scheme of distances, masked positions in front of a sequence change nothing."""
-    if not subject.variant.equivariant:
+    if not subject.variant.permutation_equivariant:
         raise NotDeclared("its own pattern knows positions")
     tried = [each for each in subject.under_schemes() if each.scheme.relative]
     if not tried:
@@ -57,7 +57,7 @@ def beginning(subject: Subject) -> str:
     return f"{', '.join(each.scheme_name for each in tried)}: two padded positions in front change {number(worst)}"
 
 
-def _begun(subject: Subject) -> float:
+def _begun(subject: CheckTarget) -> float:
     worst = 0.0
     for role in (role for role in subject.roles if role != "cross"):
         cell = subject.build(role)

@@ -5,30 +5,30 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.target import B, Check, Failure, NotDeclared, Refused, S, Subject, T
+from attnlab.testing.checks.target import B, Check, CheckTarget, Failure, NotDeclared, S, T, Unsupported
 from attnlab.variants import ROLES
 
 SIZES = ((1, 1), (1, 2), (1, T), (B, 1), (B, T))  # (batch, length), the smallest first
 
 
-def shapes(subject: Subject) -> str:
+def shapes(subject: CheckTarget) -> str:
     """(b, t, dim) in, (b, t, dim) out, in every role, whatever b and t are."""
     for role in subject.roles:
         _scheme_fits(subject, role)
         cell = subject.build(role)
         for b, t in SIZES:
             for s in (1, S) if role == "cross" else (t,):
-                x, source = subject.inputs(role, b, t, s=s)
-                y = cell(x, source)
+                x, context = subject.inputs(role, b, t, s=s)
+                y = cell(x, context)
                 _same_shape(x, y, case=f"role {role}, batch {b}, length {t}" + (f", source {s}" if role == "cross" else ""))
     return f"{', '.join(subject.roles)}: batch 1 and {B}, length 1 to {T}, {subject.heads} heads, width {subject.dim}"
 
 
-def _scheme_fits(subject: Subject, role: str) -> None:
+def _scheme_fits(subject: CheckTarget, role: str) -> None:
     """What the position scheme returns has the shape that its hook asks for: the scheme may be anyone's, too."""
-    setting, hook = subject.position_setting(role), subject.scheme.hook
-    scheme = subject.scheme(setting).to(subject.device, subject.dtype).eval()
-    q = torch.randn(B, setting.heads, T, setting.head_dim, device=subject.device, dtype=subject.dtype)
+    config, hook = subject.position_config(role), subject.scheme.hook
+    scheme = subject.scheme(config).to(subject.device, subject.dtype).eval()
+    q = torch.randn(B, config.heads, T, config.head_dim, device=subject.device, dtype=subject.dtype)
     full, got = tuple(q.shape), tuple[Tensor, ...]()
     if hook == "embed":
         full, got = (T, subject.dim), (scheme.embed(T),)
@@ -63,20 +63,20 @@ def _same_shape(x: Tensor, y: Tensor, *, case: str) -> None:
         raise Failure(f"{case}: the output is not finite", "Look for a division by zero or a softmax over no keys at all.")
 
 
-def one_head(subject: Subject) -> str:
+def one_head(subject: CheckTarget) -> str:
     """A single head works, or is refused with a reason."""
     if not subject.variant.has_heads:
         raise NotDeclared("it has no heads")
     reason = next((r for r in (subject.asks(role=role, heads=1) for role in subject.roles) if r), None)
     if reason:
-        raise Refused(reason)
+        raise Unsupported(reason)
     for role in subject.roles:
-        heads = subject.position_setting(role, heads=1)
-        if refused := subject.scheme.refuses(heads):
-            raise Refused(f"{subject.scheme_name}: {refused}")
-        x, source = subject.inputs(role, 1, 3)
+        heads = subject.position_config(role, heads=1)
+        if refused := subject.scheme.unsupported(heads):
+            raise Unsupported(f"{subject.scheme_name}: {refused}")
+        x, context = subject.inputs(role, 1, 3)
         try:
-            y = subject.build(role, heads=1)(x, source)
+            y = subject.build(role, heads=1)(x, context)
         except Exception as error:  # anything that one head breaks is what this check is about
             raise Failure(
                 f"role {role}, heads 1, batch 1, length 3: {type(error).__name__}: {error}",
@@ -86,7 +86,7 @@ def one_head(subject: Subject) -> str:
     return "heads 1 works"
 
 
-def width(subject: Subject) -> str:
+def width(subject: CheckTarget) -> str:
     """A width that the heads do not divide works, or is refused."""
     if not subject.variant.has_heads:
         raise NotDeclared("it has no heads")
@@ -95,10 +95,10 @@ def width(subject: Subject) -> str:
     odd, role = replace(subject, heads=heads, dim=heads * 7 + 1, backend=backend), subject.roles[0]
     if reason := odd.refusal(role):
         return f"refused: {reason}"
-    x, source = odd.inputs(role, 1, 3)
+    x, context = odd.inputs(role, 1, 3)
     case = f"role {role}, width {odd.dim} with {heads} heads, batch 1, length 3"
     try:
-        y = odd.build(role)(x, source)
+        y = odd.build(role)(x, context)
     except Exception as error:  # anything that such a width breaks is what this check is about
         raise Failure(
             f"{case}: it is accepted, and {type(error).__name__}: {str(error)[:90]}",
@@ -108,7 +108,7 @@ def width(subject: Subject) -> str:
     return f"width {odd.dim} works with {heads} heads"
 
 
-def roles(subject: Subject) -> str:
+def roles(subject: CheckTarget) -> str:
     """Roles that are not declared are refused."""
     missing = [role for role in ROLES if role not in subject.variant.roles]
     for role in missing:

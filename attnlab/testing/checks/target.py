@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention import unavailable
-from attnlab.positions import Position, PositionSetting
+from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, check_options
-from attnlab.variants import ROLES, Setting, Variant
+from attnlab.variants import ROLES, AttentionConfig, Variant
 
 B, T, S = 3, 13, 11  # batch, length, length of the other sequence in cross-attention: prime, unequal
 LENGTHS = (2, 3, T)  # ascending, so that the first failure is the smallest
@@ -35,7 +35,7 @@ class NotDeclared(Exception):
     """The variant does not claim this property."""
 
 
-class Refused(Exception):
+class Unsupported(Exception):
     """The variant says why it cannot be had."""
 
 
@@ -43,7 +43,7 @@ class Check(NamedTuple):
     """One property: ``name`` as printed, and the function that looks for it."""
 
     name: str
-    run: Callable[["Subject"], str]
+    run: Callable[["CheckTarget"], str]
 
 
 class Cell(nn.Module):
@@ -54,15 +54,15 @@ class Cell(nn.Module):
         self.attention = attention
         self.embed = embed
 
-    def forward(self, x: Tensor, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         if self.embed is not None:
             x = x + self.embed.embed(x.shape[1])
-            source = None if source is None else source + self.embed.embed(source.shape[1])
-        return self.attention(x, source=source, mask=mask)
+            context = None if context is None else context + self.embed.embed(context.shape[1])
+        return self.attention(x, context=context, mask=mask)
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckTarget:
     """One configuration under examination.
 
     Attributes:
@@ -100,7 +100,7 @@ class Subject:
         others = self.variant.backends if self.backend == "reference" else ()
         return [self.backend, *(n for n in others if n != "reference" and unavailable(n, self.device) is None)]
 
-    def fitted(self, asked: tuple[str, ...] = ROLES) -> "Subject":
+    def fitted(self, asked: tuple[str, ...] = ROLES) -> "CheckTarget":
         """The same with the first shape that the variant takes, the roles in which it takes it, and why not the others."""
         refusals: dict[str, str] = {}
         on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
@@ -118,7 +118,7 @@ class Subject:
     def refusal(self, role: str, **changes: Any) -> str | None:
         """Why the variant or the scheme refuses a role, or None."""
         reason = self.asks(role=role, **changes)
-        return reason or self.scheme.refuses(self.position_setting(role))
+        return reason or self.scheme.unsupported(self.position_config(role))
 
     def asks(self, **changes: Any) -> str | None:
         """What ``Variant.refuses`` says of this configuration with ``changes``."""
@@ -130,12 +130,14 @@ class Subject:
             "dim": self.dim,
             "heads": self.heads,
         }
-        return self.variant.refuses(**{**asked, **changes})
+        return self.variant.unsupported(**{**asked, **changes})
 
-    def position_setting(self, role: str, *, length: int = 300, heads: int | None = None) -> PositionSetting:
+    def position_config(self, role: str, *, length: int = 300, heads: int | None = None) -> PositionConfig:
         heads = heads or self.heads
         width = self.variant.head_dim(self.dim, heads)
-        return PositionSetting(dim=self.dim, heads=heads, head_dim=width, length=length, role=role, pieces=self.variant.pieces)
+        return PositionConfig(
+            dim=self.dim, heads=heads, head_dim=width, length=length, role=role, blockwise_bias=self.variant.blockwise_bias
+        )
 
     def build(
         self,
@@ -157,8 +159,8 @@ class Subject:
         """
         torch.manual_seed(seed)
         heads = heads or self.heads
-        scheme = position or self.scheme(self.position_setting(role, length=max(length, 300), heads=heads))
-        setting = Setting(
+        scheme = position or self.scheme(self.position_config(role, length=max(length, 300), heads=heads))
+        config = AttentionConfig(
             dim=self.dim,
             heads=heads,
             role=role,
@@ -166,10 +168,10 @@ class Subject:
             dropout=dropout,
             position=scheme if scheme.hook in ("rotate", "bias") else None,
         )
-        given = {**self.variant.suited(length), **self.options} if options is None else options
+        given = {**self.variant.recommended_options(length), **self.options} if options is None else options
         check_options(self.variant, given, what=self.variant.__name__)
-        cell = Cell(self.variant(setting, **given), scheme if scheme.hook == "embed" else None)
-        awaken(cell)
+        cell = Cell(self.variant(config, **given), scheme if scheme.hook == "embed" else None)
+        perturb_constant_parameters(cell)
         return cell.to(self.device, dtype or self.dtype).eval()
 
     def inputs(self, role: str, b: int = B, t: int = T, *, s: int = S, seed: int = 1) -> tuple[Tensor, Tensor | None]:
@@ -187,11 +189,11 @@ class Subject:
         if role not in self.roles:
             raise NotDeclared(f"not {role} here")
 
-    def with_scheme(self, scheme: type[Position], name: str) -> "Subject":
+    def with_scheme(self, scheme: type[Position], name: str) -> "CheckTarget":
         """The same variant with another scheme, in the roles that both take."""
         return replace(self, scheme=scheme, scheme_name=name, any_scheme=False).fitted(self.roles)
 
-    def under_schemes(self) -> "list[Subject]":
+    def under_schemes(self) -> "list[CheckTarget]":
         """Itself, and where no scheme was asked for, with each that acts on queries and keys and that it honours."""
         names = POSITIONS.names() if self.any_scheme else []
         schemes = [(name, POSITIONS.get(name)) for name in names]
@@ -200,7 +202,7 @@ class Subject:
         return [self, *(each for each in tried if each.roles)]
 
 
-def awaken(module: nn.Module) -> None:
+def perturb_constant_parameters(module: nn.Module) -> None:
     """Give parameters that start as a constant (a gate at zero, a gain at one) some noise: mistakes hide behind them."""
     with torch.no_grad():
         for parameter in module.parameters():

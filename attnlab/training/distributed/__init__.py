@@ -6,20 +6,20 @@ ADDRESS = "ATTNLAB_RANKS"  # the variable of the environment that tells a rank w
 
 
 def refusal(config: RunConfig) -> str | None:
-    """Why a resolved configuration cannot share its run among ``machine.processes`` here; None if it can."""
+    """Why a resolved configuration cannot share its run among ``machine.processes_per_run`` here; None if it can."""
     import torch
 
-    n, device = config.machine.processes, config.machine.device
+    n, device = config.machine.processes_per_run, config.machine.device
     if n == 1:
         return None
     if not torch.distributed.is_available():
-        return f"machine.processes {n}: this torch was built without torch.distributed"
-    rows, parts = config.train.batch_size, n * config.train.accumulate
+        return f"machine.processes_per_run {n}: this torch was built without torch.distributed"
+    rows, parts = config.train.batch_size, n * config.train.gradient_accumulation
     if rows % parts:
-        whole = f"{n} processes x {config.train.accumulate} micro-batches"
-        return f"machine.processes {n}: expected a train.batch_size that {whole} divide, got {rows}"
+        whole = f"{n} processes x {config.train.gradient_accumulation} micro-batches"
+        return f"machine.processes_per_run {n}: expected a train.batch_size that {whole} divide, got {rows}"
     if device.startswith("cuda:"):
-        return f"machine.processes {n}: expected machine.device cuda, of which each process takes one, got {device}"
+        return f"machine.processes_per_run {n}: expected machine.device cuda, of which each process takes one, got {device}"
     if device == "cuda" and torch.cuda.device_count() < n:
-        return f"machine.processes {n}: expected a CUDA device for each, found {torch.cuda.device_count()}"
+        return f"machine.processes_per_run {n}: expected a CUDA device for each, found {torch.cuda.device_count()}"
     return None

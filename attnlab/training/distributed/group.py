@@ -33,10 +33,10 @@ class Group:
         """This rank's rows of ``batch``, and whether they count."""
         return batch, True
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor, in place, by its sum over the ranks."""
 
-    def by_first(self, act: Callable[[], T]) -> T:
+    def on_rank_zero(self, act: Callable[[], T]) -> T:
         """What ``act`` returns in the first rank; in the others it is not called."""
         return act()
 
@@ -72,14 +72,14 @@ class Ranks(Group):
         parts = batch.split(self.size)
         return parts[self.rank % len(parts)], self.rank < len(parts)
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])  # one message rather than hundreds
         with _together():
             torch.distributed.all_reduce(flat)
         for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(total.view_as(tensor))
 
-    def by_first(self, act: Callable[[], T]) -> T:
+    def on_rank_zero(self, act: Callable[[], T]) -> T:
         found = [act() if self.first else None]
         with _together():
             torch.distributed.broadcast_object_list(found)

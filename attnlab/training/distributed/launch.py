@@ -53,7 +53,7 @@ class _Rank:
 
 
 def train_on_ranks(config: RunConfig, *, report: Report, folder: Path | None) -> Result:
-    """``attnlab.training.train.train`` on ``machine.processes`` ranks; the arguments and the result are the same.
+    """``attnlab.training.train.train`` on ``machine.processes_per_run`` ranks; the arguments and the result are the same.
 
     Raises:
         UserError: as one of the ranks raised it.
@@ -101,7 +101,7 @@ def _ranks(config: RunConfig, place: Path) -> Iterator[list[_Rank]]:
         server.settimeout(0.5)
         launcher = subprocess.Popen(_command(config, place), env=_environment(config, place))
         try:
-            while len(ranks) < config.machine.processes:
+            while len(ranks) < config.machine.processes_per_run:
                 ranks += _arrived(server, launcher)
             yield ranks
             for rank in ranks:  # all went well: they end by themselves
@@ -133,7 +133,7 @@ def _arrived(server: socket.socket, launcher: "subprocess.Popen[bytes]") -> list
 def _command(config: RunConfig, place: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "torch.distributed.run"),
-        f"--nproc-per-node={config.machine.processes}",
+        f"--nproc-per-node={config.machine.processes_per_run}",
         *("--nnodes=1", "--max-restarts=0", "--local-addr=127.0.0.1"),
         *("--rdzv-id=attnlab", "--rdzv-backend=c10d", "--rdzv-conf=store_type=file"),
         f"--rdzv-endpoint={place / 'rendezvous'}",
@@ -150,7 +150,7 @@ def _environment(config: RunConfig, place: Path) -> dict[str, Any]:
         "NCCL_SOCKET_IFNAME": loopback,
         **os.environ,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # a server that listens on every interface
-        "OMP_NUM_THREADS": str(max(1, threads // config.machine.processes)),
+        "OMP_NUM_THREADS": str(max(1, threads // config.machine.processes_per_run)),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         ADDRESS: str(place / "socket"),
     }
