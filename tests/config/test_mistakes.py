@@ -38,7 +38,7 @@ MISTAKES = {
     "true for a whole": ("depth: 1", "depth: true", "5:27", "expected a whole number, got true"),
     "true for a number": ("lr: 3e-4\ng", "lr: true\ng", "8:9", "base.train.lr: expected a number, got true"),
     "no for a bool": ("heads: 2", "tied: no", "5:36", "base.model.tie_embeddings: expected true or false, got 'no'"),
-    "1 for a bool": ("heads: 2", "tied: 1", "5:36", "expected true or false, got 1"),
+    "1 for a bool": ("heads: 2", "tie_embeddings: 1", "5:46", "expected true or false, got 1"),
     "null for a number": ("depth: 1", "depth: null", "5:27", "expected a whole number, got nothing (null)"),
     "infinite": ("lr: 3e-4\ng", "lr: .inf\ng", "8:9", "expected a finite number, got inf"),
     "too small": ("depth: 1", "depth: 0", "5:27", "expected a number of at least 1, got 0"),
@@ -195,10 +195,10 @@ MISTAKES = {
         "7:5",
         "expected one of 'steps' and 'epochs', got neither",
     ),
-    "accumulate does not divide": (
+    "gradient_accumulation does not divide": (
         "lr: 3e-4\ng",
-        "accumulate: 5\ng",
-        "8:17",
+        "gradient_accumulation: 5\ng",
+        "8:28",
         "a divisor of batch_size 32, got 5",
     ),
     "sliding without a stride": (

@@ -89,7 +89,7 @@ MISTAKES = {
     ),
     "a section of the grid that sets it": (
         "  variant: [dense, no_wo]",
-        "  variant: [dense]\n  train: [{accumulate: 1}, {lr: 1e-3}]",
+        "  variant: [dense]\n  train: [{gradient_accumulation: 1}, {lr: 1e-3}]",
         "14:5",
         "the axis 'train' of the grid sets it",
     ),

@@ -71,7 +71,7 @@ def test_xformers_is_asked_for_the_same(
     torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("asked", [{}, {"causal": True}, {"causal": True, "window": 3}, {"allowed": masks(7, 7)["padding"]}])
+@pytest.mark.parametrize("asked", [{}, {"causal": True}, {"causal": True, "window": 3}, {"attn_mask": masks(7, 7)["padding"]}])
 def test_xformers_gets_the_type_of_the_values(asked: dict[str, Any], xformers_on_cpu: list[str]) -> None:
     q, k, v = (z.detach() for z in tensors(7, 7, dtype=torch.float32))
     rough = attend(q, k, v.bfloat16(), backend="xformers", **asked)  # what autocast makes of them where q and k were normed

@@ -180,7 +180,7 @@ def test_batches_split_and_move():
 def settings(*, memory: int = 0, batch_size: int = 1, **evaluate: Any) -> RunConfig:
     train = {"steps": 1, "batch_size": batch_size}
     return RunConfig.model_validate(
-        {"task": "ramp", "variant": "dense", "model": {"memory": memory}, "train": train, "evaluate": evaluate}
+        {"task": "ramp", "variant": "dense", "model": {"mem_len": memory}, "train": train, "evaluate": evaluate}
     )
 
 
