@@ -37,7 +37,7 @@ MISTAKES = {
     "a fraction for a whole": ("steps: 20", "steps: 20.5", "7:12", "expected a whole number, got 20.5"),
     "true for a whole": ("depth: 1", "depth: true", "5:27", "expected a whole number, got true"),
     "true for a number": ("lr: 3e-4\ng", "lr: true\ng", "8:9", "base.train.lr: expected a number, got true"),
-    "no for a bool": ("heads: 2", "tied: no", "5:36", "base.model.tie_embeddings: expected true or false, got 'no'"),
+    "no for a bool": ("heads: 2", "tie_embeddings: no", "5:46", "base.model.tie_embeddings: expected true or false, got 'no'"),
     "1 for a bool": ("heads: 2", "tie_embeddings: 1", "5:46", "expected true or false, got 1"),
     "null for a number": ("depth: 1", "depth: null", "5:27", "expected a whole number, got nothing (null)"),
     "infinite": ("lr: 3e-4\ng", "lr: .inf\ng", "8:9", "expected a finite number, got inf"),
