@@ -1,22 +1,24 @@
-# Everything runs in .venv, which the first call makes. `make help` lists the targets.
+# Everything runs in .venv, which the first call creates. `make help` lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+COVERAGE ?=
 
-.PHONY: help quickstart test lint types format gpu overhead benchmarks clean
+.PHONY: help quickstart test fast lint types format gpu overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make quickstart  set up, run ablations/quickstart.yaml, write reports/quickstart/"
 	@echo "make test        set up, run the tests (PYTEST_ARGS='-m slow' for the slow ones)"
-	@echo "make gpu         run the tests that need a CUDA device in PYTHON's environment, the contract's matrix apart"
-	@echo "make lint        ruff: style and imports"
-	@echo "make types       pyright: types"
-	@echo "make format      let ruff repair what it can"
-	@echo "make overhead    measure what a study costs beside a bare loop (half an hour on a quiet machine)"
-	@echo "make benchmarks  set the peers up in environments of their own, time attnlab beside them (two hours on a quiet machine)"
+	@echo "make fast        run the tests that start no study: two minutes"
+	@echo "make lint        check style (ruff) and import contracts (import-linter)"
+	@echo "make types       check types (pyright)"
+	@echo "make format      format the code and apply ruff's fixes"
+	@echo "make gpu         run the tests that need a CUDA device, with PYTHON, without the contract's matrix"
+	@echo "make overhead    measure what a study costs compared with a bare loop (half an hour on an idle machine)"
+	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
 	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -28,18 +30,24 @@ quickstart: $(STAMP)
 	$(BIN)/attnlab run ablations/quickstart.yaml
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(COVERAGE)
+
+fast: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore=tests/study --ignore=tests/tracking --ignore=tests/testing
 
 gpu:
 	$(PYTHON) -m pytest -m gpu --ignore=tests/testing/test_contract.py
 
 lint: $(STAMP)
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 
 types: $(STAMP)
 	$(BIN)/pyright
 
 format: $(STAMP)
+	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 overhead: $(STAMP)
@@ -49,4 +57,4 @@ benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks.speed
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-peers-xl .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info
