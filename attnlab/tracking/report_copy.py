@@ -27,7 +27,7 @@ def keep(study: str, folder: Path, *, root: str | Path | None = None, note: str 
     if experiment is None:
         raise LookupError(study)
     earlier = client.search_runs([experiment.experiment_id], f"tags.`attnlab.phase` = '{track.REPORT}'")
-    tags = {"attnlab.phase": track.REPORT, "attnlab.study.run": study}
+    tags = {"attnlab.phase": track.REPORT, "attnlab.study": study}
     tags["mlflow.note.content"] = f"{note}\n\nThe page is the artifact `index.html`."
     made = client.create_run(experiment.experiment_id, run_name="report", tags=tags)
     for file in sorted(path for path in folder.iterdir() if path.is_file()):

@@ -109,13 +109,13 @@ def tags(run: Run, *, plan: Plan) -> dict[str, str]:
     """What a record needs and nobody compares: where it comes from, how to repeat it, how the UI shows it."""
     config = run.config
     found = {
-        "attnlab.study.run": plan.study.study,
+        "attnlab.study": plan.study.study,
         "attnlab.cell": run.cell.name,
         "attnlab.seed": str(run.seed),
         "attnlab.phase": run.phase,
         "attnlab.fingerprint": run.key,
         "attnlab.axes": json.dumps(run.cell.axes),
-        "attnlab.config.run": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
+        "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
         "attnlab.versions": versions(),
         "attnlab.folder": f"work/{run.key}",
         "attnlab.command": command(),

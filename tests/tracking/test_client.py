@@ -48,7 +48,7 @@ def test_tags_carry_what_repeats_the_run_and_fit() -> None:
     found = small()
     tags = record.tags(found.runs[1], plan=found)
     assert tags["attnlab.fingerprint"] == found.runs[1].fingerprint and tags["attnlab.seed"] == "1"
-    assert json.loads(tags["attnlab.config.run"])["model"]["dim"] == 8
+    assert json.loads(tags["attnlab.config"])["model"]["dim"] == 8
     assert tags["mlflow.runColor"].startswith("#") and "dense" in tags["mlflow.note.content"]
     assert all(len(value) <= 8_000 for value in tags.values())
 

@@ -375,9 +375,9 @@ def intact(root: Path) -> bool:
 HALF = """
 import os, signal, sys
 from pathlib import Path
-from attnlab import track
-track.sqlite3.connect = lambda *args: os.kill(os.getpid(), signal.SIGKILL)  # after the tables, before it is in its place
-track.connect(Path(sys.argv[1]), create=True)
+from attnlab.tracking import client
+client.sqlite3.connect = lambda *args: os.kill(os.getpid(), signal.SIGKILL)  # after the tables, before it is in its place
+client.connect(Path(sys.argv[1]), create=True)
 """
 
 
@@ -397,17 +397,17 @@ from pathlib import Path
 sys.path.insert(0, {here!r})
 from attnlab.tracking import points
 from attnlab.tracking.tracker import Tracker
-from test_delivery import small
+from tests.tracking.test_delivery import small
 points.FLUSH_POINTS = 20
 pen = Tracker(small(), Path(sys.argv[1]))
 pen.sweep()
 run_id = pen.start(small().runs[0])
-pen.delivery.ask(lambda: None)
+pen.delivery.call(lambda: None)
 print(run_id, flush=True)
 for step in itertools.count():
     pen.log(run_id, step, {{f"train/{{name}}": step / 7 for name in "abcdefghij"}})
     if step % 10 == 0:
-        pen.delivery.ask(lambda: None)
+        pen.delivery.call(lambda: None)
     if step == 10:
         print("delivered", flush=True)
 """
