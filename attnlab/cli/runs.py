@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from attnlab._util.cost_metrics import shown_in
 from attnlab.cli.printing import show
 from attnlab.config.axes import text
 from attnlab.errors import UserError, nearest, one_line
@@ -89,7 +90,8 @@ def _columns(frame: Frame, words: str) -> list[str]:
     searched = set(frame["phase"]) != {"grid"}
     valid = [f"valid_{name}" for name in SCORES] if searched else []  # all that a trial has
     names = ["run_id", "name", *(["phase"] if searched else []), "state", *SCORES, *valid]
-    return [name for name in (*names, "tokens_per_s", "train_seconds", "reason") if name in frame]
+    costs = [metric.name for metric in shown_in("run list")]
+    return [name for name in (*names, *costs, "reason") if name in frame]
 
 
 def _column(frame: Frame, name: str, *, place: str) -> str:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from attnlab.stats.sequential import Looks
     from attnlab.study.run import StudyResult
 
-TABLE_COSTS = ("tokens_per_s", "saved_mib", "gpu_peak_mib", "train_seconds")
 MEASURED_SECONDS = 0.5
 
 
@@ -138,9 +137,10 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     Args:
         looks: of a study whose seeds were added until its verdicts were settled.
     """
+    from attnlab._util.cost_metrics import shown_in
     from attnlab.report.reference_scores import labels
     from attnlab.report.search import sentence
-    from attnlab.stats.compare import COSTS, fixed, gap, plus_minus, rows, significant
+    from attnlab.stats.compare import fixed, gap, plus_minus, rows
     from attnlab.stats.search import reported, searched, unconfirmed
 
     found, question, records = result.plan, result.question(looks=looks), result.records()
@@ -150,13 +150,14 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     compared = rows([*reported(records), *unconfirmed(records, question, trials)], question)
     table = sorted(compared, key=lambda row: order[row.name])
     better = "lower is better" if found.direction == "min" else "higher is better"
+    costs = shown_in("terminal")
     headings = [
         "cell",
         found.metric,
         "seeds",
         "difference",
         "verdict",
-        *(COSTS[cost] for cost in TABLE_COSTS),
+        *(metric.heading for metric in costs),
         "state",
     ]
     lines = [
@@ -166,7 +167,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
             str(len(row.values) or ""),
             gap(row),
             row.verdict,
-            *(significant(row.costs[cost].mean) if cost in row.costs else "" for cost in TABLE_COSTS),
+            *(metric.format(row.costs[metric.name].mean) if metric.name in row.costs else "" for metric in costs),
             row.outcome,
         ]
         for row in table

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.stats.compare import COSTS, Question, Row
+from attnlab._util.cost_metrics import shown_in
+from attnlab.stats.compare import Question, Row
 
 if TYPE_CHECKING:
     import pandas
@@ -50,7 +51,7 @@ def _cell(row: Row, question: Question) -> dict[str, Any]:
         "p_equivalent_holm": d.p_equivalent_holm if d else None,
         "effect_size": d.effect if d else None,
         "verdict": row.verdict,
-        **{cost: row.costs[cost].mean if cost in row.costs else None for cost in COSTS},
+        **{m.name: row.costs[m.name].mean if m.name in row.costs else None for m in shown_in("cost table")},
         "outcome": row.outcome,
         "reasons": "; ".join(row.reasons),
     }

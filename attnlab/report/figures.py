@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of
 from attnlab.report.plots.curves import Dots, dots
 from attnlab.report.plots.forest import Effect, forest
 from attnlab.report.plots.heat import heat
 from attnlab.report.plots.learning import CROWD, learning
 from attnlab.report.plots.tradeoff import Spot, tradeoff
-from attnlab.stats.compare import COSTS, Question, Row, gap
+from attnlab.stats.compare import Question, Row, gap
 
 if TYPE_CHECKING:
     import pandas
 
-SPEED = "tokens_per_s"
-MEMORY = ("gpu_peak_mib", "saved_mib", "host_peak_mib")  # the first that all cells have: on a CPU no GPU's
 MOST_HEATS = 6
 FILLED = 0.5  # of a heat map's squares; below that a table says it better
 
@@ -94,31 +93,43 @@ def _seeds(table: Sequence[Row], question: Question, colors: Mapping[str, str]) 
 
 
 def _costs(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
+    """Draw the metric against each cost that has a trade-off plot and that at least two cells have."""
     done = [row for row in table if row.value is not None]
-    memory = next((name for name in MEMORY if done and all(name in row.costs for row in done)), None)
     found = []
-    for cost, cheap, word in ((memory, "min", "leaner"), (SPEED, "max", "faster")):
-        costly = [row for row in done if cost in row.costs]
-        if cost is None or len(costly) < 2:
+    for cost in _plotted(done):
+        spots = []
+        for row in done:
+            if row.value is not None and cost.name in row.costs:
+                v, mean, ends = row.value, row.costs[cost.name].mean, row.ranges.get(cost.name)
+                spots.append(Spot(row.name, colors[row.name], mean, v.mean, v.low, v.high, ends))
+        if len(spots) < 2:
             continue
-        spots = [
-            Spot(r.name, colors[r.name], r.costs[cost].mean, r.value.mean, r.value.low, r.value.high, r.ranges.get(cost))
-            for r in costly
-            if r.value
-        ]
-        title = f"{question.metric} against {COSTS[cost]}"
-        note = f"{better(question)}; {'left' if cheap == 'min' else 'right'} is {word}; ringed: Pareto front"
-        names, how = (COSTS[cost], question.metric), {"direction": question.direction, "cheap": cheap}
-        svg = tradeoff(spots, title=title, note=note, names=names, foot=_foot(spots, word), **how)
-        found.append(Figure(f"{cost}.svg", title, svg, "cost"))
+        title = f"{question.metric} against {cost.heading}"
+        cheap, best = ("min", "left") if cost.better == "lower" else ("max", "right")
+        note = f"{'lower' if question.direction == 'min' else 'upper'} {best} is better; ringed: Pareto front"
+        names, how = (cost.heading, question.metric), {"direction": question.direction, "cheap": cheap}
+        svg = tradeoff(spots, title=title, note=note, names=names, foot=_foot(spots), **how)
+        found.append(Figure(f"{cost.name}.svg", title, svg, "cost"))
     return found
 
 
-def _foot(spots: Sequence[Spot], word: str) -> list[str]:
-    """What the bars of a trade-off plot are, and what is ringed where costs are measured; `word` is "faster" or "leaner"."""
+def _plotted(done: Sequence[Row]) -> list[cost_metrics.CostMetric]:
+    """Return one cost metric per trade-off plot: the first that all cells have, else the first that any has."""
+    plots: dict[str, list[cost_metrics.CostMetric]] = {}
+    for metric in cost_metrics.COST_METRICS:
+        if metric.plot and any(metric.name in row.costs for row in done):
+            plots.setdefault(metric.plot, []).append(metric)
+    return [
+        next((metric for metric in metrics if all(metric.name in row.costs for row in done)), metrics[0])
+        for metrics in plots.values()
+    ]
+
+
+def _foot(spots: Sequence[Spot]) -> list[str]:
+    """Explain the bars of a trade-off plot, and the rings where the cost is measured."""
     bar = "upright bar: 95 % interval"
     if any(spot.costs for spot in spots):
-        return [f"{bar}; level: lowest to highest seed", f"ringed unless another is as good and {word} in every seed"]
+        return [f"{bar}; level: lowest to highest seed", "ringed unless another is as good and cheaper in every seed"]
     return [bar] if any(spot.low is not None for spot in spots) else []
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from attnlab._util import cost_metrics
 from attnlab.report.page import Page
 from attnlab.report.render import render
 from attnlab.report.table import Column, Line, Table
-from attnlab.stats.compare import COSTS
 
 HOW = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
-FINE = (*(heading for name, heading in COSTS.items() if name != "parameters"), "state")  # columns of the full report
 
 
 def write_several(folder: Path, pages: Sequence[Page]) -> None:
@@ -43,7 +42,8 @@ def shared(notes: Mapping[str, Sequence[str]]) -> list[str]:
 
 def short(table: Table) -> Table:
     """A verdict table without its costs: parameters stay, so that matched comparisons are seen."""
-    keep = [i for i, column in enumerate(table.columns) if column.heading not in FINE]
+    left_out = {metric.heading for metric in cost_metrics.COST_METRICS if metric.name != "parameters"} | {"state"}
+    keep = [i for i, column in enumerate(table.columns) if column.heading not in left_out]
     columns: list[Column] = [table.columns[i] for i in keep]
     return Table(columns, [Line([line.cells[i] for i in keep], line.color, line.kind) for line in table.lines])
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attnlab._util.cost_metrics import significant
 from attnlab.report.table import Line, Table
-from attnlab.stats.compare import fixed, significant
+from attnlab.stats.compare import fixed
 from attnlab.tracking.reference_scores import ReferenceScore
 
 KIND = "trivial"  # of such a line

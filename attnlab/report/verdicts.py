@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab.report.table import Column, Line, Table
-from attnlab.stats.compare import BASELINE, COSTS, Question, Row, fixed, gap, p_value, plus_minus, significant
+from attnlab.stats.compare import BASELINE, Question, Row, fixed, gap, p_value, plus_minus
 
-BESIDE = ("parameters", "tokens_per_s", "saved_mib", "gpu_peak_mib")  # costs in the main table
-SHARED = ("parameters", "attention_parameters", "flops_per_token")  # shown as a share of the baseline's: exact, and matched
-RUN_COSTS = ("tokens_per_s", "saved_mib", "train_seconds")
 TRAINING = 3  # times the FLOPs of a forward pass
 PETA = 1e15
 
@@ -22,12 +20,12 @@ def verdict_table(table: Sequence[Row], question: Question, *, colors: Mapping[s
     compared = any(row.baseline for row in table)
     effects = any(_effect(row) for row in table)
     states = any(set(row.states) != {"completed"} for row in table)
-    costs = [cost for cost in BESIDE if any(cost in row.costs for row in table)]
+    costs = _present(table, shown_in("verdict table"))
     columns = [Column("cell", words=True), Column(question.metric), Column("seeds")]
     if compared:
         columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if effects else [])]
         columns += [Column("verdict", words=True)]
-    columns += [Column(COSTS[cost], minor=cost not in SHARED) for cost in costs]
+    columns += [Column(metric.heading, minor=not metric.relative) for metric in costs]
     columns += [Column("state", words=True)] if states else []
     lines = []
     for row in table:
@@ -35,7 +33,7 @@ def verdict_table(table: Sequence[Row], question: Question, *, colors: Mapping[s
         if compared:
             cells += [gap(row), _p(row)]
             cells += [*([_effect(row)] if effects else []), row.verdict]
-        cells += [_cost(row, cost, by_name.get(row.baseline)) for cost in costs]
+        cells += [_cost(row, metric, by_name.get(row.baseline)) for metric in costs]
         cells += ["" if row.outcome == "completed" else row.outcome] if states else []
         kind = "missing" if row.value is None else "baseline" if row.verdict == BASELINE else ""
         lines.append(Line(cells, (colors or {}).get(row.name, ""), kind))
@@ -55,39 +53,44 @@ def _effect(row: Row) -> str:
     return "" if effect is None else f"{effect:+.2f}"
 
 
-def _cost(row: Row, cost: str, base: Row | None) -> str:
-    """A cost's mean, where it is measured its lowest and highest seed; where cells are matched in it, the baseline's share."""
-    if cost not in row.costs:
+def _present(table: Sequence[Row], metrics: Sequence[CostMetric]) -> list[CostMetric]:
+    """Return those of the metrics that at least one cell has."""
+    return [metric for metric in metrics if any(metric.name in row.costs for row in table)]
+
+
+def _cost(row: Row, metric: CostMetric, base: Row | None) -> str:
+    """Format a mean cost, with its range over seeds where it is measured, or its difference from the baseline in percent."""
+    if metric.name not in row.costs:
         return ""
-    mean = row.costs[cost].mean
-    if spread := _spread(row, cost):
-        return f"{significant(mean)} {spread}"
-    if cost not in SHARED or base is None or not (base.costs.get(cost) and base.costs[cost].mean):
-        return significant(mean)
-    share = 100 * (mean / base.costs[cost].mean - 1)
+    mean = row.costs[metric.name].mean
+    if spread := _spread(row, metric):
+        return f"{metric.format(mean)} {spread}"
+    if not metric.relative or base is None or not (base.costs.get(metric.name) and base.costs[metric.name].mean):
+        return metric.format(mean)
+    share = 100 * (mean / base.costs[metric.name].mean - 1)
     if share == 0:
-        return f"{significant(mean)} (same)"
-    return f"{significant(mean)} ({share:+.1f} %)" if abs(share) >= 0.05 else f"{significant(mean)} ({share:+.1g} %)"
+        return f"{metric.format(mean)} (same)"
+    return f"{metric.format(mean)} ({share:+.1f} %)" if abs(share) >= 0.05 else f"{metric.format(mean)} ({share:+.1g} %)"
 
 
-def _spread(row: Row, cost: str) -> str:
-    """ "(800 to 12,600)": the lowest and the highest seed of what is measured, where they differ."""
-    ends = [significant(each) for each in row.ranges.get(cost, ())]
+def _spread(row: Row, metric: CostMetric) -> str:
+    """Return the range over seeds of a measured cost, as in "(800 to 12,600)"; "" where all seeds agree as printed."""
+    ends = [metric.format(value) for value in row.ranges.get(metric.name, ())]
     return f"({' to '.join(ends)})" if len(set(ends)) > 1 else ""
 
 
 def cost_table(table: Sequence[Row], *, colors: Mapping[str, str] | None = None) -> Table | None:
     """What one run of each cell costs, means over seeds; None where nothing completed."""
     by_name = {row.name: row for row in table}
-    costs = [cost for cost in COSTS if any(cost in row.costs for row in table)]
+    costs = _present(table, shown_in("cost table"))
     if not costs:
         return None
     arithmetic = any(_pflop(row) for row in table)
-    columns = [Column("one run of", words=True), *(Column(COSTS[cost]) for cost in costs)]
+    columns = [Column("one run of", words=True), *(Column(metric.heading) for metric in costs)]
     columns += [Column("training PFLOP")] if arithmetic else []
     lines = []
     for row in table:
-        cells = [_cost(row, cost, by_name.get(row.baseline)) for cost in costs]
+        cells = [_cost(row, metric, by_name.get(row.baseline)) for metric in costs]
         cells += [_pflop(row)] if arithmetic else []
         if any(cells):
             lines.append(Line([row.name, *cells], (colors or {}).get(row.name, "")))
@@ -145,7 +148,7 @@ def notes(table: Sequence[Row], question: Question) -> list[str]:
         if question.looks is not None:
             found.append(question.looks.words)
         found.append("In brackets: parameters against the baseline's.")
-    if any(_spread(row, cost) for row in table for cost in BESIDE):
+    if any(_spread(row, metric) for row in table for metric in shown_in("verdict table")):
         found.append("In brackets behind what is measured (speed, peak memory): the lowest and the highest seed.")
     return found
 
@@ -160,23 +163,18 @@ COST_NOTE = (
 
 def run_table(records: Sequence[Mapping[str, Any]], question: Question) -> Table:
     """A line a run."""
-    metrics = [question.metric, *(cost for cost in RUN_COSTS if any(_given(r.get(cost)) for r in records))]
-    columns = [Column("run", words=True), *(Column(COSTS.get(name, name)) for name in metrics)]
+    costs = [metric for metric in shown_in("run table") if any(_given(r.get(metric.name)) for r in records)]
+    columns = [Column("run", words=True), Column(question.metric), *(Column(metric.heading) for metric in costs)]
     columns += [Column("state", words=True), Column("device", words=True), Column("MLflow run", words=True)]
     lines = []
     for record in records:
-        figures = [_figure(n, record.get(n), question) for n in metrics]
+        figures = [fixed(float(record[question.metric])) if _given(record.get(question.metric)) else ""]
+        figures += [metric.format(record[metric.name]) if _given(record.get(metric.name)) else "" for metric in costs]
         state = str(record["state"])
         words = [state, str(record.get("device") or ""), str(record["run_id"])]
         kind = "" if state == "completed" else "missing"
         lines.append(Line([str(record["name"]), *figures, *words], kind=kind))
     return Table(columns, lines)
-
-
-def _figure(name: str, value: Any, question: Question) -> str:
-    if not _given(value):
-        return ""
-    return fixed(float(value)) if name == question.metric else significant(float(value))
 
 
 def _given(value: Any) -> bool:

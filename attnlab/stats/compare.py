@@ -12,25 +12,13 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
+from attnlab._util import cost_metrics
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
 
 BASELINE = "baseline"  # the verdict of a cell that others are compared with
 LOST = ("diverged", "out_of_memory", "failed", "timed_out")  # states of a seed that make a pair of it impossible
-COSTS = {  # summary metrics that stand beside the primary one: name -> heading
-    "tokens_per_s": "tokens/s",
-    "saved_mib": "saved MiB",
-    "gpu_peak_mib": "GPU peak MiB",
-    "host_peak_mib": "host peak MiB",
-    "parameters": "parameters",
-    "attention_parameters": "of attention",
-    "flops_per_token": "FLOPs/token",
-    "steps": "steps",
-    "tokens": "tokens",
-    "train_seconds": "train s",
-}
-MEASURED = ("tokens_per_s", "gpu_peak_mib", "host_peak_mib", "train_seconds")  # these scatter, the others are counted
 
 
 @dataclass(frozen=True)
@@ -107,12 +95,12 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Ro
     done = [run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None]
     values = {int(run["seed"]): float(run[question.metric]) for run in done}
     costs, ranges = {}, {}
-    for cost in COSTS:
-        seen = [number for run in done if (number := _number(run.get(cost))) is not None]
+    for metric in cost_metrics.COST_METRICS:
+        seen = [number for run in done if (number := _number(run.get(metric.name))) is not None]
         if seen:
-            costs[cost] = paired.interval(seen)
-        if cost in MEASURED and len(seen) > 1:
-            ranges[cost] = (min(seen), max(seen))
+            costs[metric.name] = paired.interval(seen)
+        if metric.measured and len(seen) > 1:
+            ranges[metric.name] = (min(seen), max(seen))
     reasons = dict.fromkeys(_reason(run, question) for run in runs if _state(run, question) != "completed")
     return Row(
         name=name,
@@ -189,13 +177,6 @@ def _number(value: Any) -> float | None:
 
 def _is_infinite(value: Any) -> bool:
     return isinstance(value, Real) and math.isinf(value)
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """Format a cost: that many digits that count, whole above that, thousands apart."""
-    if abs(value) >= 10 ** (digits - 1) or float(value).is_integer():
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
 
 
 def fixed(value: float, digits: int = 4) -> str:

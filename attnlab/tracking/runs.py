@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
@@ -43,6 +44,7 @@ def _name_in(path: Path) -> str:
     return f": expected a study's name, and the study of {path} is {name!r}"
 
 
+@describe_in("COST METRICS")
 def load_runs(study: str, root: str | Path | None = None, *, every: bool = False) -> pandas.DataFrame:
     """The runs of a study as a table, one row a run, in the order they were started.
 
@@ -68,12 +70,9 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``bits_per_byte``             the same, bits
     ``valid_...``                 each of these on the validation split
     ``..._at/512``                each of these on the test split at another length (``evaluate.lengths``)
-    ``parameters``                numbers; ``attention_parameters`` are the variants' own
-    ``flops_per_token``           2 x multiply-accumulate, forward
-    ``tokens_per_s``              of training, warm-up left out; ``tokens`` and ``steps`` count the whole run
-    ``saved_mib``                 MiB that a micro-batch keeps for the backward pass
-    ``host_peak_mib``             MiB; on CUDA ``gpu_peak_mib`` and ``gpu_reserved_mib``, too
-    ``..._seconds``               s: ``train_``, ``valid_`` (the last reading), ``test_`` and ``lengths_seconds``
+    COST METRICS
+    ``..._seconds``               s: of the last evaluation on each split (``valid_``, ``test_``, ``lengths_seconds``), and
+                                  ``startup_``, ``evaluation_``, ``logging_`` and ``checkpoint_seconds`` of the whole run
     ``length.512``                why there is no score at that length
     ``started``                   a time, UTC
     ``seconds``                   s from there to the end, or to now

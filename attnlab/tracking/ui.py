@@ -21,6 +21,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.cost_metrics import shown_in
 from attnlab._util.redact import without_login
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-COSTS = ("parameters", "tokens_per_s", "saved_mib", "train_seconds")
 
 
 def view_state(plan: Plan) -> str:
@@ -44,14 +44,15 @@ def view_state(plan: Plan) -> str:
     longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
     widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
     columns = list(widths)
-    columns += [f"metrics.`{name}`" for name in (metric, *COSTS)] + ["tags.`attnlab.state`"]
+    costs = [cost.name for cost in shown_in("mlflow columns")]
+    columns += [f"metrics.`{name}`" for name in (metric, *costs)] + ["tags.`attnlab.state`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
     charts = [
         _bar(plan, sections["Result"], metric),
         _bar(plan, sections["Result"], f"valid_{metric}"),
         _line(plan, sections["Learning curves"], f"valid/{metric}"),
         *(_line(plan, sections["Learning curves"], name) for name in ("train/loss", "train/tokens_per_s")),
-        *(_bar(plan, sections["Cost"], name) for name in (*COSTS, "gpu_peak_mib", "host_peak_mib")),
+        *(_bar(plan, sections["Cost"], cost.name) for cost in shown_in("mlflow charts")),
     ]
     state = {
         "searchFilter": "tags.`attnlab.current` = 'yes'",

@@ -68,7 +68,7 @@ def test_timings_stand_with_their_spread_and_what_is_counted_without(tmp_path: P
     assert "the lowest and the highest seed" in text
     speed, memory = ((tmp_path / f"{name}.svg").read_text() for name in ("tokens_per_s", "saved_mib"))
     assert ">upright bar: 95 % interval; level: lowest to highest seed<" in speed
-    assert ">ringed unless another is as good and faster in every seed<" in speed
+    assert ">ringed unless another is as good and cheaper in every seed<" in speed
     assert ">upright bar: 95 % interval<" in memory and "every seed" not in memory
 
 

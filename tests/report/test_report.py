@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 from attnlab._util.colors import BUILT_IN, color_of
+from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
 from attnlab.report.plots.curves import Curve, Dots, curves, dots
 from attnlab.report.plots.forest import Effect, forest, reach
@@ -75,7 +76,7 @@ def test_p_values_are_written_with_three_digits(p: float | None, written: str) -
 
 
 def test_costs_are_written_with_the_digits_that_count() -> None:
-    shown = [compare.significant(value) for value in (71_577.4, 118.54, 99.96, 7.4849, 0.012345, 14.0)]
+    shown = [significant(value) for value in (71_577.4, 118.54, 99.96, 7.4849, 0.012345, 14.0)]
     assert shown == ["71,577", "119", "100", "7.48", "0.0123", "14"]
 
 
@@ -202,8 +203,9 @@ def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
     records = runs.to_dict("records")
     drawn = figures.draw(compare.rows(records, question), records, points, question=question)  # type: ignore[arg-type]
     found = {each.file: each.svg for each in drawn}
-    for file in ("seeds.svg", "tokens_per_s.svg", "saved_mib.svg"):
-        assert "higher is better" in found[file] and "lower is better" not in found[file]
+    better = {"seeds.svg": "higher is", "tokens_per_s.svg": "upper right is", "saved_mib.svg": "upper left is"}
+    for file, words in better.items():
+        assert f"{words} better" in found[file] and "lower" not in found[file].replace("lowest", "")
         assert "dense learned</text>" in found[file]
 
 
