@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from attnlab._util.files import sha256
 from attnlab.errors import UserError, nearest
 
 T = TypeVar("T", bound=type)
@@ -171,7 +172,7 @@ def load_sources(sources: dict[str, str]) -> None:
     """
     for name, expected in sources.items():
         path = Path(name)
-        if path.is_file() and (found := hashlib.sha256(path.read_bytes()).hexdigest()) != expected:
+        if path.is_file() and (found := sha256(path)) != expected:
             raise UserError(f"{path} has changed since this was planned: expected sha256:{expected}, found sha256:{found}")
         load_file(path)
 

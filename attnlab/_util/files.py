@@ -1,58 +1,99 @@
-"""A disk that takes nothing more, recognised in whatever a library made of it, and told in one line."""
+"""Files: atomic writes, digests, and errors of a full or read-only disk."""
 
 import errno
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-# What no run is to blame for, and what the next one would meet as well.
-_FULL = {errno.ENOSPC: "it is full", errno.EDQUOT: "its quota is used up", errno.EROFS: "it may only be read"}
-_WORDS = {  # of libraries that pass on no number: sqlite's, the tokenizers', numpy's
-    "database or disk is full": "it is full",
-    "No space left on device": "it is full",
-    r"^\d+ requested and \d+ written$": "it is full",
-    "readonly database": "it may only be read",
-    "Read-only file system": "it may only be read",
+HALF = ".half"  # suffix of a file that is still being written
+
+# Errors that no run causes and that every other run would hit too.
+_DISK_ERRORS = {errno.ENOSPC: "full", errno.EDQUOT: "over its quota", errno.EROFS: "read-only"}
+_DISK_MESSAGES = {  # of libraries that raise no errno: sqlite, tokenizers, numpy
+    "database or disk is full": "full",
+    "No space left on device": "full",
+    r"^\d+ requested and \d+ written$": "full",
+    "readonly database": "read-only",
+    "Read-only file system": "read-only",
 }
 
 
-def refused(error: BaseException, *, within: Sequence[Path] = ()) -> str | None:
-    """``the disk takes nothing more: it is full (...)``; None where the error is about something else.
+def sha256(path: Path) -> str:
+    """Return the SHA-256 digest of a file's contents, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Flush a file or a folder to the disk (``fsync``)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write a file atomically: yield a temporary path next to ``path``, and rename it to ``path`` if the block succeeds.
+
+    A reader of ``path`` sees the old file or the new one, each complete, even if this process is killed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=HALF)
+    os.close(descriptor)
+    temporary = Path(name)
+    temporary.chmod(0o644)  # mkstemp makes it private
+    try:
+        yield temporary
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def describe_disk_error(error: BaseException, *, within: Sequence[Path] = ()) -> str | None:
+    """Return one line for an error of a full or read-only disk, or None if the error has another cause.
 
     Args:
-        within: folders: a file that lies in none of them is something else, too. None given: every file counts.
+        error: the exception; its causes count too.
+        within: folders. An error about a file outside all of them returns None; without folders, every file counts.
     """
     for cause in _causes(error):
-        if within and _elsewhere(cause, within):
+        if within and _is_outside(cause, within):
             return None
-        why = _FULL.get(cause.errno or 0) if isinstance(cause, OSError) else None
-        why = why or next((meaning for words, meaning in _WORDS.items() if re.search(words, str(cause))), None)
-        if why is not None:
-            return f"the disk takes nothing more: {why} ({told(cause)}); once it does, the same command goes on"
+        problem = _DISK_ERRORS.get(cause.errno or 0) if isinstance(cause, OSError) else None
+        problem = problem or next((meaning for words, meaning in _DISK_MESSAGES.items() if re.search(words, str(cause))), None)
+        if problem is not None:
+            return f"the disk is {problem} ({describe_error(cause)}); rerun the same command to resume once it is writable"
     return None
 
 
-def told(error: BaseException) -> str:
-    """An error of the system's in a few words: what, and of which file."""
+def describe_error(error: BaseException) -> str:
+    """Describe an error in a few words: for an error of the operating system, its text and its file."""
     if isinstance(error, OSError) and error.strerror:
-        name = error.filename2 or error.filename  # the second is the one that is written
+        name = error.filename2 or error.filename  # of a rename: the second is the one that is written
         return f"{error.strerror}: {name}" if name else error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _elsewhere(error: BaseException, within: Sequence[Path]) -> bool:
+def _is_outside(error: BaseException, folders: Sequence[Path]) -> bool:
     name = (error.filename2 or error.filename) if isinstance(error, OSError) else None
-    if not isinstance(name, str | bytes):  # a number where it was opened by one: which file that is nobody says
+    if not isinstance(name, str | bytes):  # no name, or a file descriptor: the file is unknown
         return False
     path = Path(os.fsdecode(name)).resolve()
-    return not any(path.is_relative_to(folder.resolve()) for folder in within)
+    return not any(path.is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    """The error and what led to it, the first cause first."""
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.insert(0, error)
+    """Return the error and the errors that led to it, the first cause first."""
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.insert(0, error)
         error = error.__cause__ or error.__context__
-    return found
+    return causes

@@ -1,4 +1,4 @@
-"""A file lock that says who holds it and that the kernel gives back when its holder dies, however it dies."""
+"""A file lock that names its owner. The kernel releases it when the owner dies."""
 
 import fcntl
 import os
@@ -10,35 +10,39 @@ from pathlib import Path
 
 from attnlab.errors import UserError
 
-SHORT = 1.0  # seconds in which an owner that was just killed is gone
+NOTICE_AFTER = 1.0  # seconds; an owner that has just been killed is gone by then
 
 
 @contextmanager
-def hold(path: Path, *, what: str, wait: float = 0.0, say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Own ``path`` while the block runs.
+def file_lock(
+    path: Path, *, activity: str, timeout: float = 0.0, on_wait: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` while the block runs.
 
-    ``flock`` rather than ``lockf``: a second call in the same process (another thread, say) is refused too.
+    The lock is ``flock``, not ``lockf``, so a second call in the same process (from another thread, say) is refused
+    too. The file keeps the owner's name, which is why it is not truncated on opening.
 
     Args:
-        what: what is owned, for the message: ``"the study 'wo'"``.
-        wait: seconds to wait for the present owner, which may be on its way out.
-        say: told once who that is, when the wait is not over in ``SHORT`` seconds.
+        path: the lock file, created if missing and never removed.
+        activity: what the owner does, for the message: ``"the study 'wo' is being run"``.
+        timeout: seconds to wait for the present owner; ``math.inf`` waits for ever.
+        on_wait: called once with a line that names the owner, if the wait exceeds ``NOTICE_AFTER`` seconds.
 
     Raises:
-        UserError: someone else has it; the line names their process and host.
+        UserError: another owner still holds the lock after ``timeout`` seconds; the message names its process and host.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:  # opened close-on-exec: no helper process can keep the lock by accident
-        began = time.monotonic()
-        while not _taken(file.fileno()):
-            waited = time.monotonic() - began
+    with path.open("a+") as file:  # close-on-exec: no child process keeps the lock by accident
+        start = time.monotonic()
+        while not _acquire(file.fileno()):
+            waited = time.monotonic() - start
             file.seek(0)
-            owned = f"{what} is being run by {file.read().strip() or 'another process'}"
-            if waited >= wait:
-                raise UserError(owned)
-            if say is not None and waited >= SHORT:
-                say(f"waiting: {owned}")
-                say = None
+            owner = file.read().strip() or "another process"
+            if waited >= timeout:
+                raise UserError(f"{activity} by {owner}")
+            if on_wait is not None and waited >= NOTICE_AFTER:
+                on_wait(f"waiting: {activity} by {owner}")
+                on_wait = None
             time.sleep(0.05)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -46,7 +50,7 @@ def hold(path: Path, *, what: str, wait: float = 0.0, say: Callable[[str], None]
         yield
 
 
-def _taken(descriptor: int) -> bool:
+def _acquire(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,28 +1,103 @@
-"""What a run's process holds of the machine's memory, and how to tell that the kernel ended it for that."""
+"""Memory of a process and of the machine: limits, peaks, and the kernel's out-of-memory killer.
 
+The only module that reads ``/proc``. Outside Linux most figures are unknown, which each function states.
+"""
+
+import ctypes
+import resource
+import sys
+from contextlib import suppress
 from pathlib import Path
+
+from attnlab.errors import UserError
 
 CGROUP = Path("/sys/fs/cgroup")
 
-
-def peak(pid: int) -> int:
-    """The largest resident size of a process so far, in bytes; 0 where that cannot be known."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(sizes[0]) * 1024 if sizes else 0
+# malloc.h of glibc
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 
 
-def kernel_kills() -> int:
-    """How many processes the kernel has ended for want of memory: in this container if it counts them, else on the machine."""
-    for path, name in ((CGROUP / "memory.events", "oom_kill"), (Path("/proc/vmstat"), "oom_kill")):
+def peak_memory() -> int:
+    """Return the peak resident size of this process in bytes.
+
+    Linux's own record comes first: ``ru_maxrss`` also covers the program that the process ran before ``exec``.
+    """
+    peak = _process_field("self", "VmHWM")
+    if peak is not None:
+        return peak
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def peak_memory_of(pid: int) -> int:
+    """Return the peak resident size of process ``pid`` in bytes, or 0 if it has exited or the system is not Linux."""
+    return _process_field(str(pid), "VmHWM") or 0
+
+
+def reset_peak_memory() -> None:
+    """Reset the peak of this process to its present size. Without kernel support, the peak since its start remains."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def available_memory() -> int | None:
+    """Return the bytes of memory that new processes can use on this machine, or None if the system does not report it."""
+    return _field(Path("/proc/meminfo"), "MemAvailable")
+
+
+def limit_memory(limit: int) -> None:
+    """Limit the private memory of this process and of its children to ``limit`` bytes.
+
+    An allocation beyond the limit fails in the process that makes it, so the run ends as ``out_of_memory`` before the
+    kernel kills a process of its own choice. RLIMIT_DATA counts private writable memory; RLIMIT_AS would also count
+    address space, of which CUDA reserves terabytes and torch's libraries gigabytes that they never fill.
+
+    Raises:
+        UserError: the process already uses more than ``limit`` bytes.
+    """
+    used = _process_field("self", "VmData")
+    if used is not None and used >= limit:
+        raise UserError(f"expected a memory limit above the {used:,} bytes that a run uses at its start, got {limit:,} bytes")
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))
+
+
+def reuse_freed_memory() -> None:
+    """Make malloc keep large freed buffers instead of returning them to the kernel, which would page them in again.
+
+    Affects glibc only.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "gnu_get_libc_version"):  # musl's mallopt has other parameters
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def oom_kills() -> int:
+    """Return the number of processes that the out-of-memory killer has ended, in this container or else on the machine."""
+    for path in (CGROUP / "memory.events", Path("/proc/vmstat")):
         try:
             lines = path.read_text().splitlines()
         except OSError:
             continue
-        found = [int(line.split()[1]) for line in lines if line.split()[0] == name]
-        if found:
-            return found[0]
+        counts = [int(line.split()[1]) for line in lines if line.split()[0] == "oom_kill"]
+        if counts:
+            return counts[0]
     return 0
+
+
+def _process_field(process: str, name: str) -> int | None:
+    return _field(Path(f"/proc/{process}/status"), name)
+
+
+def _field(path: Path, name: str) -> int | None:
+    """Read the field ``name:   123 kB`` of a file under ``/proc``, in bytes; None if it is missing."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
+    return int(sizes[0]) * 1024 if sizes else None

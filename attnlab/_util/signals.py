@@ -1,4 +1,7 @@
-"""Being asked to end, politely: SIGTERM and SIGHUP count as Ctrl-C. What nohup said to ignore is ignored."""
+"""Signal handling: turn SIGTERM and SIGHUP into KeyboardInterrupt, and delay them around critical steps.
+
+Signals that the process ignores from its start, as under nohup, stay ignored.
+"""
 
 import signal
 import threading
@@ -9,21 +12,21 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Inside, requests to end wait: for the few moments in which half a job would be worse than none.
+def delayed_interrupts() -> Iterator[None]:
+    """Delay SIGINT, SIGTERM and SIGHUP until the end of the block, then raise ``KeyboardInterrupt``.
 
-    By handlers, not by masks: a signal that the main thread masks arrives through any other thread.
+    Uses handlers, not masks: another thread would receive a signal that the main thread masks.
     """
-    came: list[str] = []
-    with _handled(ENDING, lambda number, frame: came.append(signal.Signals(number).name)):
+    received: list[str] = []
+    with _handled(ENDING, lambda number, frame: received.append(signal.Signals(number).name)):
         yield
-    if came:
-        raise KeyboardInterrupt(came[0])
+    if received:
+        raise KeyboardInterrupt(received[0])
 
 
 @contextmanager
 def as_interrupts() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP raise ``KeyboardInterrupt``; outside the main thread Python forbids to say so."""
+    """Make SIGTERM and SIGHUP raise ``KeyboardInterrupt`` in the block; no effect outside the main thread."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -34,14 +37,17 @@ def as_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _handled(numbers: Iterable[int], handler: Callable[[int, object], None]) -> Iterator[None]:
-    """Inside, these signals go to ``handler``, unless this process was started to ignore them (nohup does so)."""
+    """Install ``handler`` for the signals that the process does not ignore; restore the handlers afterwards.
+
+    Python allows handlers in the main thread only.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handler) for number in heeded}
+    previous = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        for number, old_handler in previous.items():
+            signal.signal(number, old_handler)

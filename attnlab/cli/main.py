@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from attnlab._util.files import refused, told
+from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.redact import redact
 from attnlab.cli.parser import parser
 from attnlab.errors import UserError, one_line
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        line = refused(error) or (told(error) if isinstance(error, OSError) else None)
+        line = describe_disk_error(error) or (describe_error(error) if isinstance(error, OSError) else None)
         if line is None or "--debug" in words:
             raise
         return _say(line, code=2)

@@ -1,6 +1,5 @@
 """A cell's configuration, resolved: names to classes, ``auto`` decided, refusals with their reasons."""
 
-import hashlib
 import inspect
 import json
 import sys
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.files import sha256
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
@@ -167,7 +167,7 @@ class Resolver:
                 files.add(Path(module.__file__))
             elif ":" not in named.name and not cls.__module__.startswith("attnlab.") and self._imported:
                 files.update(self._imported)  # registered by one of them, defined elsewhere
-        return {str(path): _sha256(path) for path in sorted(files)}
+        return {str(path): sha256(path) for path in sorted(files)}
 
 
 def _identity(task: Any, named: Named) -> str:
@@ -196,7 +196,7 @@ def _packages(classes: list[tuple[Named, Any]]) -> dict[str, str]:
         outside = not cls.__module__.startswith(("attnlab.", USER_MODULE))
         file = inspect.getsourcefile(cls) if outside else None
         if file:
-            found[cls.__module__] = _sha256(Path(file))
+            found[cls.__module__] = sha256(Path(file))
     return found
 
 
@@ -204,10 +204,6 @@ def _in_full(named: Named, cls: type) -> Named:
     """The reference with every default written out."""
     defaults = {name: p.default for name, p in options_of(cls).items() if _is_plain(p.default)}
     return named.model_copy(update={"options": {**defaults, **named.options}})
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class _placed:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.lock import hold
-from attnlab._util.process import warm_up
+from attnlab._util.lock import file_lock
+from attnlab._util.process import start_fork_server
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError, nearest
 from attnlab.stats.compare import Question
@@ -122,7 +122,7 @@ def run(
     url = shared_storage(storage)
     with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts():
         try:
-            warm_up(PRELOAD)
+            start_fork_server(PRELOAD)
             with Tracker(plan, folder, say=shown.say) as tracker:
                 store = Store(folder, url)
                 work = Scheduler(plan, tracker, store, retry=_states(retry))
@@ -139,7 +139,9 @@ def run(
 
 def _ownership(folder: Path, name: str, *, shared: bool) -> AbstractContextManager[None]:
     """The study's lock: over a shared storage nobody owns it, the database tells the parents apart."""
-    return nullcontext() if shared else hold(folder / "locks" / f"{name}.lock", what=f"the study {name!r}")
+    return (
+        nullcontext() if shared else file_lock(folder / "locks" / f"{name}.lock", activity=f"the study {name!r} is being run")
+    )
 
 
 def _states(names: Collection[str]) -> set[str]:

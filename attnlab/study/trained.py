@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnlab._util.files import told
+from attnlab._util.files import describe_error
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
@@ -134,7 +134,7 @@ def load(folder: Path, config: RunConfig) -> tuple[LanguageModel, Task, torch.de
     try:
         model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
     except Exception as error:  # whatever a damaged or a hostile file makes the libraries raise
-        raise UserError(f"{folder / 'model.pt'} is no model of this run: {told(error)}") from error
+        raise UserError(f"{folder / 'model.pt'} is no model of this run: {describe_error(error)}") from error
     return model.to(device).eval(), task, device
 
 

@@ -5,21 +5,21 @@ folder by hand is verified and used. Nothing that was cut short, by a bad line o
 whole.
 """
 
-import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnlab._util import files
+from attnlab._util.lock import file_lock
 from attnlab.errors import UserError, nearest
 from attnlab.tasks.archives import SOURCES, Source
 
@@ -55,47 +55,7 @@ def _make_folder(path: Path, variable: str) -> None:
         raise UserError(f"cannot use the folder {path} ({error}); set {variable} to another") from error
 
 
-# ---------------------------------------------------------------- whole files or none
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, beside ``path``, which it replaces when the block ends well.
-
-    Whoever reads ``path`` finds the old file or the new one, whole, whatever kills this process and when.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".half")
-    os.close(descriptor)
-    temporary = Path(name)
-    temporary.chmod(0o644)  # as any file; mkstemp makes it private
-    try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _lock(path: Path, waiting: str, say: Say) -> Iterator[None]:
-    """One process at a time; the system lets go of it when the process dies, however it dies."""
-    with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(waiting)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+# ---------------------------------------------------------------- prepared data
 
 
 def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, say: Say = print) -> Path:
@@ -114,7 +74,8 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
     if place.exists():
         say(f"{name}: {place} is not as it was written: it is prepared again")
     _make_folder(place.parent, "ATTNLAB_CACHE")
-    with _lock(place.parent / f".{place.name}.lock", f"{name}: another process is preparing it", say):
+    lock = place.parent / f".{place.name}.lock"
+    with file_lock(lock, activity=f"{name} is being prepared", timeout=math.inf, on_wait=say):
         if _whole(place):
             return place
         for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed one: we hold the lock
@@ -123,18 +84,18 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
         try:
             half.chmod(0o755)  # as any folder; mkdtemp makes it private
             build(half)
-            digests = {file.name: sha256(file) for file in half.iterdir()}
+            digests = {file.name: files.sha256(file) for file in half.iterdir()}
             (half / "manifest.json").write_text(json.dumps({"key": key, "sha256": digests}, indent=1))
             for file in half.iterdir():
-                _sync(file)
+                files.sync(file)
             if place.exists():  # not whole: damaged from outside
                 shutil.rmtree(place)
             os.rename(half, place)
-            _sync(place.parent)
+            files.sync(place.parent)
         except UserError:
             raise
         except Exception as error:
-            why = files.refused(error) or (files.told(error) if isinstance(error, OSError) else None)
+            why = files.describe_disk_error(error) or (files.describe_error(error) if isinstance(error, OSError) else None)
             if why is None:
                 raise
             raise UserError(f"{name}: could not write prepared data in {place.parent}: {why}") from error
@@ -150,15 +111,9 @@ def _whole(place: Path) -> bool:
     """
     try:
         digests = json.loads((place / "manifest.json").read_text())["sha256"].items()
-        return all(sha256(place / file) == digest for file, digest in digests)
+        return all(files.sha256(place / file) == digest for file, digest in digests)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or no manifest of ours
         return False
-
-
-def sha256(path: Path) -> str:
-    """Of a file's contents."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ---------------------------------------------------------------- fetching and verifying
@@ -228,7 +183,8 @@ def _download(source: Source, path: Path, say: Say) -> Any:
 
     _make_folder(path.parent, "ATTNLAB_DATA")
     pooch.get_logger().setLevel("WARNING")
-    with _lock(path.parent / f".{source.file}.lock", f"{source.name}: another process is fetching it", say):
+    lock = path.parent / f".{source.file}.lock"
+    with file_lock(lock, activity=f"{source.name} is being downloaded", timeout=math.inf, on_wait=say):
         if path.exists():  # the other process has
             return source.read(source, path)[0]
         part = path.parent / f".{source.file}.partial"
@@ -239,12 +195,12 @@ def _download(source: Source, path: Path, say: Say) -> Any:
             bounded = _bounded(get, most=2 * source.size)  # another archive of the same contents may be larger
             got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=bounded))
             contents, note = source.read(source, got)
-            _sync(got)
+            files.sync(got)
             os.replace(got, path)
         except UserError as error:
             raise UserError(f"fetched {source.url}, but {error}; nothing was kept, so try again") from error
         except OSError as error:
-            if (why := files.refused(error)) is not None:
+            if (why := files.describe_disk_error(error)) is not None:
                 raise UserError(f"could not keep {source.url} in {path.parent}: {why}") from error
             hint = f"with no network, place {source.file} in {path.parent}"
             raise UserError(f"could not fetch {source.url} ({_brief(error)}); {hint}") from error

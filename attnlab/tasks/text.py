@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlab._util.files import sha256
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
 from attnlab.tasks.bytes import ByteTask
@@ -47,7 +48,7 @@ class Text(ByteTask):
 
         def build(place: Path) -> None:
             shutil.copyfile(self.path, place / "text")
-            if datasets.sha256(place / "text") != digest:
+            if sha256(place / "text") != digest:
                 raise UserError(f"task text: {self.path} changed while it was read")
 
         place = datasets.prepared("text", {"sha256": digest, "format": FORMAT}, build, say=say)
@@ -59,5 +60,5 @@ class Text(ByteTask):
         status = self.path.stat()
         stamp = (status.st_size, status.st_mtime_ns)
         if self._seen is None or self._seen[0] != stamp:
-            self._seen = (stamp, datasets.sha256(self.path))
+            self._seen = (stamp, sha256(self.path))
         return self._seen[1]

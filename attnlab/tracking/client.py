@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.database import is_postgresql, one_at_a_time, storage_url
-from attnlab._util.files import refused
-from attnlab._util.lock import hold
+from attnlab._util.files import describe_disk_error
+from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 
@@ -94,7 +94,7 @@ def _new_database(path: Path) -> None:
     """
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    with hold(path.with_suffix(".lock"), what=f"the creation of {path}", wait=120):
+    with file_lock(path.with_suffix(".lock"), activity=f"{path} is being created", timeout=120):
         if path.exists():
             return
         folder = path.with_suffix(".new")
@@ -112,7 +112,7 @@ def absence(error: Exception) -> str | None:
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
 
-    if refused(error) is not None:  # MLflow calls a full disk temporary: the study ends and can go on when there is room
+    if describe_disk_error(error) is not None:  # MLflow takes a full disk for a temporary error
         absent = False
     elif isinstance(error, MlflowException):  # also what went wrong on the way to a server, as a 500
         lost = getattr(error.__cause__, "connection_invalidated", False)  # SQLAlchemy's word for it

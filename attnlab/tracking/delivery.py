@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attnlab._util.files import refused
+from attnlab._util.files import describe_disk_error
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.client import absence, one_line
@@ -192,7 +192,7 @@ class Delivery:
         return False
 
     def _refuse(self, call: _Call, error: Exception) -> None:
-        disk = refused(error)
+        disk = describe_disk_error(error)
         refusal = TrackingRejected(redact(disk) if disk else f"the MLflow store {self._store} refused: {one_line(error)}")
         refusal.__cause__ = error
         call.answer.set_exception(refusal)

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
-from attnlab.tasks.datasets import Say, replacing
+from attnlab.tasks.datasets import Say
 from attnlab.training.out_of_memory import is_out_of_memory
 
 NEWEST, BEFORE = "checkpoint.pt", "checkpoint.old.pt"

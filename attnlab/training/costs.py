@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from attnlab._util.memory import peak_memory
 from attnlab.config.run import RunConfig
 from attnlab.models.backbone import TaskShape
 from attnlab.models.build import build
 from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
-from attnlab.training.device import autocast, host_peak
+from attnlab.training.device import autocast
 from attnlab.variants import Variant
 
 MIB = 2**20
@@ -174,7 +175,7 @@ def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskSha
 
 def peaks(device: torch.device) -> dict[str, float]:
     """Largest memory use since the run's start: of the process, and on CUDA what was allocated and reserved."""
-    found = {"host_peak_mib": host_peak() / MIB}
+    found = {"host_peak_mib": peak_memory() / MIB}
     if device.type == "cuda":
         found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
         found["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB

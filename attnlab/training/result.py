@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
-from attnlab.tasks.datasets import Say, replacing
+from attnlab.tasks.datasets import Say
 
 Report = Callable[[int, dict[str, float]], bool]
 History = list[tuple[int, dict[str, float]]]  # every (step, metrics) that was reported, in order

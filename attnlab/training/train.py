@@ -7,9 +7,9 @@ The steps themselves are in ``loop``.
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
 from attnlab.registry import load_sources
-from attnlab.tasks.datasets import replacing
 from attnlab.training import checkpoint, out_of_memory
 from attnlab.training import costs as measure
 from attnlab.training import device as machine

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from attnlab._util.files import refused
+from attnlab._util.files import describe_disk_error
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan
@@ -132,9 +132,9 @@ def test_which_files_a_disk_is_blamed_for(tmp_path: Path) -> None:
     others = [full("/nowhere/a"), full(str(tmp_path / "runs.txt")), full(str(runs / "a"), None, "/nowhere/b")]
     quoting = RuntimeError(f"no kernel: {others[0]}")
     quoting.__cause__ = others[0]
-    assert all(refused(error, within=[tmp_path / "data", runs]) for error in blamed)
-    assert not any(refused(error, within=[tmp_path / "data", runs]) for error in [*others, quoting])
-    assert all(refused(error) for error in [*blamed, *others, quoting])
+    assert all(describe_disk_error(error, within=[tmp_path / "data", runs]) for error in blamed)
+    assert not any(describe_disk_error(error, within=[tmp_path / "data", runs]) for error in [*others, quoting])
+    assert all(describe_disk_error(error) for error in [*blamed, *others, quoting])
 
 
 def big_file(folder: Path, *, size: int = 1 << 20) -> Text:
@@ -146,7 +146,7 @@ def big_file(folder: Path, *, size: int = 1 << 20) -> Text:
 def test_no_room_for_prepared_data(folders: Path) -> None:
     task = big_file(folders)
     with small_disk(folders / "prepared", size="512k"):
-        with pytest.raises(UserError, match=r"^text: could not write prepared data in \S+: the disk .* it is full \(No space"):
+        with pytest.raises(UserError, match=r"^text: could not write prepared data in \S+: the disk is full \(No space"):
             task.prepare()
         assert not [path for path in (folders / "prepared").iterdir() if path.suffix != ".lock"]
     task.prepare(lambda line: None)
@@ -245,9 +245,10 @@ def test_being_asked_to_end(number: signal.Signals, root: Path, attnlab_run: Any
 
 SCRIPT = """
 import functools, sys
-from attnlab import cli, study
+from attnlab.cli import main
+from attnlab.study import run as study
 study.run = functools.partial(study.run, train="tests.support.study_fakes:hangs_once")
-sys.exit(cli.main(["run", sys.argv[1], "--no-report"]))
+sys.exit(main.main(["run", sys.argv[1], "--no-report"]))
 """
 
 

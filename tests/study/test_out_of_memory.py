@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab._util import memory
 from attnlab.errors import UserError
-from attnlab.training import device, gradients, trainer
+from attnlab.training import gradients, trainer
 from attnlab.training.out_of_memory import is_out_of_memory, reason
 from attnlab.training.train import train
 from tests.support.paths import ROOT
@@ -108,11 +109,11 @@ def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPa
 SCRIPT = """
 import sys, torch._dynamo
 from tests.support.small_runs import tiny
-from attnlab import machine
+from attnlab._util import memory
 from attnlab.training.train import train
 torch.set_num_threads(1)
 train(tiny(train__steps=1))
-machine.limit_memory(machine.host_peak() + ({room} << 20))
+memory.limit_memory(memory.peak_memory() + ({room} << 20))
 result = train(tiny(**{changes}))
 print(result.state, result.step, result.reason, sep="|")
 """
@@ -143,18 +144,18 @@ def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
 
 
 def test_a_limit_below_what_the_process_has_is_refused() -> None:
-    with pytest.raises(UserError, match=r"expected a limit above the [\d,]+ bytes that a run has .* got 1,000 bytes"):
-        device.limit_memory(1_000)
+    with pytest.raises(UserError, match=r"above the [\d,]+ bytes .* got 1,000 bytes"):
+        memory.limit_memory(1_000)
 
 
 def test_the_peak_is_the_run_s_own() -> None:
     block = bytearray(300 << 20)
-    before = device.host_peak()
+    before = memory.peak_memory()
     del block
     result, _ = recorded(tiny(train__steps=1))
     assert result.state == "completed"
-    assert device.host_peak() < before - (200 << 20)
-    inherited = "import sys; sys.path.insert(0, '.'); from attnlab.training.device import host_peak; print(host_peak())"
+    assert memory.peak_memory() < before - (200 << 20)
+    inherited = "import sys; sys.path.insert(0, '.'); from attnlab._util.memory import peak_memory; print(peak_memory())"
     block = bytearray(900 << 20)
     done = subprocess.run([sys.executable, "-c", inherited], capture_output=True, text=True, check=True, cwd=ROOT)
     assert int(done.stdout) < len(block) / 2, "a process remembers nothing of the one that started it"

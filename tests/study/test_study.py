@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from attnlab._util.lock import hold
+from attnlab._util.lock import file_lock
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.study.execution.progress import Display
@@ -229,7 +229,11 @@ def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path
         start(*given, **words)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, hold(folder / "lock", what="the run"), pytest.raises(KeyboardInterrupt):
+    with (
+        monkeypatch.context() as patched,
+        file_lock(folder / "lock", activity="the run is being trained"),
+        pytest.raises(KeyboardInterrupt),
+    ):
         patched.setattr(Tracker, "start", start_and_end)  # the child still waits: it has forgotten nothing yet
         truly(root, retry=("completed",), **ONE)
     after = truly(root, **ONE)
@@ -254,10 +258,10 @@ def test_a_run_that_another_study_is_training_is_waited_for(root: Path) -> None:
     first = truly(root, **ONE)
     (folder,) = root.glob("work/*")
     with ExitStack() as held:
-        held.enter_context(hold(folder / "lock", what="the run"))
+        held.enter_context(file_lock(folder / "lock", activity="the run is being trained"))
         show = _Patient(held)
         result = run(study(study="another", run={"timeout": 300}, **ONE), root=root, show=show)
-    assert re.fullmatch(r"  dense s0: waiting: this very configuration is being run by process \d+ on \S+", show.said)
+    assert re.fullmatch(r"  dense s0: waiting: this configuration is being trained by process \d+ on \S+", show.said)
     assert result.ok and seconds(result) == seconds(first) and list(load_runs("another", root)["attempt"]) == [1]
 
 
@@ -394,7 +398,7 @@ def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeyp
 
 def test_a_second_parent_is_turned_away(root: Path) -> None:
     message = rf"the study 'small' is being run by process {os.getpid()} on \S+"
-    with hold(root / "locks" / "small.lock", what="this"), pytest.raises(UserError, match=message):
+    with file_lock(root / "locks" / "small.lock", activity="this is being run"), pytest.raises(UserError, match=message):
         go(root)
     assert go(root, seeds=[0]).ok
 
@@ -453,8 +457,8 @@ def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: P
 
 
 def test_ctrl_c_does_not_reach_the_server_while_it_imports() -> None:
-    script = "import multiprocessing.forkserver as f; from attnlab._util.process import warm_up\n"
-    script += "warm_up('attnlab.training.preload')\n"
+    script = "import multiprocessing.forkserver as f; from attnlab._util.process import start_fork_server\n"
+    script += "start_fork_server('attnlab.training.preload')\n"
     script += "print(open(f'/proc/{f._forkserver._forkserver_pid}/status').read())"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120).stdout
     (blocked,) = [int(line.split()[1], 16) for line in said.splitlines() if line.startswith("SigBlk")]

@@ -266,14 +266,14 @@ def test_a_preparation_that_fails_leaves_nothing(folders: Path):
 CHILD = """
 import sys
 from pathlib import Path
-from attnlab import data
+from attnlab.tasks import datasets
 
 def build(place):
     (place / "numbers").write_bytes(b"1" * int(sys.argv[1]))
     print("building", flush=True)
     sys.stdin.readline()
 
-print(data.prepared("thing", {}, build, say=lambda line: print(line, flush=True)), flush=True)
+print(datasets.prepared("thing", {}, build, say=lambda line: print(line, flush=True)), flush=True)
 """
 
 
@@ -305,27 +305,15 @@ def test_two_at_once_prepare_once(folders: Path):
     with child(3) as first:
         assert line(first) == "building"
         with child(5) as second:
-            assert "another process is preparing it" in line(second)
+            assert "being prepared by process" in line(second)
             assert first.stdin is not None
             print("go on", file=first.stdin, flush=True)
             assert line(second) == line(first)
     assert next((folders / "prepared").glob("thing-*/numbers")).read_bytes() == b"111"
 
 
-def test_replacing_a_file_is_all_or_nothing(tmp_path: Path):
-    path = tmp_path / "checkpoint"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), datasets.replacing(path) as half:
-        half.write_text("ne")
-        raise RuntimeError
-    assert path.read_text() == "old" and files(tmp_path) == ["checkpoint"]
-    with datasets.replacing(path) as half:
-        half.write_text("new")
-    assert path.read_text() == "new" and files(tmp_path) == ["checkpoint"]
-
-
 def test_importing_it_loads_nothing_heavy():
-    code = "import sys, attnlab.data; print({'torch', 'numpy', 'pooch', 'requests'} & set(sys.modules))"
+    code = "import sys, attnlab.tasks.datasets; print({'torch', 'numpy', 'pooch', 'requests'} & set(sys.modules))"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     assert found.stdout.strip() == "set()"

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import register_variant
+from attnlab._util.files import HALF
 from attnlab.variants.dense import Dense
 from attnlab.variants.transformer_xl import TransformerXL
-
-HALF = ".half"  # how the name of a file that is being written ends: attnlab.tasks.datasets.replacing
 
 
 @register_variant("spied")

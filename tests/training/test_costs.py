@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from attnlab._util.memory import reuse_freed_memory
 from attnlab.models.build import build
 from attnlab.training import costs, timing
-from attnlab.training.device import resolve_device, reuse_freed_memory
+from attnlab.training.device import resolve_device
 from tests.models.test_models import Bytes, Reviews
 from tests.support.small_runs import tiny
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util import memory
 from attnlab._util.metrics import is_curve
-from attnlab._util.signals import uninterrupted
+from attnlab._util.signals import delayed_interrupts
 from attnlab.errors import UserError
 from attnlab.study.execution.progress import Display
 from attnlab.study.execution.scheduler import ClaimedRun, Scheduler
@@ -63,7 +63,7 @@ class _Active:
     worker: Worker
     slot: int
     began: float = field(default_factory=time.monotonic)
-    kills: int = field(default_factory=memory.kernel_kills)  # before it began
+    kills: int = field(default_factory=memory.oom_kills)  # before it began
     peak: int = 0  # bytes it has been seen to hold
     last: tuple[Any, ...] = ()  # the child's last word: ("ended", ...) or ("raised", ...)
 
@@ -261,7 +261,7 @@ class Runner:
             raise UserError(rest[0])
         elif kind == "raised":
             self._end(active, "failed", summary={}, reason=rest[0], text=rest[1])
-        elif code == -signal.SIGKILL and memory.kernel_kills() > active.kills:
+        elif code == -signal.SIGKILL and memory.oom_kills() > active.kills:
             peak = {"host_peak_mib": active.peak / 2**20}
             reason = f"the kernel ended it: no memory left on this machine; it held {active.peak / 2**20:,.0f} MiB"
             self._end(active, "out_of_memory", summary=peak, reason=reason)
@@ -309,7 +309,7 @@ class Runner:
         A second Ctrl-C may cut the records short (the next start puts them right), but leaves no child behind.
         """
         self._tracker.set_deadline()
-        with uninterrupted():
+        with delayed_interrupts():
             for active in self._active:
                 active.worker.kill()
         self._show.close()

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util import memory
-from attnlab._util.files import refused
-from attnlab._util.lock import hold
-from attnlab._util.process import fork, how_it_ended, raised_at
+from attnlab._util.files import describe_disk_error
+from attnlab._util.lock import file_lock
+from attnlab._util.process import describe_exit_code, describe_raise_site, fork
 from attnlab._util.redact import redact
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
@@ -103,14 +103,14 @@ class Worker:
     @property
     def peak(self) -> int:
         """The most memory it has held so far, in bytes; 0 where that cannot be known (it is gone, or not Linux)."""
-        return memory.peak(self.pid)
+        return memory.peak_memory_of(self.pid)
 
     def end(self) -> tuple[str, int | None]:
         """Reap a child that is gone, with what it may have left behind; how it ended, in words and as exit code."""
         self._process.join(timeout=5)
         code = self._process.exitcode
         self.kill()
-        return ("the process closed its pipe and did not end" if code is None else how_it_ended(code)), code
+        return ("the process closed its pipe and did not end" if code is None else describe_exit_code(code)), code
 
     def kill(self) -> None:
         """End the child and whatever it started, at once: checkpoints are written atomically."""
@@ -150,16 +150,14 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
         job.folder.mkdir(parents=True, exist_ok=True)
         _output_to(job.folder / "log.txt")
         if job.memory_limit is not None:
-            from attnlab.training.device import limit_memory
-
-            limit_memory(job.memory_limit)
+            memory.limit_memory(job.memory_limit)
 
         def wait(text: str) -> None:
             print(text)
             pipe.send(("waits", text))
 
         # Another study that has this run in common may train it: its result will be ours. The run's own timeout is the limit.
-        with hold(job.folder / "lock", what="this very configuration", wait=math.inf, say=wait):
+        with file_lock(job.folder / "lock", activity="this configuration is being trained", timeout=math.inf, on_wait=wait):
             if job.anew:
                 _forget(job.folder)
             pipe.send(_train(job, pipe))
@@ -169,11 +167,13 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
         pipe.send(("raised", redact(str(error)), ""))
     except BaseException as error:
         ours = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
-        if (trouble := refused(error, within=ours)) is not None:  # no fault of the run: the others would meet it, too
+        if (
+            trouble := describe_disk_error(error, within=ours)
+        ) is not None:  # no fault of the run: the others would meet it, too
             pipe.send(("disk", trouble))
             _end(1)
         traceback.print_exc()
-        reason = one_line(f"{type(error).__name__}: {error}" + raised_at())
+        reason = one_line(f"{type(error).__name__}: {error}" + describe_raise_site())
         pipe.send(("raised", redact(reason), redact(traceback.format_exc())))
     _end(0)
 

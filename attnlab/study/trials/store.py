@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.database import require_apart, storage_url
-from attnlab._util.files import refused, told
-from attnlab._util.lock import hold
+from attnlab._util.files import describe_disk_error, describe_error
+from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 
@@ -95,15 +95,15 @@ class Store:
         from sqlalchemy.exc import OperationalError
 
         waiting = {"connect_args": {"timeout": PATIENCE}}
-        with hold(path.with_suffix(".lock"), what=f"the creation of {path}", wait=2 * PATIENCE):
+        with file_lock(path.with_suffix(".lock"), activity=f"{path} is being created", timeout=2 * PATIENCE):
             try:
                 return RDBStorage(f"sqlite:///{path}", engine_kwargs=waiting)
             except Exception as error:  # sqlite's, SQLAlchemy's, or Optuna's own about another version of it
-                if refused(error) is not None:
+                if describe_disk_error(error) is not None:
                     raise
                 damaged = not isinstance(error, OperationalError)  # which says that it is locked, or cannot be opened
                 hint = "; it may be deleted: what is finished stands in MLflow" if damaged else ""
-                raise UserError(f"cannot use {path}: {told(error)}{hint}") from error
+                raise UserError(f"cannot use {path}: {describe_error(error)}{hint}") from error
 
     @contextmanager
     def alone(self) -> Iterator[None]:

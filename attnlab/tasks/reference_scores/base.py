@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.files import replacing
 from attnlab.tasks import datasets
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
@@ -68,7 +69,7 @@ def scored(baseline: Reference, limit: int | None, *, key: dict[str, Any], begin
         found = Score(value, round(time.monotonic() - start, 2))
         with (
             suppress(OSError),
-            datasets.replacing(path) as place,
+            replacing(path) as place,
         ):  # a cache that nobody may write to costs the next one its time
             place.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
     return found

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab._util.memory import available_memory, peak_memory, reset_peak_memory
 from attnlab.config.run import MachineConfig
 from attnlab.nn.attention import misfit, unavailable
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget
 from attnlab.training.costs import saved_bytes
-from attnlab.training.device import autocast, free_memory, host_peak, reset_host_peak, synchronise
+from attnlab.training.device import autocast, synchronise
 from attnlab.training.out_of_memory import size
 
 SHARE = 0.5  # of the free memory that logits may be estimated at
@@ -68,7 +69,7 @@ def refusal(layer: Layer, device: torch.device) -> str | None:
     reason = reason or misfit(layer.backend, it.variant.head_dim(layer.dim, it.heads), layer.precision)
     if reason or device.type != "cpu" or layer.backend != "reference" or it.variant.cost_exponent < 2:
         return reason
-    free, needs = free_memory(), COPIES * 4 * layer.batch * it.heads * layer.length**2
+    free, needs = available_memory(), COPIES * 4 * layer.batch * it.heads * layer.length**2
     if free is None or needs <= SHARE * free:
         return None
     return f"not tried: logits of all pairs and their gradients would take {size(needs)}, and {size(free)} are free"
@@ -118,9 +119,9 @@ def _begin_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
-    reset_host_peak()
-    return host_peak()
+    reset_peak_memory()
+    return peak_memory()
 
 
 def _peak(device: torch.device) -> int:
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else host_peak()
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()

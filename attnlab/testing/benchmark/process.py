@@ -6,10 +6,11 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from attnlab._util.process import fork, how_it_ended, raised_at
+from attnlab._util.memory import available_memory, limit_memory
+from attnlab._util.process import describe_exit_code, describe_raise_site, fork
 from attnlab.errors import UserError, one_line
 from attnlab.testing.benchmark.layer import Case, Pass, refusal
-from attnlab.training.device import free_memory, limit_memory, set_up
+from attnlab.training.device import set_up
 from attnlab.training.out_of_memory import asked, is_out_of_memory
 
 LEAST = 0.1  # seconds that a turn takes: short passes are repeated
@@ -63,7 +64,7 @@ class Process:
             kind, answer = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(timeout=5)
-            kind, answer = "error", how_it_ended(self._process.exitcode or 0)
+            kind, answer = "error", describe_exit_code(self._process.exitcode or 0)
         if kind == "mistake":
             raise answer
         if kind == "answer":
@@ -86,7 +87,7 @@ def _child(case: Case, pipe: Connection) -> None:
         pipe.send(("reason", str(refused)))
     except Exception as error:  # the variant is anyone's: whatever it raises is what was found
         full = is_out_of_memory(error)
-        told = f"out of memory: asked for {asked(error)}" if full else f"{type(error).__name__}: {error}{raised_at()}"
+        told = f"out of memory: asked for {asked(error)}" if full else f"{type(error).__name__}: {error}{describe_raise_site()}"
         pipe.send(("reason" if full else "error", one_line(told)))
 
 
@@ -96,7 +97,7 @@ def _answers(case: Case) -> Iterator[Any]:
     reason = refusal(case.layer, device)
     if reason:
         raise _Refused(reason)
-    free = free_memory()
+    free = available_memory()
     if device.type == "cpu" and free is not None:
         limit_memory(int(LIMIT * free))
     Pass(replace(case.layer, length=min(16, case.layer.length)), device).memory()  # what libraries load is no layer's memory
