@@ -60,7 +60,7 @@ def _backends() -> Sequence[Sequence[str]]:
     from attnlab.training import device as machine
 
     device = machine.resolve_device("auto")
-    return [[name, attention.unavailable(name, device) or f"available on {device}"] for name in attention.BACKENDS]
+    return [[name, attention.unsupported(name, device=device) or f"available on {device}"] for name in attention.BACKENDS]
 
 
 def _names(names: frozenset[str]) -> str:

@@ -35,35 +35,35 @@ def recorded_weights() -> Iterator[list[Tensor]]:
         _recorded = before
 
 
-def unavailable(backend: str, device: str) -> str | None:
-    """Why ``backend`` cannot run on ``device`` (``"cpu"``, ``"cuda"``, ``"cuda:1"``), or None when it can."""
+def unsupported(
+    backend: str, *, device: str, head_dim: int | None = None, precision: str = "fp32", compile: bool = False
+) -> str | None:
+    """Return the reason why ``backend`` cannot compute a configuration on this machine, or None.
+
+    Properties of the configuration are checked before those of the machine.
+
+    Args:
+        backend: one of ``BACKENDS``.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        head_dim: width of one head's queries and keys; None skips the check of the width.
+        precision: ``"fp32"`` or ``"bf16"``.
+        compile: whether the model runs under ``torch.compile``.
+    """
+    if backend == "blocked" and compile:
+        # torch.compile unrolls the loop once per sequence length, and silently stops compiling at its recompilation limit.
+        return "backend blocked does not support torch.compile: it loops over blocks in Python"
     if backend != "xformers":
         return None
+    multiple = 4 if precision == "fp32" else 8  # the kernels read 16 bytes at a time
+    if head_dim is not None and head_dim % multiple:
+        return f"backend xformers requires a head width that is a multiple of {multiple} in {precision}, got {head_dim}"
     if not device.startswith("cuda"):
-        return f"backend xformers needs a CUDA device (its attention has no operator for {device})"
+        return f"backend xformers requires a CUDA device, got {device}"
     try:
         from attnlab.nn import xformers
     except ImportError as error:
         return f"backend xformers cannot be imported: {error}"
-    return xformers.closed()
-
-
-def not_compiled(backend: str) -> str | None:
-    """Why ``torch.compile`` is not to take ``backend``, or None.
-
-    Its loop over blocks would be unrolled anew for every length, and from the ninth on torch.compile gives up without a word.
-    """
-    if backend != "blocked":
-        return None
-    return "backend blocked goes through its blocks in Python, which torch.compile does not take"
-
-
-def misfit(backend: str, width: int, precision: str) -> str | None:
-    """Why ``backend`` cannot take heads of ``width`` in ``precision`` (``"fp32"``, ``"bf16"``), or None when it can."""
-    step = 4 if precision == "fp32" else 8  # its kernels read 16 bytes at a time
-    if backend != "xformers" or width % step == 0:
-        return None
-    return f"backend xformers needs heads whose width is a multiple of {step} in {precision}, got {width}"
+    return xformers.unsupported()
 
 
 def resolve(device: str, *, hook: str, offered: tuple[str, ...], compiled: bool = False) -> str:

@@ -27,8 +27,11 @@ def _load() -> Any:
 ops = _load()
 
 
-def closed() -> str | None:
-    """Why xformers has no kernels on a CUDA device here; None when it has, if need be after letting torch's own through."""
+def unsupported() -> str | None:
+    """Return the reason why xformers has no CUDA kernels in this environment, or None.
+
+    Enables the operators that use PyTorch's own kernels if the library of xformers did not load (see the module's docstring).
+    """
     common, operator = ops.fmha.common, ops.fmha.cutlass.FwOp
     if getattr(common, "_built_with_cuda", True):
         return None
@@ -36,12 +39,12 @@ def closed() -> str | None:
         common._built_with_cuda = True
         return None
     return (
-        "backend xformers: its library does not load beside this torch (XFORMERS_MORE_DETAILS=1 says why); where it is "
-        "built for CUDA 12, pip install nvidia-cuda-runtime-cu12 and put that package's lib folder on LD_LIBRARY_PATH"
+        "backend xformers: its library does not load with this version of torch (XFORMERS_MORE_DETAILS=1 shows why); if it "
+        "is built for CUDA 12, pip install nvidia-cuda-runtime-cu12 and add that package's lib folder to LD_LIBRARY_PATH"
     )
 
 
-closed()
+unsupported()  # enable PyTorch's kernels before the first call of an operator
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None, dropout: float, scale: float) -> Tensor:

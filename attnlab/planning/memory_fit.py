@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
+from attnlab.training import device as training_device
 from attnlab.training.out_of_memory import size
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
     found: dict[str, float | str] = {}
     known: dict[str, float | str] = {}
     for cell in cells:
-        if cell.refusal is None or _refused_for_want_of_a_device(cell):
+        if cell.refusal is None or _lacks_device(cell):
             shape = _shape(cell)
             key = shape.to_json()
             if key not in known:
@@ -33,8 +34,10 @@ def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
     return found
 
 
-def _refused_for_want_of_a_device(cell: Cell) -> bool:
-    return "there is no CUDA device here" in (cell.refusal or "")
+def _lacks_device(cell: Cell) -> bool:
+    """Return True if the cell is refused because this machine has no CUDA device, the first rule of ``planning.support``."""
+    device = cell.config.machine.device
+    return device.startswith("cuda") and cell.refusal == training_device.unsupported(device)
 
 
 def _shape(cell: Cell) -> RunConfig:

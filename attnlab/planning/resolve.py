@@ -15,8 +15,8 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.types import Named
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
+from attnlab.planning import support
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
-from attnlab.training import distributed
 
 USER_MODULE = "attnlab_user_"  # how ``registry.load_file`` names the modules of users' files
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
@@ -110,7 +110,7 @@ class Resolver:
         config = config.model_copy(update={"backend": backend})
         full = {kind: _in_full(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)}
         key = config.model_copy(update=full).fingerprint()
-        reason = refusal(config, task, variant_class, position_class)
+        reason = support.unsupported(config, task, variant_class, position_class)
         return Resolved(config, key, task, reason, cuda_backend=cuda_backend)
 
     def _named(self, cell: CellConfig, kind: str, named: Named) -> tuple[Named, Any]:
@@ -243,51 +243,3 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
     if name != "auto":
         return name
     return resolve(device, hook=position.hook, offered=variant.backends, compiled=config.train.compile)
-
-
-def refusal(config: RunConfig, task: Any, variant: Any, position: Any) -> str | None:
-    """Why a resolved configuration cannot be run, or None: every part is asked, the first reason counts."""
-    from attnlab.models.backbone import position_config
-    from attnlab.nn.attention import misfit, not_compiled, unavailable
-    from attnlab.training.device import cannot_compile
-
-    model, device = config.model, config.machine.device
-    if device.startswith("cuda") and not _has_cuda():
-        return f"device {device}: there is no CUDA device here"
-    reason = variant.unsupported(
-        role=task.role,
-        hook=position.hook,
-        memory=model.mem_len > 0,
-        backend=config.backend,
-        dim=model.dim,
-        heads=model.heads,
-    )
-    if not reason and model.attention_dropout and not variant.has_attention_dropout:
-        reason = "it has no attention weights to drop (model.attention_dropout)"
-    if not reason and config.train.compile and not variant.compiles:
-        reason = "torch.compile does not take it whole (train.compile)"
-    reason = reason or variant.refuses_precision(config.train.precision, device=device)
-    if reason:
-        return f"{config.variant.label}: {reason}"
-    assert config.position is not None  # resolved
-    reason = position.unsupported(position_config(config, task))
-    if reason:
-        return f"{config.position.name}: {reason}"
-    reason = unavailable(config.backend, device)
-    reason = reason or misfit(config.backend, variant.head_dim(model.dim, model.heads), config.train.precision)
-    reason = reason or task.check(config) or distributed.refusal(config)
-    if reason:
-        return reason
-    if config.train.compile and (reason := not_compiled(config.backend) or cannot_compile(device)):
-        return f"train.compile: {reason}"
-    if model.mem_len and config.evaluate.protocol == "sliding":
-        return "sliding windows overlap: they cannot carry a memory from one to the next"
-    if model.tie_embeddings and task.kind != "language_model":
-        return "tied embeddings need a language model: a classifier's output layer is no embedding"
-    return None
-
-
-def _has_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

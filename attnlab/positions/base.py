@@ -77,11 +77,11 @@ class Position(nn.Module):
 
     @classmethod
     def unsupported(cls, config: PositionConfig) -> str | None:
-        """Why this scheme cannot serve ``config``, or None when it can. Asked when the plan is made."""
+        """Return the reason why this scheme does not support ``config``, or None. The plan calls it for every cell."""
         if config.role == "cross" and cls.hook in ("rotate", "bias"):
-            return "queries and keys of cross-attention are positions in two different sequences"
+            return "does not support the role cross: queries and keys are positions in two different sequences"
         if config.blockwise_bias and cls.hook == "bias" and not cls.has_blockwise_bias():
-            return "the variant has its logits in pieces, and bias() does not take heads, step and offset to say which"
+            return "the variant computes its logits in blocks, which requires a bias() that takes heads, step and offset"
         return None
 
     @classmethod

@@ -37,7 +37,7 @@ class Rotary(Position):
     @classmethod
     def unsupported(cls, config: PositionConfig) -> str | None:
         if config.head_dim % 2:
-            return f"rotary positions turn pairs of features: the head width {config.head_dim} is odd"
+            return f"requires an even head width, got {config.head_dim}: it rotates pairs of features"
         return super().unsupported(config)
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ A task of one's own is a subclass of ``Task`` (``examples/my_task/recall.py`` is
   another name needs a ``score`` that returns one of that name.
 - ``eval_tokens``: without it ``attnlab plan`` leaves out what evaluation costs.
 - ``encode`` and ``decode``: ``attnlab generate`` needs both; the maps of a report show token numbers without ``decode``.
-- ``check``: why it cannot be run with a configuration, such as one with memory where batches do not go on from each other.
+- ``unsupported``: the reason why the task does not support a configuration, such as memory where batches are not consecutive.
 - ``reference_scores``: what stands beside the variants in a report.
 
 ``conform`` looks at the definition in the plan, and at the first batch before the first step.
@@ -150,8 +150,8 @@ class Task:
         """The text of token numbers."""
         raise NotImplementedError
 
-    def check(self, config: RunConfig) -> str | None:
-        """Why this task cannot be run with ``config``; None if it can. Needs no data."""
+    def unsupported(self, config: RunConfig) -> str | None:
+        """Return the reason why this task does not support ``config``, or None. The plan calls it without ``prepare``."""
         return None
 
     def reference_scores(self) -> dict[str, Reference]:

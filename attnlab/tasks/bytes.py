@@ -82,7 +82,7 @@ class ByteTask(Task):
         ends = (0, *self.cuts())
         return slice(ends[which], ends[which + 1])
 
-    def check(self, config: RunConfig) -> str | None:
+    def unsupported(self, config: RunConfig) -> str | None:
         evaluate = config.evaluate
         if config.model.mem_len and self.sampling == "random":
             return "memory goes on from the segment before: it needs the task's option sampling: contiguous"

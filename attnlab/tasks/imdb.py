@@ -101,7 +101,7 @@ class Imdb(Task):
             self._splits[name] = Split(tokens, ends, labels)
         return self._splits[name]
 
-    def check(self, config: RunConfig) -> str | None:
+    def unsupported(self, config: RunConfig) -> str | None:
         if config.model.mem_len:
             return "memory needs a text that goes on: reviews do not follow one another"
         if config.evaluate.protocol != "segment":

@@ -19,7 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "direction": ("min", "max"),
 }
 METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # what every task has of its own
-OPTIONAL = ("eval_tokens", "encode", "decode", "check", "reference_scores", "loss", "score")
+OPTIONAL = ("eval_tokens", "encode", "decode", "unsupported", "reference_scores", "loss", "score")
 
 
 def check_definition(task: Task, *, name: str) -> None:

@@ -19,11 +19,12 @@ import torch
 
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
-from attnlab.nn.attention import BACKENDS, unavailable
+from attnlab.nn import attention
+from attnlab.nn.attention import BACKENDS
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS, check_options
 from attnlab.testing.checks import CHECKS, CheckTarget, Failure, NotDeclared, Unsupported
-from attnlab.training.device import resolve_device
+from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 
 RESULTS = ("passed", "failed", "refused", "not declared")
@@ -92,10 +93,10 @@ def check(
             report(outcome)
 
     asked = tuple(role for role in ROLES if role in roles)
-    missing = unavailable(subject.backend, subject.device)
+    missing = attention.unsupported(subject.backend, device=subject.device)
     subject = subject.fitted(asked)
     claimed = [role for role in asked if role in subject.variant.roles]
-    for role, reason in subject.refusals.items():
+    for role, reason in subject.unsupported_roles.items():
         if role in claimed or not claimed:  # a role that is not declared is looked at by "roles refused"
             add(Outcome(f"role {role}", "refused", reason))
     if missing and subject.roles:
@@ -130,11 +131,11 @@ def checked_device(name: str) -> str:
     """The device to check on; ``UserError`` where it is not there."""
     name = resolve_device(name)
     try:
-        kind = torch.device(name).type
+        torch.device(name)
     except RuntimeError as error:
         raise UserError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:N") from error
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name}: there is no CUDA device here")
+    if reason := unsupported(name):
+        raise UserError(reason)
     return name
 
 

@@ -45,12 +45,24 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
     return device
 
 
-def cannot_compile(device: str) -> str | None:
-    """Why ``torch.compile`` makes no kernels for ``device`` (``"cpu"``, ``"cuda"``) here; None when it does."""
-    if device.startswith("cuda"):
-        return None if importlib.util.find_spec("triton") else "torch.compile needs triton for CUDA, which is not installed"
+def unsupported(device: str, *, compile: bool = False) -> str | None:
+    """Return the reason why this machine cannot run on ``device``, or None.
+
+    Args:
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        compile: whether ``torch.compile`` generates kernels for the device.
+    """
+    on_cuda = device.startswith("cuda")
+    if on_cuda and not torch.cuda.is_available():
+        return f"device {device}: no CUDA device is available"
+    if not compile:
+        return None
+    if on_cuda:
+        return None if importlib.util.find_spec("triton") else "train.compile: torch.compile requires triton on CUDA"
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    return None if shutil.which(compiler) else f"torch.compile needs a C++ compiler, and {compiler} is not found (see CXX)"
+    return (
+        None if shutil.which(compiler) else f"train.compile: torch.compile requires a C++ compiler, {compiler} (CXX) not found"
+    )
 
 
 def compile_each(blocks: Iterable[nn.Module]) -> None:
@@ -58,7 +70,7 @@ def compile_each(blocks: Iterable[nn.Module]) -> None:
 
     In place, so that weights keep their names; what is compiled for one serves all. A second shape (in evaluation, or reviews
     of other lengths) compiles once more, for any shape; of the backend with which it would not, the plan makes no compiled run
-    (``backends.not_compiled``). Kernels are chosen without timing them, so that a run repeats.
+    (``attnlab.nn.attention.unsupported``). Kernels are chosen without timing them, so that a run repeats.
     """
     for block in blocks:
         block.compile(options={"deterministic": True})

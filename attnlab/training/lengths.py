@@ -71,7 +71,7 @@ def unreachable(config: RunConfig, task: Task, length: int) -> str | None:
         return f"{name} positions: trained up to {task.length}"
     try:
         training = config.train.model_copy(update={"batch_size": 1})  # at this length nothing is trained: any batch would fit
-        return _task(config, length).check(config.model_copy(update={"train": training}))
+        return _task(config, length).unsupported(config.model_copy(update={"train": training}))
     except UserError as error:
         return error.message
 

@@ -110,40 +110,64 @@ class Variant(nn.Module):
         return {}
 
     @classmethod
-    def unsupported(cls, *, role: str, hook: str, memory: bool, backend: str, dim: int, heads: int) -> str | None:
-        """Why this variant cannot serve a configuration, or None when it can. Asked when the plan is made.
+    def unsupported(
+        cls,
+        *,
+        role: str,
+        hook: str,
+        memory: bool,
+        backend: str,
+        dim: int,
+        heads: int,
+        device: str = "cpu",
+        precision: str = "fp32",
+        attention_dropout: float = 0.0,
+        compile: bool = False,
+    ) -> str | None:
+        """Return the reason why this variant does not support a configuration, or None. The plan calls it for every cell.
+
+        An override that adds a requirement takes the arguments it needs, passes all of them on and ends with
+        ``return super().unsupported(...)``::
+
+            @classmethod
+            def unsupported(cls, *, heads: int, **config: Any) -> str | None:
+                if heads % 2:
+                    return f"requires an even number of heads, got {heads}"
+                return super().unsupported(heads=heads, **config)
 
         Args:
-            hook: the position scheme's: ``none``, ``embed``, ``rotate`` or ``bias``.
-            memory: whether the configuration has memory.
-            backend: one of ``attnlab.nn.attention.BACKENDS``, ``auto`` already resolved.
+            role: one of ``ROLES``.
+            hook: the hook of the position scheme: ``none``, ``embed``, ``rotate`` or ``bias``.
+            memory: whether keys and values include the memory of earlier segments (``model.mem_len``).
+            backend: one of ``attnlab.nn.attention.BACKENDS``; ``auto`` is already resolved.
+            dim: model width.
+            heads: number of heads.
+            device: ``cpu``, ``cuda`` or ``cuda:N``.
+            precision: ``fp32`` or ``bf16``.
+            attention_dropout: probability of dropping an attention weight in training.
+            compile: whether the model runs under ``torch.compile``.
         """
         if role not in cls.roles:
-            return f"it cannot be {role} (it can be {_listed(cls.roles)})"
+            return f"does not support the role {role} (supports {_listed(cls.roles)})"
         if hook != "none" and hook not in cls.hooks:
-            return f"it has no place for a position scheme that acts by '{hook}' (it honours {_listed(cls.hooks)})"
+            return f"does not support a position scheme that acts by '{hook}' (supports {_listed(cls.hooks)})"
         if memory and not cls.memory:
-            return "it cannot attend over a memory"
+            return "does not support memory (model.mem_len)"
         if memory and hook == "embed":
-            return "absolute positions and memory together would give one position two meanings"
+            return "absolute positions combined with memory (model.mem_len) would give one position two meanings"
         if backend not in cls.backends:
-            return f"it has no {backend} backend (it has {', '.join(cls.backends)})"
+            return f"does not support the backend {backend} (supports {', '.join(cls.backends)})"
         if dim % heads:
-            return f"the width {dim} cannot be divided among {heads} heads"
+            return f"model.dim {dim} is not divisible by {heads} heads"
+        if attention_dropout and not cls.has_attention_dropout:
+            return "has no attention weights to drop (model.attention_dropout)"
+        if compile and not cls.compiles:
+            return "does not support torch.compile (train.compile)"
+        if precision == "bf16" and device == "cpu":
+            layers = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_bf16(layer)]
+            if layers:
+                return f"this processor has no bf16 kernel for {', '.join(layers)}: use train.precision: fp32"
         return None
-
-    @classmethod
-    def refuses_precision(cls, precision: str, *, device: str) -> str | None:
-        """Why this variant cannot run in ``precision`` on ``device``, or None when it can. Asked when the plan is made.
-
-        Args:
-            precision: ``fp32`` or ``bf16``.
-            device: ``cpu``, ``cuda`` or ``cuda:N``.
-        """
-        if precision != "bf16" or device != "cpu":
-            return None
-        lacking = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_bf16(layer)]
-        return f"this processor has no bf16 kernel of {', '.join(lacking)}: use train.precision: fp32" if lacking else None
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Mix along t.

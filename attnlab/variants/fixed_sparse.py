@@ -58,10 +58,10 @@ class FixedSparse(Variant):
         return {"stride": max(2, isqrt(length)), "summary": 1}
 
     @classmethod
-    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
+    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
         if heads < 2:
-            return "it needs at least two heads: half of them for the block, half for the summaries"
-        return super().unsupported(heads=heads, **asked)  # type: ignore[arg-type]
+            return "requires at least two heads: half of them for the block, half for the summaries"
+        return super().unsupported(heads=heads, **config)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, context)

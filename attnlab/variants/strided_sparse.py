@@ -57,10 +57,10 @@ class StridedSparse(Variant):
         return {"stride": max(2, isqrt(length))}
 
     @classmethod
-    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
+    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
         if heads < 2:
-            return "it needs at least two heads: half of them local, half strided"
-        return super().unsupported(heads=heads, **asked)  # type: ignore[arg-type]
+            return "requires at least two heads: half of them local, half strided"
+        return super().unsupported(heads=heads, **config)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, context)

@@ -6,6 +6,8 @@
 4 h dim^2 parameters a block, h times those of ``dense``.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
@@ -29,8 +31,8 @@ class Wide(Variant):
         return dim
 
     @classmethod
-    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
-        return super().unsupported(heads=1, **asked)  # type: ignore[arg-type] no width is divided among the heads
+    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
+        return super().unsupported(heads=1, **config)  # no width is divided among the heads
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, context)

@@ -65,7 +65,7 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     assert lines["Unbiased alibi"].endswith("refused")
     assert "report: reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
     page = (here / "reports" / "tiny" / "README.md").read_text()
-    assert "What does this test?" in page and "it has no place for a position scheme" in page
+    assert "What does this test?" in page and "does not support a position scheme" in page
     assert main.main(["run", "tiny.yaml", "--no-report"]) == 0
     again = capsys.readouterr()
     assert "0 runs to do, 8 finished before" in again.err
@@ -122,7 +122,7 @@ def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: 
 def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path, capsys: Out, words: list[str]) -> None:
     assert main.main(words) == 2
     said = capsys.readouterr().err
-    assert "can be run: Unbiased: it has no place for a position scheme" in said and said.count("\n") == 1
+    assert "can be run: Unbiased: does not support a position scheme" in said and said.count("\n") == 1
     assert not (here / "runs").exists(), "there was nothing to do"
 
 

@@ -30,16 +30,16 @@ class AnyWidth(Dense):
     """Overrides ``unsupported`` and forgets about the width."""
 
     @classmethod
-    def unsupported(cls, *, dim: int, heads: int, **asked: Any) -> str | None:
-        return super().unsupported(dim=heads, heads=heads, **asked)
+    def unsupported(cls, *, dim: int, heads: int, **config: Any) -> str | None:
+        return super().unsupported(dim=heads, heads=heads, **config)
 
 
 class AnyRole(Causal):
     """Refuses no role, whatever it declares."""
 
     @classmethod
-    def unsupported(cls, *, role: str, **asked: Any) -> str | None:
-        return super().unsupported(role="causal", **asked)
+    def unsupported(cls, *, role: str, **config: Any) -> str | None:
+        return super().unsupported(role="causal", **config)
 
 
 class LeaksValue(Bare):

@@ -106,8 +106,8 @@ class AnyBackend(Plain):
     backends = ("reference",)
 
     @classmethod
-    def unsupported(cls, *, backend: str, **asked: Any) -> str | None:
-        return super().unsupported(backend="reference", **asked)
+    def unsupported(cls, *, backend: str, **config: Any) -> str | None:
+        return super().unsupported(backend="reference", **config)
 
 
 class SavesSquare(StridedSparse):

@@ -126,8 +126,8 @@ class AnyHook(Plain):
     hooks = frozenset({"embed"})
 
     @classmethod
-    def unsupported(cls, *, hook: str, **asked: Any) -> str | None:
-        return super().unsupported(hook="none", **asked)
+    def unsupported(cls, *, hook: str, **config: Any) -> str | None:
+        return super().unsupported(hook="none", **config)
 
 
 class TopLeft(ByHand):
@@ -152,8 +152,8 @@ class AnyMemory(Plain):
     """Has no memory and does not refuse any."""
 
     @classmethod
-    def unsupported(cls, *, memory: bool, **asked: Any) -> str | None:
-        return super().unsupported(memory=False, **asked)
+    def unsupported(cls, *, memory: bool, **config: Any) -> str | None:
+        return super().unsupported(memory=False, **config)
 
 
 class KeepsMemoryAttached:

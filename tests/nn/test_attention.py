@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.nn import blocked
-from attnlab.nn.attention import BACKENDS, attend, resolve, unavailable
+from attnlab.nn.attention import BACKENDS, attend, resolve, unsupported
 
 HERE = ("reference", "blocked", "sdpa")  # what runs on a CPU
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -224,25 +224,40 @@ def test_bf16_is_close_to_float64() -> None:
 
 
 def test_xformers_says_why_it_cannot_run_here() -> None:
-    assert unavailable("xformers", "cpu") == "backend xformers needs a CUDA device (its attention has no operator for cpu)"
-    assert unavailable("sdpa", "cpu") is None and unavailable("reference", "cuda") is None
+    reason = unsupported("xformers", device="cpu")
+    assert reason is not None and "xformers" in reason and "CUDA device" in reason
+    assert unsupported("sdpa", device="cpu") is None and unsupported("reference", device="cuda") is None
+
+
+@pytest.mark.parametrize(("precision", "multiple"), [("fp32", 4), ("bf16", 8)])
+def test_head_widths_without_a_kernel_are_unsupported(precision: str, multiple: int) -> None:
+    reason = unsupported("xformers", device="cuda", head_dim=multiple // 2, precision=precision)
+    assert reason is not None and f"a multiple of {multiple} in {precision}, got {multiple // 2}" in reason
+    assert unsupported("sdpa", device="cuda", head_dim=multiple // 2, precision=precision) is None
+
+
+def test_blocks_are_not_compiled() -> None:
+    reason = unsupported("blocked", device="cpu", compile=True)
+    assert reason is not None and "blocked" in reason and "torch.compile" in reason
+    assert [unsupported(name, device="cpu", compile=True) for name in ("reference", "sdpa")] == [None, None]
+    assert unsupported("blocked", device="cpu") is None
 
 
 @pytest.mark.parametrize(
-    ("name", "available", "said"),
+    ("name", "available", "words"),
     [("cutlassF-pt", True, None), ("cutlassF", True, "CUDA 12"), ("cutlassF-pt", False, "CUDA 12")],
 )
 def test_kernels_of_torch_are_let_through_where_the_library_of_xformers_does_not_load(
-    name: str, available: bool, said: str | None, monkeypatch: pytest.MonkeyPatch
+    name: str, available: bool, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     efficient = pytest.importorskip("attnlab.nn.xformers")
     common, operator = efficient.ops.fmha.common, efficient.ops.fmha.cutlass.FwOp
     monkeypatch.setattr(common, "_built_with_cuda", False)
     monkeypatch.setattr(operator, "NAME", name)
     monkeypatch.setattr(operator, "is_available", lambda: available)
-    reason = unavailable("xformers", "cuda:1")
-    assert common._built_with_cuda == (said is None)
-    assert reason is None if said is None else said in (reason or "") and "\n" not in (reason or "")
+    reason = unsupported("xformers", device="cuda:1", head_dim=8)
+    assert common._built_with_cuda == (words is None)
+    assert reason is None if words is None else words in (reason or "") and "\n" not in (reason or "")
 
 
 @pytest.mark.parametrize(

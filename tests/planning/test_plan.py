@@ -61,7 +61,7 @@ def test_a_row_longer_than_the_text_is_refused_before_its_cost_is_traced(tmp_pat
 
 def test_what_runs_on_a_device_alone_is_planned_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """xformers' kernels take neither meta tensors nor a CPU's."""
-    monkeypatch.setattr(attention, "unavailable", lambda backend, device: None)
+    monkeypatch.setattr(attention, "unsupported", lambda *args, **config: None)
     fits = {"model.dim": 16, "model.heads": 2}
     there, here = (plan(write(tmp_path, STUDY), sets={**fits, "backend": name}).cells for name in ("xformers", "sdpa"))
     assert {cell.config.backend for cell in there} == {"xformers"} and there[0].train_flops

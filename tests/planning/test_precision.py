@@ -16,12 +16,12 @@ from attnlab.errors import UserError
 from attnlab.nn import processor
 from attnlab.planning import precision
 from attnlab.planning.plan import Plan, plan
-from attnlab.testing.benchmark.layer import Layer, refusal
+from attnlab.testing.benchmark.layer import Layer, unsupported
 from attnlab.training import device
 from attnlab.variants.lstm import Lstm
 
 BASE = {"task": {"name": "pydocs", "length": 16}, "model": {"dim": 16, "depth": 1, "heads": 2}, "machine": {"device": "cpu"}}
-NO_LSTM = "lstm: this processor has no bf16 kernel of nn.LSTM: use train.precision: fp32"
+NO_LSTM = "lstm: this processor has no bf16 kernel for nn.LSTM: use train.precision: fp32"
 WITHOUT_AVX512 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}  # imitates such a processor
 ON_IT = """
 import json, torch
@@ -65,7 +65,9 @@ def test_a_recurrence_without_a_bf16_kernel_is_refused(imitate: Callable[..., No
     variants = ["dense", "gru", "lstm"]
     assert [cell.refusal for cell in planned(variants).cells] == [None, None, NO_LSTM]
     assert [cell.refusal for cell in planned(variants, setting="fp32").cells] == [None] * 3
-    assert Lstm.refuses_precision("bf16", device="cuda") is None, "only this machine's CPU was tried"
+    config = {"role": "causal", "hook": "none", "memory": False, "backend": "reference", "dim": 8, "heads": 1}
+    assert Lstm.unsupported(**config, precision="bf16", device="cpu") is not None
+    assert Lstm.unsupported(**config, precision="bf16", device="cuda") is None, "only this machine's CPU was tried"
     imitate(speedup=2.0)
     assert [cell.refusal for cell in planned(variants).cells] == [None] * 3
 
@@ -77,7 +79,7 @@ def test_a_users_recurrence_is_refused_by_what_it_declares(imitate: Callable[...
     )
     imitate(speedup=2.0, lstm=False)
     variant = f"{tmp_path}/own.py:Own"
-    assert "no bf16 kernel of nn.LSTM" in str(planned([variant]).cells[0].refusal)
+    assert "no bf16 kernel for nn.LSTM" in str(planned([variant]).cells[0].refusal)
     imitate(speedup=2.0)
     assert planned([variant]).cells[0].refusal is None
 
@@ -86,10 +88,10 @@ def test_the_bench_refuses_it_too(imitate: Callable[..., None]) -> None:
     shape: dict[str, Any] = {"batch": 1, "dim": 8, "heads": 1, "length": 4, "role": "causal", "position": "none", "options": {}}
     asked = {name: Layer(variant="lstm", backend="reference", precision=name, **shape) for name in ("fp32", "bf16")}
     imitate(speedup=2.0, lstm=False)
-    assert "no bf16 kernel of nn.LSTM" in str(refusal(asked["bf16"], torch.device("cpu")))
-    assert refusal(asked["fp32"], torch.device("cpu")) is None
+    assert "no bf16 kernel for nn.LSTM" in str(unsupported(asked["bf16"], torch.device("cpu")))
+    assert unsupported(asked["fp32"], torch.device("cpu")) is None
     imitate(speedup=2.0)
-    assert refusal(asked["bf16"], torch.device("cpu")) is None
+    assert unsupported(asked["bf16"], torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize(("speedup", "times"), [(1 / 147, "150"), (0.4, "2.5")])

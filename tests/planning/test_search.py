@@ -117,7 +117,7 @@ def test_a_combination_that_is_no_configuration_says_which(tmp_path: Path) -> No
         (
             BATCH,
             "model.heads: {low: 2, high: 5}",
-            "s.yaml:14:33: the cell 'dense' with model.heads=5: dense: the width 12 cannot be divided among 5 heads",
+            "s.yaml:14:33: the cell 'dense' with model.heads=5: dense: model.dim 12 is not divisible by 5 heads",
         ),
     ],
 )

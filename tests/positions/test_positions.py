@@ -100,7 +100,7 @@ def test_rotary_takes_sines_once_and_keeps_them_out_of_checkpoints(monkeypatch: 
 
 
 def test_rotary_refuses_an_odd_head_width() -> None:
-    assert "head width 5 is odd" in (Rotary.unsupported(replace(head_dim=5)) or "")
+    assert "even head width, got 5" in (Rotary.unsupported(replace(head_dim=5)) or "")
     assert Rotary.unsupported(SETTING) is None
 
 

@@ -516,7 +516,7 @@ def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> 
     first, *cells = repr(made).splitlines()
     assert first == "plan of small: 2 cells, 1 run, bits_per_byte (min)"
     assert cells[0] == f"  dense rotary: {parameters:,} parameters"
-    assert cells[1].startswith("  gru rotary: refused: gru: it has no place")
+    assert cells[1].startswith("  gru rotary: refused: gru: does not support")
     first, *rows = repr(
         run(made, root=root, show=QUIET, train="tests.support.study_fakes:good", reference_scores=False)
     ).splitlines()

@@ -186,22 +186,22 @@ def settings(*, memory: int = 0, batch_size: int = 1, **evaluate: Any) -> RunCon
 
 def test_check_names_the_reason():
     random, contiguous = Ramp(250), Ramp(250, sampling="contiguous")
-    assert random.check(settings()) is None
-    assert "sampling: contiguous" in str(random.check(settings(memory=7)))
-    assert contiguous.check(settings(memory=7)) is None
-    assert "evaluate.stride" in str(random.check(settings(protocol="sliding", stride=8)))
-    assert random.check(settings(protocol="sliding", stride=7)) is None
+    assert random.unsupported(settings()) is None
+    assert "sampling: contiguous" in str(random.unsupported(settings(memory=7)))
+    assert contiguous.unsupported(settings(memory=7)) is None
+    assert "evaluate.stride" in str(random.unsupported(settings(protocol="sliding", stride=8)))
+    assert random.unsupported(settings(protocol="sliding", stride=7)) is None
 
 
 def test_what_would_fail_only_after_training_is_refused_before():
     random, contiguous = Ramp(250), Ramp(250, sampling="contiguous")
-    assert "evaluate.test_limit: one byte" in str(random.check(settings(test_limit=1)))
-    assert "evaluate.valid_limit: one byte" in str(random.check(settings(valid_limit=1)))
-    assert random.check(settings(valid_limit=2, test_limit=2, batch_size=1000)) is None
-    assert contiguous.check(settings(batch_size=35)) is None  # 249 bytes: 35 rows of 7
-    assert "too short for 36 rows of 7 bytes each" in str(contiguous.check(settings(batch_size=36)))
-    assert "train has 7 bytes, a row needs 8" in str(Ramp(7).check(settings()))
-    assert Ramp(8).check(settings()) is None
+    assert "evaluate.test_limit: one byte" in str(random.unsupported(settings(test_limit=1)))
+    assert "evaluate.valid_limit: one byte" in str(random.unsupported(settings(valid_limit=1)))
+    assert random.unsupported(settings(valid_limit=2, test_limit=2, batch_size=1000)) is None
+    assert contiguous.unsupported(settings(batch_size=35)) is None  # 249 bytes: 35 rows of 7
+    assert "too short for 36 rows of 7 bytes each" in str(contiguous.unsupported(settings(batch_size=36)))
+    assert "train has 7 bytes, a row needs 8" in str(Ramp(7).unsupported(settings()))
+    assert Ramp(8).unsupported(settings()) is None
 
 
 def test_a_memory_that_would_always_be_empty_in_training_is_refused():
@@ -209,9 +209,9 @@ def test_a_memory_that_would_always_be_empty_in_training_is_refused():
     for batch_size, segments in ((11, 2), (12, 1)):
         fresh = [task.train_batch(step, seed=0, batch_size=batch_size).fresh for step in range(6)]
         assert fresh == [step % segments == 0 for step in range(6)]
-    assert task.check(settings(memory=7, batch_size=11)) is None
-    assert "in a batch of 12 rows each has one segment of 7 bytes" in str(task.check(settings(memory=7, batch_size=12)))
-    assert task.check(settings(batch_size=12)) is None
+    assert task.unsupported(settings(memory=7, batch_size=11)) is None
+    assert "in a batch of 12 rows each has one segment of 7 bytes" in str(task.unsupported(settings(memory=7, batch_size=12)))
+    assert task.unsupported(settings(batch_size=12)) is None
 
 
 def test_wrong_options_are_told():

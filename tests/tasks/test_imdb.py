@@ -162,9 +162,9 @@ def test_refusals(task: Imdb):
         evaluate = SimpleNamespace(protocol=protocol)
         return SimpleNamespace(model=SimpleNamespace(memory=memory), evaluate=evaluate)
 
-    assert task.check(settings(0, "segment")) is None  # type: ignore[arg-type]
-    assert "memory" in str(task.check(settings(8, "segment")))  # type: ignore[arg-type]
-    assert "sliding" in str(task.check(settings(0, "sliding")))  # type: ignore[arg-type]
+    assert task.unsupported(settings(0, "segment")) is None  # type: ignore[arg-type]
+    assert "memory" in str(task.unsupported(settings(8, "segment")))  # type: ignore[arg-type]
+    assert "sliding" in str(task.unsupported(settings(0, "sliding")))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="vocabulary: expected a whole number of at least 3"):
         Imdb(vocabulary=2)
 

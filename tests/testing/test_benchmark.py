@@ -11,7 +11,7 @@ from torch import nn
 from attnlab.cli import main
 from attnlab.config.run import MachineConfig
 from attnlab.nn.attention import BACKENDS
-from attnlab.testing.benchmark.layer import Case, Layer, Pass, refusal
+from attnlab.testing.benchmark.layer import Case, Layer, Pass, unsupported
 from attnlab.testing.benchmark.suite import Bench, Measured, bench, broken, fastest_dense, growth, ratios
 from attnlab.training.costs import saved_bytes
 
@@ -77,9 +77,9 @@ def test_a_pass_saves_what_autograd_keeps_of_dense() -> None:
 
 
 def test_logits_that_would_fill_the_machine_are_not_tried() -> None:
-    assert "not tried: logits of all pairs" in (refusal(layer(length=10**7), torch.device("cpu")) or "")
-    assert refusal(layer("strided_sparse", length=10**7), torch.device("cpu")) is None
-    assert refusal(layer(backend="sdpa", length=10**7), torch.device("cpu")) is None
+    assert "not tried: logits of all pairs" in (unsupported(layer(length=10**7), torch.device("cpu")) or "")
+    assert unsupported(layer("strided_sparse", length=10**7), torch.device("cpu")) is None
+    assert unsupported(layer(backend="sdpa", length=10**7), torch.device("cpu")) is None
 
 
 def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> None:

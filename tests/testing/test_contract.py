@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_the_example_keeps_the_contract() -> None:
 
 def test_a_combination_that_cannot_be_had_is_refused_with_its_reason() -> None:
     (outcome,) = check(Linear, position="alibi", roles=["bidirectional"])
-    assert outcome.result == "refused" and "no place for a position scheme" in outcome.measured
+    assert outcome.result == "refused" and "does not support a position scheme" in outcome.measured
     (outcome,) = check("dense", backend="xformers", device="cpu")
     assert outcome.result == "refused" and "CUDA" in outcome.measured
     first = check("dense", position="rotary", only=["shapes"])[0]
@@ -71,7 +72,7 @@ def test_a_combination_that_cannot_be_had_is_refused_with_its_reason() -> None:
 
 
 def test_arithmetic_of_xformers_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlab.testing.contract.unavailable", lambda backend, device: None)
+    monkeypatch.setattr("attnlab.nn.attention.unsupported", lambda *args, **config: None)
     (outcome,) = check("strided_sparse", backend="xformers", only=["arithmetic"])
     assert outcome.result == "not declared" and "counts no arithmetic of xformers" in outcome.measured
 
@@ -234,15 +235,15 @@ def test_dropout_without_weights_to_drop_is_refused_in_the_plan() -> None:
     base = {"task": "pydocs", "train": {"steps": 1}, "variant": "test_check:KeepsAll"}
     found = plan({"study": "drops", "base": base, "grid": {"model.attention_dropout": [0.0, 0.1]}})
     ((cell, _),) = found.refused
-    assert cell.refusal == "KeepsAll: it has no attention weights to drop (model.attention_dropout)"
+    assert cell.refusal == "KeepsAll: has no attention weights to drop (model.attention_dropout)"
 
 
 class NeedsEvenHeads(ByHand):
     """Takes some shapes only."""
 
     @classmethod
-    def unsupported(cls, *, heads: int, **asked: object) -> str | None:
-        return "it pairs its heads" if heads % 2 else super().unsupported(heads=heads, **asked)  # type: ignore[arg-type]
+    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
+        return "it pairs its heads" if heads % 2 else super().unsupported(heads=heads, **config)
 
 
 def test_a_shape_is_found_that_the_variant_takes() -> None:
@@ -270,7 +271,7 @@ def test_the_verb_names_what_is_broken_and_what_to_change(capsys: Out) -> None:
 
 def test_the_verb_tells_a_refusal_and_a_wrong_name_in_one_line(capsys: Out) -> None:
     assert main.main(["check", "test_check:Linear", "--position", "relative"]) == 2
-    assert "it is refused: it has no place for a position scheme that acts by 'bias'" in capsys.readouterr().err
+    assert "does not support a position scheme that acts by 'bias'" in capsys.readouterr().err
     assert main.main(["check", "examples/nothing.py:Here"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

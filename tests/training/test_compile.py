@@ -28,13 +28,12 @@ def planned(tmp_path: Path, **changes: Any) -> list[str | None]:
 def test_a_variant_that_does_not_compile_is_refused_with_the_reason(tmp_path: Path) -> None:
     dense, gru = planned(tmp_path)
     assert dense is None
-    assert gru == "gru: torch.compile does not take it whole (train.compile)"
+    assert gru is not None and gru.startswith("gru: ") and "train.compile" in gru
 
 
 def test_blocks_are_not_compiled(tmp_path: Path) -> None:
     """Each length would be compiled anew, and from the ninth on nothing would, unsaid: ``auto`` is another backend."""
-    reason = "train.compile: backend blocked goes through its blocks in Python, which torch.compile does not take"
-    assert planned(tmp_path, backend="blocked")[0] == reason
+    assert "backend blocked does not support torch.compile" in str(planned(tmp_path, backend="blocked")[0])
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.replace("  position: learned\n", "").replace("seeds:", "  position: [learned, alibi]\nseeds:"))
     ways = {True: {"learned": "sdpa", "alibi": "reference"}, False: {"learned": "blocked", "alibi": "blocked"}}
@@ -50,13 +49,13 @@ def test_what_a_check_compiles_is_what_a_compiled_run_uses() -> None:
     told = {backend: f"{outcomes[-1].result}: {outcomes[-1].measured}" for backend, outcomes in found.items()}
     assert told[None] == "passed: reference, sdpa: one graph, differs by 0"
     assert told["sdpa"] == "passed: sdpa: one graph, differs by 0"
-    assert told["blocked"].startswith("not declared: backend blocked goes through its blocks in Python")
+    assert told["blocked"].startswith("not declared: backend blocked does not support torch.compile")
 
 
 def test_a_machine_without_a_compiler_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    reason = "torch.compile needs a C++ compiler, and no-such-compiler is not found (see CXX)"
-    assert planned(tmp_path)[0] == f"train.compile: {reason}"
+    reason = str(planned(tmp_path)[0])
+    assert all(words in reason for words in ("train.compile", "C++ compiler", "no-such-compiler", "CXX"))
 
 
 def losses(config: RunConfig, folder: Path | None = None, **how: Any) -> list[float]:

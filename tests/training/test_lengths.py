@@ -117,8 +117,8 @@ def test_a_review_is_cut_off_at_the_length(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_length_need_not_fit_the_training_batch() -> None:
     config = tiny(train__batch_size=4_000)  # of 84 bytes each
     task = PyDocs(**config.task.options)
-    assert task.check(config) is None
-    assert "too short for 4000 rows of 96" in str(PyDocs(length=96, sampling="contiguous").check(config))
+    assert task.unsupported(config) is None
+    assert "too short for 4000 rows of 96" in str(PyDocs(length=96, sampling="contiguous").unsupported(config))
     assert lengths.unreachable(config, task, 96) is None
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab._util.memory import available_memory, peak_memory, reset_peak_memory
 from attnlab.config.run import MachineConfig
-from attnlab.nn.attention import misfit, unavailable
+from attnlab.nn import attention
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget
 from attnlab.training.costs import saved_bytes
@@ -61,15 +61,15 @@ def subject(layer: Layer, device: torch.device) -> CheckTarget:
     return CheckTarget(cls, layer.options, scheme, layer.backend, str(device), (layer.role,), heads, layer.dim)
 
 
-def refusal(layer: Layer, device: torch.device) -> str | None:
-    """Why the layer cannot be measured, where that is known before it is tried."""
-    it = subject(layer, device)
-    reason = it.refusal(layer.role) or unavailable(layer.backend, device.type)
-    reason = reason or it.variant.refuses_precision(layer.precision, device=device.type)
-    reason = reason or misfit(layer.backend, it.variant.head_dim(layer.dim, it.heads), layer.precision)
-    if reason or device.type != "cpu" or layer.backend != "reference" or it.variant.cost_exponent < 2:
+def unsupported(layer: Layer, device: torch.device) -> str | None:
+    """Return the reason why the layer cannot be measured, as far as it is known before a pass is run, or None."""
+    target = subject(layer, device)
+    head_dim = target.variant.head_dim(layer.dim, target.heads)
+    reason = target.unsupported(layer.role, device=device.type, precision=layer.precision)
+    reason = reason or attention.unsupported(layer.backend, device=device.type, head_dim=head_dim, precision=layer.precision)
+    if reason or device.type != "cpu" or layer.backend != "reference" or target.variant.cost_exponent < 2:
         return reason
-    free, needs = available_memory(), COPIES * 4 * layer.batch * it.heads * layer.length**2
+    free, needs = available_memory(), COPIES * 4 * layer.batch * target.heads * layer.length**2
     if free is None or needs <= SHARE * free:
         return None
     return f"not tried: logits of all pairs and their gradients would take {size(needs)}, and {size(free)} are free"

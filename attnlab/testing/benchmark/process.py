@@ -9,7 +9,7 @@ from typing import Any
 from attnlab._util.memory import available_memory, limit_memory
 from attnlab._util.process import describe_exit_code, describe_raise_site, fork
 from attnlab.errors import UserError, one_line
-from attnlab.testing.benchmark.layer import Case, Pass, refusal
+from attnlab.testing.benchmark.layer import Case, Pass, unsupported
 from attnlab.training.device import set_up
 from attnlab.training.out_of_memory import asked, is_out_of_memory
 
@@ -94,7 +94,7 @@ def _child(case: Case, pipe: Connection) -> None:
 def _answers(case: Case) -> Iterator[Any]:
     """First the bytes that a pass saves and holds, then a pass's seconds without end."""
     device = set_up(case.machine)
-    reason = refusal(case.layer, device)
+    reason = unsupported(case.layer, device)
     if reason:
         raise _Refused(reason)
     free = available_memory()

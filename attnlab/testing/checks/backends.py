@@ -5,7 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlab.nn.attention import BACKENDS, unavailable
+from attnlab.nn import attention
+from attnlab.nn.attention import BACKENDS
 from attnlab.testing.checks.target import Cell, Check, CheckTarget, Failure, NotDeclared, S, T, Unsupported, number
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -23,7 +24,7 @@ def equal(subject: CheckTarget) -> str:
         for dtype in dtypes:
             worst = max(_gap(each, backend, role, dtype) for each in subject.under_schemes() for role in each.roles)
             found.append(f"{backend} {str(dtype).removeprefix('torch.')} {number(worst)}")
-    absent = [name for name in subject.variant.backends if unavailable(name, subject.device)]
+    absent = [name for name in subject.variant.backends if attention.unsupported(name, device=subject.device)]
     return "differs by: " + ", ".join(found) + (f"; not on {subject.device}: {', '.join(absent)}" if absent else "")
 
 
@@ -35,9 +36,9 @@ def _to_compare(subject: CheckTarget) -> list[str]:
     wanted = [subject.backend] if subject.backend != "reference" else declared
     if not wanted:
         raise NotDeclared("reference is its only backend")
-    here = [name for name in wanted if unavailable(name, subject.device) is None]
+    here = [name for name in wanted if attention.unsupported(name, device=subject.device) is None]
     if not here:
-        raise Unsupported("; ".join(unavailable(name, subject.device) or "" for name in wanted))
+        raise Unsupported("; ".join(attention.unsupported(name, device=subject.device) or "" for name in wanted))
     return here
 
 
@@ -49,7 +50,7 @@ def _gap(subject: CheckTarget, backend: str, role: str, dtype: torch.dtype) -> f
     other.load_state_dict(weights)
     exact.load_state_dict({name: p.double() for name, p in weights.items()})
     worst = 0.0
-    remembers = role == "causal" and subject.variant.memory and not subject.asks(role=role, memory=True)
+    remembers = role == "causal" and subject.variant.memory and not subject.variant_unsupported(role=role, memory=True)
     in_blocks = role == "causal" and dtype == torch.float64
     for name in ("plain", "masked", *(["memory"] if remembers else []), *([f"length {BLOCKS}"] if in_blocks else [])):
         one, two = (_outputs(subject, cell, role, name, kind) for cell, kind in ((exact, torch.float64), (other, dtype)))
@@ -134,10 +135,10 @@ def refused(subject: CheckTarget) -> str:
             raise Failure(f"it declares the backend {name!r}", f"Backends are {', '.join(BACKENDS)}.")
     missing = [name for name in BACKENDS if name not in subject.variant.backends]
     for name in missing:
-        if not subject.asks(backend=name):
+        if not subject.variant_unsupported(backend=name):
             raise Failure(
-                f"backend {name} is not among backends, yet refuses() lets it pass",
-                "End your override of refuses() with `return super().refuses(...)`, or declare the backend.",
+                f"backend {name} is not among backends, yet unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, or declare the backend.",
             )
     return f"refused: {', '.join(missing)}" if missing else "it has every backend"
 

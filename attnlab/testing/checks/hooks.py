@@ -97,11 +97,11 @@ def rotation_lands(subject: CheckTarget) -> str:
 def refused(subject: CheckTarget) -> str:
     """Hooks that are not declared are refused; declared ones are not."""
     for hook in HOOKS:
-        reason = subject.asks(hook=hook)
+        reason = subject.variant_unsupported(hook=hook)
         if hook not in subject.variant.hooks and not reason:
             raise Failure(
-                f"hook '{hook}' is not among hooks, yet refuses() lets it pass",
-                "End your override of refuses() with `return super().refuses(...)`, or honour the hook and declare it.",
+                f"hook '{hook}' is not among hooks, yet unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, or honour the hook and declare it.",
             )
         if hook in subject.variant.hooks and reason:
             raise Failure(f"hook '{hook}' is declared, yet refused: {reason}", f"Take '{hook}' out of `hooks`.")

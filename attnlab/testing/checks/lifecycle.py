@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlab.nn.attention import not_compiled, resolve
+from attnlab.nn import attention
 from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, T, distance, number
 
 
@@ -79,10 +79,10 @@ def compiled(subject: CheckTarget) -> str:
         raise NotDeclared("it does not claim to compile")
     if subject.backend == "xformers":
         raise NotDeclared("claimed for torch's own kernels alone")
-    if reason := not_compiled(subject.backend):
+    if reason := attention.unsupported(subject.backend, device=subject.device, compile=True):
         raise NotDeclared(reason)
     offered = subject.variant.backends
-    auto = resolve(subject.device, hook=subject.scheme.hook, offered=offered, compiled=True)
+    auto = attention.resolve(subject.device, hook=subject.scheme.hook, offered=offered, compiled=True)
     names = dict.fromkeys([subject.backend, auto] if subject.backend == "reference" else [subject.backend])
     gap = max(_compiled(subject, name) for name in names)
     return f"{', '.join(names)}: one graph, differs by {number(gap)}"

@@ -16,7 +16,7 @@ def _claimed(subject: CheckTarget) -> None:
     if not subject.variant.memory:
         raise NotDeclared("it has no memory")
     subject.need("causal")
-    reason = subject.asks(role="causal", memory=True)
+    reason = subject.variant_unsupported(role="causal", memory=True)
     if reason:
         raise Unsupported(reason)
 
@@ -103,16 +103,17 @@ class _Tokens:
 def refused(subject: CheckTarget) -> str:
     """Memory is refused where it is not declared, and always together with absolute positions."""
     if not subject.variant.memory:
-        if not subject.asks(memory=True, hook="none"):
+        if not subject.variant_unsupported(memory=True, hook="none"):
             raise Failure(
-                "memory is not declared, yet refuses() lets it pass",
-                "End your override of refuses() with `return super().refuses(...)`, or use `context` and set `memory = True`.",
+                "memory is not declared, yet unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, "
+                "or use `context` and set `memory = True`.",
             )
         return "refused: memory"
-    if not subject.asks(memory=True, hook="embed"):
+    if not subject.variant_unsupported(memory=True, hook="embed"):
         raise Failure(
             "memory together with absolute positions is let pass: one position would mean two things",
-            "End your override of refuses() with `return super().refuses(...)`.",
+            "End your override of unsupported() with `return super().unsupported(...)`.",
         )
     return "refused: memory with absolute positions"
 

@@ -67,20 +67,20 @@ def one_head(subject: CheckTarget) -> str:
     """A single head works, or is refused with a reason."""
     if not subject.variant.has_heads:
         raise NotDeclared("it has no heads")
-    reason = next((r for r in (subject.asks(role=role, heads=1) for role in subject.roles) if r), None)
+    reason = next((r for r in (subject.variant_unsupported(role=role, heads=1) for role in subject.roles) if r), None)
     if reason:
         raise Unsupported(reason)
     for role in subject.roles:
         heads = subject.position_config(role, heads=1)
-        if refused := subject.scheme.unsupported(heads):
-            raise Unsupported(f"{subject.scheme_name}: {refused}")
+        if reason := subject.scheme.unsupported(heads):
+            raise Unsupported(f"{subject.scheme_name}: {reason}")
         x, context = subject.inputs(role, 1, 3)
         try:
             y = subject.build(role, heads=1)(x, context)
         except Exception as error:  # anything that one head breaks is what this check is about
             raise Failure(
                 f"role {role}, heads 1, batch 1, length 3: {type(error).__name__}: {error}",
-                "Make one head work, or override refuses() to return the reason where heads < 2.",
+                "Make one head work, or override unsupported() to return the reason where heads < 2.",
             ) from error
         _same_shape(x, y, case=f"role {role}, heads 1, batch 1, length 3")
     return "heads 1 works"
@@ -93,7 +93,7 @@ def width(subject: CheckTarget) -> str:
     heads = max(subject.heads, 2)
     backend = "reference" if "reference" in subject.variant.backends else subject.backend  # xformers wants head widths of 8 n
     odd, role = replace(subject, heads=heads, dim=heads * 7 + 1, backend=backend), subject.roles[0]
-    if reason := odd.refusal(role):
+    if reason := odd.unsupported(role):
         return f"refused: {reason}"
     x, context = odd.inputs(role, 1, 3)
     case = f"role {role}, width {odd.dim} with {heads} heads, batch 1, length 3"
@@ -102,7 +102,7 @@ def width(subject: CheckTarget) -> str:
     except Exception as error:  # anything that such a width breaks is what this check is about
         raise Failure(
             f"{case}: it is accepted, and {type(error).__name__}: {str(error)[:90]}",
-            "refuses() must return a reason: end your override with `return super().refuses(...)`, or drop it.",
+            "unsupported() must return a reason: end your override with `return super().unsupported(...)`, or drop it.",
         ) from error
     _same_shape(x, y, case=case)
     return f"width {odd.dim} works with {heads} heads"
@@ -112,10 +112,10 @@ def roles(subject: CheckTarget) -> str:
     """Roles that are not declared are refused."""
     missing = [role for role in ROLES if role not in subject.variant.roles]
     for role in missing:
-        if not subject.asks(role=role):
+        if not subject.variant_unsupported(role=role):
             raise Failure(
-                f"role {role} is not among roles, yet refuses() lets it pass",
-                "End your override of refuses() with `return super().refuses(...)`, or add the role to `roles`.",
+                f"role {role} is not among roles, yet unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, or add the role to `roles`.",
             )
     unknown = [role for role in subject.variant.roles if role not in ROLES]
     if unknown:

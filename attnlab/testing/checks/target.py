@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import unavailable
+from attnlab.nn import attention
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, check_options
 from attnlab.variants import ROLES, AttentionConfig, Variant
@@ -69,7 +69,7 @@ class CheckTarget:
         roles: those in which it can be had, of the ones asked for.
         heads, dim: the shape that is tried.
         any_scheme: whether no scheme was asked for: then what schemes can break is tried with every one there is.
-        refusals: why the other roles cannot be had.
+        unsupported_roles: the other roles that were requested -> the reason why they are not supported.
     """
 
     variant: type[Variant]
@@ -82,7 +82,7 @@ class CheckTarget:
     dim: int = 21
     scheme_name: str = "none"
     any_scheme: bool = False
-    refusals: dict[str, str] = field(default_factory=dict)
+    unsupported_roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -98,31 +98,30 @@ class CheckTarget:
     def backends(self) -> list[str]:
         """The backend that was asked for; with ``reference`` the others that it declares, too, as far as they run here."""
         others = self.variant.backends if self.backend == "reference" else ()
-        return [self.backend, *(n for n in others if n != "reference" and unavailable(n, self.device) is None)]
+        return [self.backend, *(n for n in others if n != "reference" and attention.unsupported(n, device=self.device) is None)]
 
     def fitted(self, asked: tuple[str, ...] = ROLES) -> "CheckTarget":
         """The same with the first shape that the variant takes, the roles in which it takes it, and why not the others."""
-        refusals: dict[str, str] = {}
+        unsupported_roles: dict[str, str] = {}
         on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
         for heads, d in ALIGNED if on_cuda or self.backend == "xformers" else SHAPES:
             heads = heads if self.variant.has_heads else 1
             tried = replace(self, heads=heads, dim=heads * d)
-            reasons = {role: tried.refusal(role) for role in asked}
+            reasons = {role: tried.unsupported(role) for role in asked}
             roles = tuple(role for role in asked if reasons[role] is None)
             if roles:
-                refused = {role: reason for role, reason in reasons.items() if reason}
-                return replace(tried, roles=roles, refusals=refused)
-            refusals = refusals or {role: reason or "" for role, reason in reasons.items()}
-        return replace(self, roles=(), refusals=refusals)
+                return replace(tried, roles=roles, unsupported_roles={r: reason for r, reason in reasons.items() if reason})
+            unsupported_roles = unsupported_roles or {role: reason or "" for role, reason in reasons.items()}
+        return replace(self, roles=(), unsupported_roles=unsupported_roles)
 
-    def refusal(self, role: str, **changes: Any) -> str | None:
-        """Why the variant or the scheme refuses a role, or None."""
-        reason = self.asks(role=role, **changes)
+    def unsupported(self, role: str, **changes: Any) -> str | None:
+        """Return the reason why the variant or the position scheme does not support ``role``, or None."""
+        reason = self.variant_unsupported(role=role, **changes)
         return reason or self.scheme.unsupported(self.position_config(role))
 
-    def asks(self, **changes: Any) -> str | None:
-        """What ``Variant.refuses`` says of this configuration with ``changes``."""
-        asked: dict[str, Any] = {
+    def variant_unsupported(self, **changes: Any) -> str | None:
+        """Return ``Variant.unsupported`` of this configuration with ``changes`` applied."""
+        config: dict[str, Any] = {
             "role": self.roles[0] if self.roles else "causal",
             "hook": self.scheme.hook,
             "memory": False,
@@ -130,7 +129,7 @@ class CheckTarget:
             "dim": self.dim,
             "heads": self.heads,
         }
-        return self.variant.unsupported(**{**asked, **changes})
+        return self.variant.unsupported(**{**config, **changes})
 
     def position_config(self, role: str, *, length: int = 300, heads: int | None = None) -> PositionConfig:
         heads = heads or self.heads

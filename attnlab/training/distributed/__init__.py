@@ -5,8 +5,12 @@ from attnlab.config.run import RunConfig
 ADDRESS = "ATTNLAB_RANKS"  # the variable of the environment that tells a rank where to connect
 
 
-def refusal(config: RunConfig) -> str | None:
-    """Why a resolved configuration cannot share its run among ``machine.processes_per_run`` here; None if it can."""
+def unsupported(config: RunConfig) -> str | None:
+    """Return the reason why ``machine.processes_per_run`` processes cannot share a run on this machine, or None.
+
+    Args:
+        config: resolved.
+    """
     import torch
 
     n, device = config.machine.processes_per_run, config.machine.device
@@ -17,7 +21,7 @@ def refusal(config: RunConfig) -> str | None:
     rows, parts = config.train.batch_size, n * config.train.gradient_accumulation
     if rows % parts:
         whole = f"{n} processes x {config.train.gradient_accumulation} micro-batches"
-        return f"machine.processes_per_run {n}: expected a train.batch_size that {whole} divide, got {rows}"
+        return f"machine.processes_per_run {n}: expected a train.batch_size divisible by {whole}, got {rows}"
     if device.startswith("cuda:"):
         return f"machine.processes_per_run {n}: expected machine.device cuda, of which each process takes one, got {device}"
     if device == "cuda" and torch.cuda.device_count() < n:

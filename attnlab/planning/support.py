@@ -1,0 +1,103 @@
+"""Whether a resolved configuration can run: the rules of every part, in order, and the first reason against it."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attnlab.config.run import RunConfig
+from attnlab.models.backbone import position_config
+from attnlab.nn import attention
+from attnlab.positions import Position
+from attnlab.tasks import Task
+from attnlab.training import device, distributed
+from attnlab.variants import Variant
+
+Rule: TypeAlias = Callable[[RunConfig, Task, type[Variant], type[Position]], str | None]
+
+
+def unsupported(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """Return the first reason why a configuration cannot run on this machine, or None.
+
+    Args:
+        config: resolved: ``backend``, ``machine.device`` and ``train.precision`` are not ``auto``.
+        task: of ``config``; its data need not be prepared.
+        variant: the class that ``config.variant`` names.
+        position: the class that ``config.position`` names.
+    """
+    reasons = (rule(config, task, variant, position) for rule in RULES)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _machine(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """The machine has the device and, if the run is compiled, a compiler for it."""
+    return device.unsupported(config.machine.device, compile=config.train.compile)
+
+
+def _variant(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """The variant supports its role, the hook of the position scheme, the backend and the model."""
+    reason = variant.unsupported(
+        role=task.role,
+        hook=position.hook,
+        memory=config.model.mem_len > 0,
+        backend=config.backend,
+        dim=config.model.dim,
+        heads=config.model.heads,
+        device=config.machine.device,
+        precision=config.train.precision,
+        attention_dropout=config.model.attention_dropout,
+        compile=config.train.compile,
+    )
+    return reason and f"{config.variant.label}: {reason}"
+
+
+def _position(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """The position scheme supports the role, the width of a head and the way in which the variant uses it."""
+    assert config.position is not None  # resolved
+    reason = position.unsupported(position_config(config, task))
+    return reason and f"{config.position.name}: {reason}"
+
+
+def _backend(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """The backend supports the width of a head, the precision and the device."""
+    return attention.unsupported(
+        config.backend,
+        device=config.machine.device,
+        head_dim=variant.head_dim(config.model.dim, config.model.heads),
+        precision=config.train.precision,
+        compile=config.train.compile,
+    )
+
+
+def _task(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """The task supports the model and the protocols of training and evaluation."""
+    return task.unsupported(config)
+
+
+def _processes(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """The machine has a device for each process of the run, and the batch can be divided among them."""
+    return distributed.unsupported(config)
+
+
+def _sliding_memory(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """A model with memory is evaluated on consecutive segments."""
+    if config.model.mem_len and config.evaluate.protocol == "sliding":
+        return "evaluate.protocol: sliding windows overlap, so memory (model.mem_len) cannot be carried between them"
+    return None
+
+
+def _tied_embeddings(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """Only a language model has an output layer of the shape of its embedding."""
+    if config.model.tie_embeddings and task.kind != "language_model":
+        return "model.tie_embeddings requires a language model, got a classifier"
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    _machine,
+    _variant,
+    _position,
+    _backend,
+    _task,
+    _processes,
+    _sliding_memory,
+    _tied_embeddings,
+)
