@@ -95,7 +95,7 @@ class Bench:
     def pair(self, number: int, study: Path, *, runs: int, steps: int) -> None:
         """The study and the bare loop, one after the other."""
         for arm, words in {
-            "study": ("attnlab.cli.main", "run", study, "--workers", 1, "--no-report"),
+            "study": ("attnlab", "run", study, "--workers", 1, "--no-report"),
             "bare": ("benchmarks.arms", "bare", study, self.folder / "marks.jsonl"),
         }.items():
             load = os.getloadavg()[0]

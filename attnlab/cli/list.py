@@ -1,53 +1,76 @@
-"""What the registries hold, as tables: `attnlab list`."""
+"""`attnlab list`: print the registered variants, positions, tasks and backends, or the keys of a study file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from attnlab.cli.printing import near, show
+from attnlab.cli._arguments import Parser
+from attnlab.cli._printing import print_table, relative
+
+HELP = "list variants, positions, tasks and backends with file and line, or the keys of a study file"
+REGISTRIES = ("variants", "positions", "tasks", "backends")
+KINDS = (*REGISTRIES, "config")
 
 
-def print_registries(kinds: Sequence[str]) -> None:
-    """Print a table for each of `variants`, `positions`, `tasks`, `backends` that is asked for."""
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("kind", nargs="?", choices=KINDS, metavar="|".join(KINDS), help="default: all but config")
+    parser.add_repeatable("--imports", metavar="FILE", help="Python file to import first (repeatable)")
+
+
+def main(arguments: Namespace) -> int:
+    if arguments.kind == "config":
+        from attnlab.cli._config_keys import config_keys
+
+        print_table(["key", "default", "description"], list(config_keys()), keep_empty=True)
+        return 0
+    from attnlab.registry import load_file
+
+    for path in arguments.imports:
+        load_file(Path(path))
+    for kind in [arguments.kind] if arguments.kind else REGISTRIES:
+        if kind != arguments.kind and kind != REGISTRIES[0]:
+            print()
+        print_registry(kind)
+    return 0
+
+
+def print_registry(kind: str) -> None:
+    """Print the table of `variants`, `positions`, `tasks` or `backends`."""
     from attnlab.registry import POSITIONS, TASKS, VARIANTS
 
-    for kind in kinds:
-        if kind != kinds[0]:
-            print()
-        if kind == "variants":
-            heads = ["variant", "options", "roles", "positions act by", "memory", "backends", "paper", "defined in"]
-            show(heads, [_listed(VARIANTS, name) for name in VARIANTS.names()])
-        elif kind == "positions":
-            show(
-                ["position", "options", "hook", "paper", "defined in"],
-                [_listed(POSITIONS, name) for name in POSITIONS.names()],
-            )
-        elif kind == "tasks":
-            heads = ["task", "options", "kind", "role", "metric", "better", "defined in"]
-            show(heads, [_listed(TASKS, name) for name in TASKS.names()])
-        else:
-            show(["backend", "on this machine"], _backends())
+    if kind == "variants":
+        headings = ["variant", "options", "roles", "position hooks", "memory", "backends", "paper", "defined in"]
+        print_table(headings, [_describe(VARIANTS, name) for name in VARIANTS.names()])
+    elif kind == "positions":
+        headings = ["position", "options", "hook", "paper", "defined in"]
+        print_table(headings, [_describe(POSITIONS, name) for name in POSITIONS.names()])
+    elif kind == "tasks":
+        headings = ["task", "options", "kind", "role", "metric", "better", "defined in"]
+        print_table(headings, [_describe(TASKS, name) for name in TASKS.names()])
+    else:
+        print_table(["backend", "on this machine"], _backends())
 
 
-def _listed(registry: Any, name: str) -> Sequence[str]:
+def _describe(registry: Any, name: str) -> list[str]:
+    """Return a registered class's row."""
     from attnlab.registry import source
 
     cls = registry.get(name)
     file, _, line = source(cls).rpartition(":")
-    place = f"{near(Path(file))}:{line}" if file else line
-    known = [name, _options(cls)]
+    place = f"{relative(Path(file))}:{line}" if file else line
+    row = [name, _options(cls)]
     if registry.kind == "variant":
         memory = "yes" if cls.memory else "no"
-        return [*known, _names(cls.roles), _names(cls.hooks), memory, ", ".join(cls.backends), cls.paper, place]
+        return [*row, _joined(cls.roles), _joined(cls.hooks), memory, ", ".join(cls.backends), cls.paper, place]
     if registry.kind == "task":
-        return [*known, cls.kind, cls.role, cls.metric, cls.direction, place]
-    return [*known, cls.hook, cls.paper, place]
+        return [*row, cls.kind, cls.role, cls.metric, cls.direction, place]
+    return [*row, cls.hook, cls.paper, place]
 
 
 def _options(cls: type) -> str:
-    """What a study may set of a class, with defaults; one that must be set has none."""
+    """Return the options that a study can set, with defaults; a required option has none."""
     from attnlab.config.axes import text
     from attnlab.registry import options_of
 
@@ -55,7 +78,7 @@ def _options(cls: type) -> str:
     return ", ".join(name if p.default is p.empty else f"{name}={text(p.default)}" for name, p in options)
 
 
-def _backends() -> Sequence[Sequence[str]]:
+def _backends() -> list[list[str]]:
     from attnlab.nn import attention
     from attnlab.training import device as machine
 
@@ -63,5 +86,5 @@ def _backends() -> Sequence[Sequence[str]]:
     return [[name, attention.unsupported(name, device=device) or f"available on {device}"] for name in attention.BACKENDS]
 
 
-def _names(names: frozenset[str]) -> str:
+def _joined(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"

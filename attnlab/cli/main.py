@@ -1,8 +1,11 @@
-"""The command line: how errors and exit codes come out.
+"""The entry point of the command line: verbs, error messages and exit codes.
 
-Exit codes: 0 done, 1 a run or a check failed, 2 a mistake of the user's or nothing that can be run (one line on standard
-error), 130 interrupted.
-Nothing heavy is imported here: `attnlab --help` answers at once. What may be typed is in `parser`, what verbs do in `verbs`.
+Exit codes: 0 success; 1 a run or a check failed; 2 invalid input, or nothing that can run (one line on standard error);
+130 interrupted.
+
+To add a verb, write a module with `HELP`, `add_arguments(parser)` and `main(arguments) -> int`, and add its name to `VERBS`.
+This module and those of the verbs import nothing heavy, so `attnlab --help` responds at once; a verb's `main` imports what
+it needs.
 """
 
 from __future__ import annotations
@@ -14,56 +17,102 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.redact import redact
-from attnlab.cli.parser import parser
+from attnlab._version import __version__
+from attnlab.cli._arguments import Parser
 from attnlab.errors import UserError, one_line
 
+VERBS = (
+    "plan",
+    "run",
+    "submit",
+    "train",
+    "report",
+    "attention-maps",
+    "runs",
+    "ui",
+    "generate",
+    "list",
+    "check",
+    "bench",
+    "data",
+)
+RENAMED = {  # old spelling -> new
+    "maps": "attention-maps",
+    "list keys": "list config",
+    "--until-settled": "--until-conclusive",
+    "--no-baselines": "--no-reference-scores",
+    "--shipped": "--torch-defaults",
+}
+EPILOG = "Runs are stored in ./runs (or ATTNLAB_RUNS), data sets in the user's cache folder (or ATTNLAB_DATA)."
 
-def main(arguments: Sequence[str] | None = None) -> int:
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Args:
-        arguments: the words after `attnlab`; default those of the process.
+        argv: the words after `attnlab`; default those of the process.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None:
-        _spare_the_collector()
+    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        _collect_garbage_less_often()
     try:
-        given = parser().parse_args(words, argparse.Namespace(words=words))
-        from attnlab.cli import verbs
-
-        return verbs.COMMANDS[given.verb](given)
+        check_spelling(words)
+        arguments = build_parser().parse_args(words, argparse.Namespace(argv=words))
+        return arguments.main(arguments)
     except UserError as error:
         if "--debug" in words:
             raise
-        return _say(str(error), code=2)
+        return _fail(str(error), code=2)
     except KeyboardInterrupt as error:
-        return _say(str(error) or "interrupted", code=130)
-    except BrokenPipeError:  # `attnlab list | head`: the reader has seen enough
+        return _fail(str(error) or "interrupted", code=130)
+    except BrokenPipeError:  # `attnlab list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         line = describe_disk_error(error) or (describe_error(error) if isinstance(error, OSError) else None)
         if line is None or "--debug" in words:
             raise
-        return _say(line, code=2)
+        return _fail(line, code=2)
 
 
-def _spare_the_collector() -> None:
-    """Let Python look for garbage less often, and not at its end: a process that imports torch and MLflow has a million objects
-    that live as long as it does, and looking through them takes seconds in all."""
+def build_parser() -> Parser:
+    """Return the parser of all verbs; the parsed arguments hold the verb's function as `main`."""
+    parser = Parser(prog="attnlab", description="A testbed for attention variants, with an ablation runner.", epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"attnlab {__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    for name in VERBS:
+        module = import_module(f"attnlab.cli.{name.replace('-', '_')}")
+        verb = verbs.add_parser(name, help=module.HELP, description=getattr(module, "DESCRIPTION", None))
+        module.add_arguments(verb)
+        verb.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        verb.set_defaults(main=module.main)
+    return parser
+
+
+def check_spelling(words: Sequence[str]) -> None:
+    """Raise `UserError` where a verb, kind or flag has its old name."""
+    verb = f"{' '.join(words[:2])} "
+    for old, new in RENAMED.items():
+        if old in words if old.startswith("--") else verb.startswith(f"{old} "):
+            raise UserError(f"renamed to {new}", old)
+
+
+def _collect_garbage_less_often() -> None:
+    """Collect garbage less often, and not at exit.
+
+    A process that imports torch and MLflow has a million objects that live as long as it does; traversing them takes seconds
+    in all.
+    """
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)
 
 
-def _say(text: str, *, code: int) -> int:
-    """Tell the person in one line, and return the exit code; a terminal that has been closed hears nothing."""
+def _fail(text: str, *, code: int) -> int:
+    """Print one line on standard error, unless its terminal has been closed, and return the exit code."""
     with suppress(OSError):
         print(f"attnlab: {one_line(redact(text))}", file=sys.stderr, flush=True)
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -85,6 +85,12 @@ class Plan:
         """How many trainings there are in all, known before a search or not."""
         return self.runs_a_cell * sum(cell.refusal is None for cell in self.cells)
 
+    def require_runs(self) -> None:
+        """Raise `UserError`, with the reasons, where every cell is refused."""
+        if not self.total:
+            reasons = dict.fromkeys(str(cell.refusal) for cell in self.cells)
+            raise UserError(f"no cell of the study {self.study.study!r} can run: {'; '.join(reasons)}")
+
     @property
     def train_flops(self) -> int:
         """Of all runs together; trials are counted in full, as if none were pruned."""

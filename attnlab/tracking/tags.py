@@ -215,7 +215,7 @@ def git(folder: str) -> dict[str, str]:
 def command() -> str:
     """The command line this process was started with, without the folder of its program and without secrets."""
     program = Path(sys.argv[0]).name or "python"
-    return command_line(["attnlab" if program == "cli.py" else program, *sys.argv[1:]])[:500]  # python -m attnlab.cli.main
+    return command_line(["attnlab" if program == "__main__.py" else program, *sys.argv[1:]])[:500]  # python -m attnlab
 
 
 def user() -> str:

@@ -1,54 +1,142 @@
-"""What may be typed in which order: an option that takes several words leaves the verb's own arguments alone."""
+"""The arguments of the command line: verbs found by name, options in any order, mistakes that name the option."""
 
+import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnlab.cli.parser import parser
+from attnlab import cli
+from attnlab.cli import main, run
+from attnlab.cli._arguments import Parser
 from attnlab.errors import UserError
+from attnlab.study.adaptive import MAX_SEEDS
+
+VERB = """\
+HELP = "print a greeting"
+
+
+def add_arguments(parser):
+    parser.add_argument("--name", required=True)
+
+
+def main(arguments):
+    print(f"hello {arguments.name}")
+    return 0
+"""
+
+
+def test_a_verb_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "say_hello.py").write_text(VERB)
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
+    monkeypatch.setattr(main, "VERBS", (*main.VERBS, "say-hello"))
+    assert main.main(["say-hello", "--name", "world"]) == 0
+    assert capsys.readouterr().out == "hello world\n"
+    assert "print a greeting" in main.build_parser().format_help()
+
+
+def test_every_module_without_underscore_is_a_verb() -> None:
+    folder = Path(str(main.__file__)).parent
+    modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")} - {"main"}
+    assert {verb.replace("-", "_") for verb in main.VERBS} == modules
+    for name in modules:
+        module = importlib.import_module(f"attnlab.cli.{name}")
+        assert module.HELP and callable(module.add_arguments) and callable(module.main)
+
+
+@pytest.mark.parametrize("verb", main.VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main([verb, "--help"])
+    assert ended.value.code == 0 and f"usage: attnlab {verb}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("plan --set train.steps=30 wo.yaml", {"set": ["train.steps=30"], "study": "wo.yaml"}),
-        ("plan --set a=1 b=2 --set c=3 wo.yaml --tflops 2", {"set": ["a=1", "b=2", "c=3"], "study": "wo.yaml", "tflops": 2.0}),
-        ("run wo.yaml --set a=1 b=2 --only c=x,y d=z", {"set": ["a=1", "b=2"], "only": ["c=x,y", "d=z"]}),
+        ("plan --set a=1 --set b=2 wo.yaml --tflops 2", {"set": ["a=1", "b=2"], "study": "wo.yaml", "tflops": 2.0}),
+        ("run wo.yaml --set a=1 --only c=x,y --only d=z", {"set": ["a=1"], "only": ["c=x,y", "d=z"]}),
         ("plan --set=a=1 wo.yaml", {"set": ["a=1"], "study": "wo.yaml"}),
         ("plan --set a=1 -- wo.yaml", {"set": ["a=1"], "study": "wo.yaml"}),
-        ("run --retry failed timed_out runs/wo.yaml", {"retry": ["failed", "timed_out"], "study": "runs/wo.yaml"}),
+        ("run --retry failed --retry timed_out runs/wo.yaml", {"retry": ["failed", "timed_out"], "study": "runs/wo.yaml"}),
         ("train --retry failed variant=no_wo", {"retry": ["failed"], "assignments": ["variant=no_wo"]}),
         ("check --options kernel=2 mamba.py:SSM", {"options": ["kernel=2"], "variant": "mamba.py:SSM"}),
-        ("bench --options a=1 b=2 dense wide", {"options": ["a=1", "b=2"], "variants": ["dense", "wide"]}),
-        ("submit --slurm account=lab qos=low wo.yaml", {"slurm": ["account=lab", "qos=low"], "study": "wo.yaml"}),
-        ("list --imports one.py other.py variants", {"imports": ["one.py", "other.py"], "kind": "variants"}),
-        ("runs --where a=1 b<2 --where c!= wo", {"where": ["a=1", "b<2", "c!="], "study": "wo"}),
+        ("bench --options a=1 --options b=2 dense wide", {"options": ["a=1", "b=2"], "variants": ["dense", "wide"]}),
+        ("submit --slurm account=lab wo.yaml --slurm a=b=c", {"slurm": [("account", "lab"), ("a", "b=c")], "study": "wo.yaml"}),
+        ("submit wo.yaml --timeout 90m", {"timeout": 90}),
+        ("submit wo.yaml --timeout 2d", {"timeout": 2 * 24 * 60}),
+        ("list --imports one.py --imports other.py variants", {"imports": ["one.py", "other.py"], "kind": "variants"}),
+        ("runs --where a=1 --where b<2 --where c!= wo", {"where": ["a=1", "b<2", "c!="], "study": "wo"}),
         ("list --imports one.py", {"imports": ["one.py"], "kind": None}),
-        ("plan wo.yaml --set train.steps", {"set": ["train.steps"]}),  # no assignment, which is said where it is read
+        ("plan wo.yaml", {"set": [], "only": []}),
     ],
 )
 def test_options_and_arguments_stand_in_any_order(words: str, expected: dict[str, Any]) -> None:
-    given = vars(parser().parse_args(words.split()))
-    assert {name: given[name] for name in expected} == expected
+    arguments = vars(main.build_parser().parse_args(words.split()))
+    assert {name: arguments[name] for name in expected} == expected
+
+
+def test_a_list_starts_empty_each_time() -> None:
+    for _ in range(2):
+        assert main.build_parser().parse_args(["plan", "wo.yaml", "--set", "a=1"]).set == ["a=1"]
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("plan --set", "--set: expected at least one argument (see attnlab plan --help)"),
-        ("plan --set --tflops 2 wo.yaml", "--set: expected at least one argument"),
-        ("plan wo.yaml --port 1", "unrecognized arguments: --port 1 (see attnlab plan --help)"),
-        ("submit wo.yaml --slurm account", "expected KEY=VALUE, got 'account'"),
-        ("ui --port 99999", "--port: expected a port from 1 to 65535, got '99999'"),
-        ("ui --port 0", "--port: expected a port from 1 to 65535, got '0'"),
-        ("plan wo.yaml --tflops 0", "--tflops: expected a number above 0, got '0'"),
-        ("plan wo.yaml --tflops=-1", "--tflops: expected a number above 0, got '-1'"),
-        ("plan wo.yaml --tflops inf", "--tflops: expected a number above 0, got 'inf'"),
-        ("generate run --temperature=-1", "--temperature: expected a number of at least 0, got '-1'"),
-        ("--nothing", "see attnlab --help"),
+        ("plan --set", ["--set", "attnlab plan --help"]),
+        ("plan --set --tflops 2 wo.yaml", ["--set"]),
+        ("plan wo.yaml --port 1", ["--port 1", "attnlab plan --help"]),
+        ("plan wo.yaml --set a=1 b=2", ["b=2", "--set takes one value", "attnlab plan --help"]),
+        ("plan --only a=1 b=2 wo.yaml", ["wo.yaml", "--only takes one value"]),
+        ("submit wo.yaml --slurm account", ["--slurm", "KEY=VALUE", "'account'"]),
+        ("submit wo.yaml --timeout soon", ["--timeout", "8h", "'soon'"]),
+        ("ui --port 99999", ["--port", "1 to 65535", "'99999'"]),
+        ("ui --port 0", ["--port", "1 to 65535", "'0'"]),
+        ("run wo.yaml --workers 0", ["--workers", "at least 1", "'0'"]),
+        ("bench dense --lengths 512,x", ["--lengths", "at least 1", "'x'"]),
+        ("plan wo.yaml --tflops 0", ["--tflops", "above 0", "'0'"]),
+        ("plan wo.yaml --tflops=-1", ["--tflops", "'-1'"]),
+        ("plan wo.yaml --tflops inf", ["--tflops", "'inf'"]),
+        ("plan wo.yaml --tflops fast", ["--tflops", "'fast'"]),
+        ("generate run --temperature=-1", ["--temperature", "at least 0", "'-1'"]),
+        ("frobnicate", ["frobnicate", "attention-maps", "attnlab --help"]),
+        ("--nothing", ["attnlab --help"]),
     ],
 )
-def test_a_mistake_points_to_the_help_of_its_verb(words: str, expected: str) -> None:
+def test_a_mistake_names_the_option_and_the_help(words: str, expected: list[str]) -> None:
     with pytest.raises(UserError) as raised:
-        parser().parse_args(words.split())
-    assert expected in str(raised.value)
+        main.build_parser().parse_args(words.split())
+    assert all(text in str(raised.value) for text in expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        ("maps wo", "maps", "attention-maps"),
+        ("list keys", "list keys", "list config"),
+        ("run wo.yaml --until-settled --max-seeds 4", "--until-settled", "--until-conclusive"),
+        ("submit wo.yaml --until-settled", "--until-settled", "--until-conclusive"),
+        ("train variant=dense --no-baselines", "--no-baselines", "--no-reference-scores"),
+        ("bench dense --shipped", "--shipped", "--torch-defaults"),
+    ],
+)
+def test_an_old_name_is_an_error_that_gives_the_new_one(
+    words: str, old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"attnlab: {old}: ") and new in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["generate maps --prompt keys", "runs maps", "report keys"])
+def test_an_old_name_is_an_ordinary_word_elsewhere(words: str) -> None:
+    main.check_spelling(words.split())
+    assert main.build_parser().parse_args(words.split())
+
+
+def test_the_help_gives_the_default_of_max_seeds() -> None:
+    parser = Parser(prog="run")
+    run.add_arguments(parser)
+    assert f"(default {MAX_SEEDS})" in " ".join(parser.format_help().split())

@@ -132,17 +132,20 @@ def test_no_run_that_fits_is_an_empty_table(capsys: Out) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["variant=nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); there are dense, einsum, no_wo, "),
-        (["variant=dense,nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); there are dense, einsum, no_wo, "),
-        (["state=complete"], "no run has state 'complete' (did you mean 'completed'?); there are completed, diverged, refused"),
-        (["seed=99"], "no run has seed '99'; there are 0, 1, 2"),
+        (["variant=nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); known values: dense, einsum, no_wo, "),
+        (["variant=dense,nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); known values: dense, einsum, no_wo, "),
+        (
+            ["state=complete"],
+            "no run has state 'complete' (did you mean 'completed'?); known values: completed, diverged, refused",
+        ),
+        (["seed=99"], "no run has seed '99'; known values: 0, 1, 2"),
         (["bits_per_byte>9"], "no run has bits_per_byte > 9"),
-        (["variant=no_wo", "state!=completed,diverged", "seed=0"], "no run fits all of the conditions"),
-        (["seed=0", "seed=1"], "no run fits all of the conditions"),
+        (["variant=no_wo", "state!=completed,diverged", "seed=0"], "no run meets all of the conditions"),
+        (["seed=0", "seed=1"], "no run meets all of the conditions"),
     ],
 )
 def test_a_value_that_no_run_has_is_told(words: list[str], expected: str, capsys: Out) -> None:
-    assert main.main(["runs", "made-up", "--where", *words]) == 0
+    assert main.main(["runs", "made-up", *(option for word in words for option in ("--where", word))]) == 0
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and expected in said
 
@@ -150,8 +153,8 @@ def test_a_value_that_no_run_has_is_told(words: list[str], expected: str, capsys
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--where", "sed=1"], "--where sed=1: unknown column 'sed' (did you mean 'seed'?); --columns all shows every one"),
-        (["--where", "seed"], "--where seed: expected COLUMN=VALUE, or another of != < <= > >= between them"),
+        (["--where", "sed=1"], "--where sed=1: unknown column 'sed' (did you mean 'seed'?); --columns all shows every column"),
+        (["--where", "seed"], "--where seed: expected COLUMN=VALUE"),
         (["--where", "seed<"], "--where seed<: seed: expected a number, got ''"),
         (["--where", "seed=one"], "--where seed=one: seed: expected a number, got 'one'"),
         (["--where", "started>soon"], "started: expected a time such as 2026-01-31T12:00, got 'soon'"),
@@ -169,7 +172,7 @@ def test_a_mistake_is_one_line(words: list[str], expected: str, capsys: Out) -> 
 
 def test_conditions_need_a_study_with_runs(capsys: Out, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert main.main(["runs", "--where", "seed=1"]) == 2
-    assert "expected a study's name beside --where" in capsys.readouterr().err
+    assert "--where, --columns and --sort require a study's name" in capsys.readouterr().err
     monkeypatch.setattr(tracked, "load_runs", lambda study: pandas.DataFrame())
     assert main.main(["runs", "made-up"]) == 2
     assert "the study 'made-up' has no runs yet" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.cli import main, verbs
+from attnlab.cli import main, train
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
@@ -156,7 +156,7 @@ def typed(rng: random.Random, study: Path) -> list[str]:
 
 
 def test_assignments_on_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "_run", lambda found, given, only: 0)
+    monkeypatch.setattr(train, "run_plan", lambda plan, arguments, only: 0)
     study, rng, codes = written(folder, bases()[-1].encode()), random.Random(SEED), Counter[int]()
     for _ in range(200):
         words, said = typed(rng, study), io.StringIO()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab.cli.summary import print_plan
+from attnlab.cli.plan import print_plan
 from attnlab.config.schema import json_schema
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
@@ -141,7 +141,7 @@ def test_evaluation_is_a_small_part_of_the_studies_that_ship(name: str) -> None:
 
 def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(plan(write(tmp_path, STUDY)), tflops=1.0)
-    told = re.search(r"Evaluation comes on top: (\S+) % of the training's arithmetic", capsys.readouterr().out)
+    told = re.search(r"Evaluation adds (\S+) % to the FLOPs of training", capsys.readouterr().out)
     dense = plan(write(tmp_path, STUDY)).cells[0]
     assert dense.eval_flops and dense.train_flops
     assert told and "e" not in told[1]
@@ -150,7 +150,7 @@ def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.Capt
 
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(plan(write(tmp_path, STUDY), sets={"seeds": [1]}, only={"variant": "dense"}), tflops=1.0)
-    assert "\n1 run (1 seed a cell): " in capsys.readouterr().out
+    assert "\n1 run (1 seed per cell): " in capsys.readouterr().out
 
 
 def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:

@@ -211,14 +211,14 @@ def test_the_plan_prints_what_will_be_searched(tmp_path: Path, capsys: pytest.Ca
     path = write(tmp_path, SEARCH)
     assert main.main(["plan", str(path), "--tflops", "0.5", "--set", "search.trials=3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("10 runs (3 trials + 2 confirm seeds a cell): ") for line in lines)
+    assert any(line.startswith("10 runs (3 trials + 2 confirm seeds per cell): ") for line in lines)
     for line in (
         "space: train.lr: 0.0001 to 0.01, log",
         "space: train.batch_size: 2 to 6, whole",
         "space: model.activation: one of relu, gelu",
         "sampler: TPESampler n_startup_trials=3",
         "pruner: MedianPruner n_startup_trials=2",
-        "confirm: the best trial by valid_bits_per_byte in each cell, trained anew with seed 100, 101, never pruned",
+        "confirm: the best trial of each cell by valid_bits_per_byte, retrained with seed 100, 101, never pruned",
     ):
         assert line in lines
     assert sum(line.startswith("note: sampler: TPESampler draws at random") for line in lines) == 1

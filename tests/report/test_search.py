@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attnlab.cli import main
-from attnlab.cli.summary import print_results
+from attnlab.cli._results import print_results
 from attnlab.config.search import SearchConfig
 from attnlab.planning.plan import Plan, Run, plan
 from attnlab.report import write as report

@@ -31,9 +31,9 @@ def columns(headings: Sequence[str], lines: Sequence[Sequence[str]], *, width: i
     return "\n".join(text[:-1])
 
 
-def show(headings: Sequence[str], lines: Sequence[Sequence[str]], *, every: bool = False) -> None:
-    """Print a table: whole into a pipe or a file, fitted to a terminal. Empty columns are left out, unless ``every``."""
-    keep = [i for i in range(len(headings)) if every or i == 0 or any(line[i] for line in lines)]
+def print_table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, keep_empty: bool = False) -> None:
+    """Print a table: in full into a pipe or a file, fitted to a terminal. Empty columns are dropped, unless `keep_empty`."""
+    keep = [i for i in range(len(headings)) if keep_empty or i == 0 or any(line[i] for line in lines)]
     headings, lines = [headings[i] for i in keep], [[line[i] for i in keep] for line in lines]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(columns(headings, lines, width=width))
@@ -57,14 +57,6 @@ def _blocks(widths: Sequence[int], width: int | None) -> list[list[int]]:
     return blocks
 
 
-def duration(seconds: float) -> str:
-    """Write "45 s", "12 min", "3.4 h" or "2.1 days"."""
-    for unit, size, digits in (("days", 86_400, 1), ("h", 3_600, 1), ("min", 60, 0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.{digits}f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
-
-
-def near(path: Path) -> str:
-    """The path from the working directory where it lies inside, else in full."""
+def relative(path: Path) -> str:
+    """Return the path relative to the working directory where it lies inside, else in full."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,52 @@
+"""The argument parser of the command line and the argument types that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, NoReturn
+
+from attnlab.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports a mistake as a `UserError` that points to the help of its verb."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._repeatable: list[str] = []
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+    def add_repeatable(self, flag: str, **kwargs: Any) -> None:
+        """Add an option that takes one value each time and can be repeated; the parsed argument is a list."""
+        self._repeatable.append(flag)
+        self.add_argument(flag, action="append", default=[], **kwargs)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse as argparse does, but reject unknown arguments here: argparse would leave them to the parser above the verb."""
+        words = sys.argv[1:] if args is None else list(args)
+        arguments, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            hints = [f"; {flag} takes one value: repeat {flag} for another" for flag in self._repeatable if flag in words]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
+        return arguments, unknown
+
+
+def positive_int(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text!r}")
+    return int(text)
+
+
+def comma_separated(text: str) -> list[str]:
+    return text.split(",")
+
+
+def number(text: str) -> float:
+    """Return the number, or NaN, which is in no range, for anything else."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,175 @@
+"""The page that `attnlab bench` writes: tables, every round as CSV, and plots over length."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from attnlab._util.colors import color_of
+from attnlab.report.plots.curves import DASHES, Curve
+from attnlab.report.plots.growth import growth_plot
+from attnlab.report.table import Column, Line, Table, markdown
+from attnlab.testing.benchmark.suite import SHIPPED, fastest_dense, growth, ratios
+
+if TYPE_CHECKING:
+    from attnlab.testing.benchmark.suite import Bench, Measured
+
+MIB = 2**20
+FIELDS = ("variant", "backend", "length", "round", "seconds", "saved_bytes", "peak_bytes", "reason")
+PAGE = """\
+# Cost of a layer: {title}
+
+One attention layer with its projections, forward and backward: batch {config.batch}, width {config.dim}, {config.heads} heads,
+position {config.position}, {config.precision}, options {options}. Each case has its own process; the cases of one length take
+turns, for {config.rounds} rounds. Process settings: matmul_precision {config.machine.matmul_precision}, reuse_memory
+{config.machine.reuse_memory}; "{shipped}" runs with PyTorch's defaults, highest and False.
+
+Measured on {device} ({threads} threads) with {versions}, by
+
+    {command}
+
+Every round is in [{csv}](<{csv}>).
+
+{costs}
+
+ms: median over rounds. Speed: the speed relative to dense with its fastest backend at that length, and relative to "{shipped}"
+where that was measured: median (smallest to largest) of the ratios, round by round. Saved: what autograd keeps for the backward
+pass, without parameters. Peak: the peak memory of a pass, without parameters and input.
+
+Each cost grows with this power of the length, by least squares on logarithms:
+
+{exponents}
+
+![time](<{time}>) ![saved bytes](<{saved}>)
+
+Not measured:
+
+{omissions}"""
+
+
+def costs(results: Sequence[Measured]) -> Table:
+    """Return a line per measured case: time, speed relative to dense, saved and peak memory."""
+    shipped = {result.case.length: result for result in results if result.case.label == SHIPPED}
+    columns = [Column("variant", words=True), Column("backend", words=True), *map(Column, ("length", "ms", "speed"))]
+    columns += [Column("speed over shipped")] if shipped else []
+    lines = []
+    for result in results:
+        if result.seconds:
+            case = result.case
+            bases = [fastest_dense(results, case.length), *([shipped.get(case.length)] if shipped else [])]
+            speeds = [_speed(result, base) for base in bases]
+            sizes = [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
+            cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", *speeds, *sizes]
+            lines.append(Line(cells, color_of(case.label)))
+    return Table([*columns, Column("saved MiB"), Column("peak MiB")], lines)
+
+
+def _speed(result: Measured, base: Measured | None) -> str:
+    if base is None or not base.seconds:
+        return ""
+    speeds = ratios(result, base)
+    return f"{median(speeds):.2f} ({min(speeds):.2f} to {max(speeds):.2f})"
+
+
+def exponents(results: Sequence[Measured]) -> Table:
+    """Return the power of the length with which each variant's costs grow, by backend."""
+    lines = []
+    for (label, backend), group in _groups(results).items():
+        if len(group) > 1:
+            times = {result.case.length: result.time for result in group}
+            saved = {result.case.length: result.saved_bytes for result in group}
+            peaks = {result.case.length: result.peak_bytes for result in group}
+            powers = [f"{growth(by_length):.2f}" for by_length in (times, saved, peaks)]
+            lines.append(Line([label, backend, *powers], color_of(label)))
+    words = [Column("variant", words=True), Column("backend", words=True)]
+    return Table([*words, Column("time exponent"), Column("saved"), Column("peak")], lines)
+
+
+def omissions(results: Sequence[Measured]) -> list[str]:
+    """Return a line per variant, backend and reason for the cases without a measurement, with their lengths."""
+    lengths: dict[tuple[str, str, str], list[str]] = {}
+    for result in results:
+        if result.reason:
+            lengths.setdefault((result.case.label, result.case.backend, result.reason), []).append(f"{result.case.length:,}")
+    return [f"{label} {backend} at {'; '.join(at)} ({reason})" for (label, backend, reason), at in lengths.items()]
+
+
+def _groups(results: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]:
+    """Return the measured cases by variant and backend."""
+    groups: dict[tuple[str, str], list[Measured]] = {}
+    for result in results:
+        if result.seconds:
+            groups.setdefault((result.case.label, result.case.backend), []).append(result)
+    return groups
+
+
+def write(path: Path, results: Sequence[Measured], *, config: Bench, command: str) -> None:
+    """Write the page, the rounds as CSV, and the plots.
+
+    Args:
+        path: of the files, without their suffixes.
+        command: the command line, for the page.
+    """
+    import torch
+
+    from attnlab.tracking.tags import device_name, versions
+    from attnlab.training.device import resolve_device
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = {kind: f"{path.name}{suffix}" for kind, suffix in (("csv", ".csv"), ("time", "-time.svg"), ("saved", "-saved.svg"))}
+    _write_rounds(path.with_name(names["csv"]), results)
+    for kind, svg in plots(results).items():
+        path.with_name(names[kind]).write_text(svg)
+    page = PAGE.format(
+        title=", ".join(dict.fromkeys(result.case.label for result in results)),
+        config=config,
+        shipped=SHIPPED,
+        device=device_name(resolve_device(config.machine.device)),
+        versions=versions(),
+        command=command,
+        threads=torch.get_num_threads(),
+        options=dict(config.options) or "recommended for the length",
+        costs=markdown(costs(results)),
+        exponents=markdown(exponents(results)),
+        omissions="".join(f"- {omission}\n" for omission in omissions(results)) or "Nothing.\n",
+        **names,
+    )
+    path.with_name(f"{path.name}.md").write_text(page)
+
+
+def _write_rounds(path: Path, results: Sequence[Measured]) -> None:
+    """Write a row per round; a case without a measurement has one row with its reason."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS)
+        for result in results:
+            case = [result.case.label, result.case.backend, result.case.length]
+            memory = [result.saved_bytes, result.peak_bytes]
+            writer.writerows([*case, i, f"{seconds:.6g}", *memory, ""] for i, seconds in enumerate(result.seconds, 1))
+            if result.reason:
+                writer.writerow([*case, "", "", "", "", result.reason])
+
+
+def plots(results: Sequence[Measured]) -> dict[str, str]:
+    """Return the SVG of time and of saved bytes over length."""
+    dashes = dict(zip(dict.fromkeys(result.case.backend for result in results), DASHES, strict=False))
+
+    def plot(title: str, cost: Callable[[Measured], float]) -> str:
+        lines = [
+            Curve(
+                f"{label} {backend}",
+                color_of(label),
+                [(result.case.length, cost(result)) for result in group],
+                dashes[backend],
+            )
+            for (label, backend), group in _groups(results).items()
+        ]
+        return growth_plot(lines, title=title, note="forward and backward of one layer; lower is better")
+
+    return {
+        "time": plot("milliseconds over length", lambda result: result.time * 1e3),
+        "saved": plot("MiB saved for backward over length", lambda result: result.saved_bytes / MIB),
+    }

@@ -1,0 +1,136 @@
+"""Arguments and steps that the verbs which plan or run a study share."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.cli._arguments import Parser, positive_int
+from attnlab.cli._printing import relative
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+
+
+def add_study_arguments(parser: Parser) -> None:
+    """Add the study file, `--set` and `--only`."""
+    parser.add_argument("study", help="a YAML file")
+    parser.add_repeatable("--set", metavar="KEY=VALUE", help="override a key: train.steps=50 (repeatable)")
+    parser.add_repeatable("--only", metavar="AXIS=VALUE[,VALUE]", help="select cells: variant=no_wo,dense (repeatable)")
+
+
+def add_seed_arguments(parser: Parser) -> None:
+    """Add `--until-conclusive` and `--max-seeds`."""
+    parser.add_argument(
+        "--until-conclusive",
+        action="store_true",
+        help="add seeds to cells with an inconclusive verdict; verdicts are corrected for the repeated looks",
+    )
+    parser.add_argument(
+        "--max-seeds",
+        type=positive_int,
+        metavar="N",
+        help="most seeds of a cell with --until-conclusive (default 12)",
+    )
+
+
+def add_queue_arguments(parser: Parser) -> None:
+    """Add `--workers`, `--storage` and `--retry`."""
+    parser.add_argument("--workers", type=positive_int, default=1, metavar="N", help="concurrent runs (default 1)")
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="postgresql://... of a queue that several machines share (default: ATTNLAB_STORAGE)",
+    )
+    parser.add_repeatable("--retry", metavar="STATE", help="rerun runs in this state: failed, diverged, ... (repeatable)")
+
+
+def add_output_arguments(parser: Parser) -> None:
+    """Add `--no-reference-scores` and `--no-report`."""
+    parser.add_argument("--no-reference-scores", action="store_true", help="skip the reference scores (gzip, n-gram, ...)")
+    parser.add_argument("--no-report", action="store_true", help="skip writing reports/STUDY/")
+
+
+def parse_sets(words: Sequence[str]) -> dict[str, Any]:
+    """Return the assignments of `KEY=VALUE` words as dotted path -> value."""
+    from attnlab.config.yaml import parse_assignments
+
+    return parse_assignments(words)
+
+
+def parse_only(words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of `AXIS=VALUE[,VALUE]` words by axis."""
+    only: dict[str, Any] = {}
+    for word in words:
+        axis, equals, value = word.partition("=")
+        if not equals or not axis or not value:
+            raise UserError("expected AXIS=VALUE or AXIS=VALUE,VALUE", f"--only {word}")
+        if axis in only:
+            raise UserError(f"expected each axis once, got {axis!r} again: write {axis}=A,B", f"--only {word}")
+        only[axis] = value
+    return only
+
+
+def plan_study(arguments: Namespace) -> Plan:
+    """Return the plan of the study file, with `--set` and `--only` applied."""
+    from attnlab.planning.plan import plan
+
+    return plan(arguments.study, sets=parse_sets(arguments.set), only=parse_only(arguments.only))
+
+
+def max_seeds(arguments: Namespace) -> int | None:
+    """Return the limit of `--until-conclusive`, or None without it.
+
+    Raises:
+        UserError: `--max-seeds` without `--until-conclusive`.
+    """
+    if arguments.until_conclusive:
+        from attnlab.study.adaptive import MAX_SEEDS
+
+        return arguments.max_seeds or MAX_SEEDS
+    if arguments.max_seeds is not None:
+        raise UserError("--max-seeds requires --until-conclusive")
+    return None
+
+
+def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seeds: int | None = None) -> int:
+    """Run a plan, print its results, write its report, and return the exit code.
+
+    Args:
+        only: non-empty where the plan is a part of its study: the records of other cells stay as they are.
+        max_seeds: add seeds up to this number until every verdict is conclusive; None: run the study's own seeds.
+
+    Raises:
+        UserError: every cell is refused.
+    """
+    from attnlab.cli._results import print_failures, print_omissions, print_results
+    from attnlab.study.adaptive import run_until_conclusive
+    from attnlab.study.run import run
+
+    plan.require_runs()
+    options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
+    options |= {"reference_scores": not arguments.no_reference_scores}
+    if max_seeds is None:
+        result, looks = run(plan, **options), None
+    else:
+        result, looks = run_until_conclusive(plan, max_seeds=max_seeds, **options)
+    name = plan.study.study
+    print_results(result, looks=looks)
+    print_omissions(plan)
+    print_failures(result)
+    if not arguments.no_report:
+        from attnlab.report.write import report
+
+        print(f"report: {relative(report(name) / 'index.html')}")
+    print(f"To browse the runs in MLflow: {command_name()} ui {name}")
+    return 0 if result.ok else 1
+
+
+def command_name() -> str:
+    """Return how to call attnlab from here: by its path where the environment that holds it is not activated."""
+    return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else relative(Path(sys.argv[0]))

@@ -1,0 +1,24 @@
+"""`attnlab attention-maps`: record the attention maps of a study's trained models."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from attnlab.cli._arguments import Parser, positive_int
+from attnlab.cli._study import command_name
+
+HELP = "record attention maps of each cell's trained model on one test input, for the report"
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("study", help="a study's name")
+    parser.add_argument("--length", type=positive_int, default=48, metavar="N", help="tokens of the input (default 48)")
+
+
+def main(arguments: Namespace) -> int:
+    from attnlab.study.attention_maps import record_attention_maps
+
+    for cell, outcome in record_attention_maps(arguments.study, length=arguments.length):
+        print(f"{cell}: {outcome}")
+    print(f"`{command_name()} report {arguments.study}` adds them to the report")
+    return 0

@@ -1,0 +1,144 @@
+"""`attnlab plan`: print the cells of a study with their costs, and the refused ones with their reasons."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from attnlab.cli._arguments import Parser, number
+from attnlab.cli._printing import print_table
+from attnlab.cli._study import add_study_arguments, plan_study
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+
+HELP = "print the cells of a study, refusals with reasons, and estimated costs"
+MEASURED_SECONDS = 0.5
+
+
+def add_arguments(parser: Parser) -> None:
+    add_study_arguments(parser)
+    parser.add_argument(
+        "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: measured in half a second)"
+    )
+
+
+def main(arguments: Namespace) -> int:
+    print_plan(plan_study(arguments), tflops=arguments.tflops)
+    return 0
+
+
+def _rate(text: str) -> float:
+    if not 0 < (value := number(text)) < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
+    """Print a row per cell, the totals, and the cells that are left out.
+
+    Args:
+        tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
+    """
+    from attnlab.cli._results import print_omissions
+    from attnlab.planning.memory_fit import about_fit, cuda_peaks
+
+    rate, source = (tflops, "given by --tflops") if tflops else measured_rate(plan)
+    peaks = cuda_peaks(plan.cells)
+    rows = [
+        [
+            cell.name,
+            f"{cell.parameters:,}" if cell.parameters is not None else "",
+            f"{cell.attention_parameters:,}" if cell.attention_parameters is not None else "",
+            f"{cell.train_flops / 1e15:.4g}" if cell.train_flops is not None else "",
+            format_duration(cell.train_flops / rate / 1e12) if cell.train_flops is not None else "",
+            _format_peak(peaks.get(cell.name)),
+            cell.config.backend if cell.refusal is None else "refused",
+        ]
+        for cell in plan.cells
+    ]
+    print_table(["cell", "parameters", "of attention", "PFLOP/run", "time/run", "CUDA peak (est.)", "backend"], rows)
+    total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
+    print(f"\n{_plural(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
+    print(f"Time: training only, at {rate:.3g} TFLOP/s, {source}. Small models reach only part of this rate.")
+    _print_evaluation(plan)
+    print("CUDA peak: the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more.")
+    _print_search(plan)
+    print_omissions(plan)
+    for note in about_fit(plan.cells, peaks):
+        print(f"note: {note}")
+
+
+def _print_evaluation(plan: Plan) -> None:
+    """Print the cost of evaluation relative to training, for tasks that declare it."""
+    shares = [100 * c.eval_flops / c.train_flops for c in plan.cells if c.eval_flops is not None and c.train_flops]
+    if shares:
+        least, most = (f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares)))  # two digits, and never 3e+02
+        print(f"Evaluation adds {least if least == most else f'{least} to {most}'} % to the FLOPs of training.")
+
+
+def _print_search(plan: Plan) -> None:
+    """Print the search space, sampler and pruner, and the seeds that confirm the best trial."""
+    search = plan.study.search
+    if search is None:
+        return
+    for path, dimension in search.space.items():
+        print(f"space: {path}: {dimension.label}")
+    print(f"sampler: {search.sampler.label}")
+    print(f"pruner: {search.pruner.label}")
+    seeds = ", ".join(map(str, plan.seeds))
+    print(f"confirm: the best trial of each cell by valid_{plan.metric}, retrained with seed {seeds}, never pruned")
+
+
+def _runs_per_cell(plan: Plan) -> str:
+    """Return "3 seeds per cell" or "24 trials + 5 confirm seeds per cell"."""
+    search, seeds = plan.study.search, len(plan.seeds)
+    trials = "" if search is None else f"{_plural(search.trials, 'trial')} + "
+    return f"{trials}{_plural(seeds, 'confirm seed' if search else 'seed')} per cell"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _format_peak(mib: float | str | None) -> str:
+    from attnlab.training.out_of_memory import size
+
+    return size(mib * 2**20) if isinstance(mib, float) else ""
+
+
+def format_duration(seconds: float) -> str:
+    """Return "45 s", "12 min", "3.4 h" or "2.1 days"."""
+    for unit, size, digits in (("days", 86_400, 1), ("h", 3_600, 1), ("min", 60, 0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+
+
+def measured_rate(plan: Plan) -> tuple[float, str]:
+    """Return the rate of square matrix products on the study's device in TFLOP/s, and a description of the measurement."""
+    import torch
+
+    from attnlab.training import device as machine
+
+    config = plan.cells[0].config
+    device = torch.device(config.machine.device)
+    if device.type == "cuda" and not torch.cuda.is_available():  # every cell is refused, so no time depends on the rate
+        device = torch.device("cpu")
+    torch.set_float32_matmul_precision(config.machine.matmul_precision)
+    size = 4096 if device.type == "cuda" else 1024
+    a = torch.ones(size, size, device=device)
+    products = 0
+    with torch.inference_mode(), machine.autocast(device, config.train.precision):
+        torch.mm(a, a)
+        machine.synchronise(device)
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < MEASURED_SECONDS:
+            torch.mm(a, a)
+            machine.synchronise(device)
+            products += 1
+        seconds = time.perf_counter() - begin
+    source = f"measured with {config.train.precision} products of {size} x {size} on {device.type} (--tflops X sets it)"
+    return 2 * size**3 * products / seconds / 1e12, source

@@ -1,0 +1,31 @@
+"""`attnlab run`: run a study, print its table, and write its report."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from attnlab.cli._arguments import Parser
+from attnlab.cli._study import (
+    add_output_arguments,
+    add_queue_arguments,
+    add_seed_arguments,
+    add_study_arguments,
+    max_seeds,
+    parse_only,
+    plan_study,
+    run_plan,
+)
+
+HELP = "run a study; rerun to resume"
+
+
+def add_arguments(parser: Parser) -> None:
+    add_study_arguments(parser)
+    add_seed_arguments(parser)
+    add_queue_arguments(parser)
+    add_output_arguments(parser)
+
+
+def main(arguments: Namespace) -> int:
+    limit = max_seeds(arguments)
+    return run_plan(plan_study(arguments), arguments, only=parse_only(arguments.only), max_seeds=limit)

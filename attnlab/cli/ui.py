@@ -1,0 +1,28 @@
+"""`attnlab ui`: serve the MLflow UI until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+
+from attnlab.cli._arguments import Parser
+
+HELP = "serve the MLflow UI of these runs on 127.0.0.1"
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("study", nargs="?", help="print the address of this study only")
+    parser.add_argument("--port", type=_port, default=5000, metavar="N", help="default 5000")
+
+
+def main(arguments: Namespace) -> int:
+    from attnlab.tracking.ui import ui
+
+    ui(port=arguments.port, study=arguments.study)
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, got {text!r}")
+    return int(text)
