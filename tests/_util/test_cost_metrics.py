@@ -11,8 +11,8 @@ import pytest
 from attnlab import load_runs
 from attnlab._util import cost_metrics
 from attnlab._util.cost_metrics import COST_METRICS, CostMetric, describe_in
-from attnlab.cli.runs import _columns
-from attnlab.cli.summary import print_results
+from attnlab.cli._results import print_results
+from attnlab.cli._runs_query import _columns
 from attnlab.planning.plan import plan
 from attnlab.report import write
 from attnlab.study.execution.runner import Row
