@@ -89,7 +89,7 @@ def test_seeds_are_added_until_it_is_settled_and_the_table_says_so(here: Path, c
 def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
     (here / "broken.py").write_text(
         "from attnlab.variants.dense import Dense\n\n\nclass Broken(Dense):\n"
-        "    def forward(self, x, *, context=None, attn_mask=None):\n"
+        "    def forward(self, x, *, context=None, mask=None):\n"
         "        if x.device.type != 'meta':\n            raise ZeroDivisionError('by the test')\n"
         "        return x\n"
     )
