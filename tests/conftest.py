@@ -1,5 +1,6 @@
 """What every test runs under: few threads, no telemetry, and folders of its own for whatever is written."""
 
+import logging
 import os
 import shutil
 import sys
@@ -104,6 +105,13 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "prepared"))
     return tmp_path
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What ``attnlab`` logs in this process, from INFO up: ``log.messages`` are its lines."""
+    caplog.set_level(logging.INFO, logger="attnlab")
+    return caplog
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from attnlab._util.files import describe_disk_error, describe_error
+from attnlab._util.log import log_to
 from attnlab._util.redact import redact
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_spelling(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(argv=words))
-        return arguments.main(arguments)
+        with log_to(_print_line):
+            return arguments.main(arguments)
     except UserError as error:
         if "--debug" in words:
             raise
@@ -111,8 +113,13 @@ def _collect_garbage_less_often() -> None:
     atexit.register(gc.freeze)
 
 
-def _fail(text: str, *, code: int) -> int:
-    """Print one line on standard error, unless its terminal has been closed, and return the exit code."""
+def _print_line(text: str) -> None:
+    """Print one line on standard error, unless its terminal has been closed."""
     with suppress(OSError):
-        print(f"attnlab: {one_line(redact(text))}", file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
+
+
+def _fail(text: str, *, code: int) -> int:
+    """Print an error on standard error and return the exit code."""
+    _print_line(f"attnlab: {one_line(redact(text))}")
     return code

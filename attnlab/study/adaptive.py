@@ -7,22 +7,25 @@ the study's experiment, comes to the same verdicts.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.log import log_to
 from attnlab.errors import UserError
 from attnlab.stats.compare import Row, rows
 from attnlab.stats.search import reported
 from attnlab.stats.sequential import Looks
+from attnlab.study.execution.progress import Display
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
     from attnlab.study.run import StudyResult
 
 MAX_SEEDS = 12
+logger = logging.getLogger(__name__)
 
 
 def run_until_conclusive(
@@ -33,7 +36,7 @@ def run_until_conclusive(
     only: dict[str, Any] | None = None,
     root: str | Path | None = None,
     retry: Collection[str] = (),
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    show: Display | None = None,
     **how: Any,
 ) -> tuple[StudyResult, Looks]:
     """Run a study, then add seeds where a verdict is open, one at a time, up to ``max_seeds`` of them.
@@ -43,8 +46,7 @@ def run_until_conclusive(
     chosen cells.
 
     Args:
-        study, sets, only, root, retry, how: as for ``attnlab.run``.
-        say: told before each look's runs what is open.
+        study, sets, only, root, retry, show, how: as for ``attnlab.run``.
 
     Returns:
         Every run of every look, and the looks that the verdicts must be corrected for.
@@ -63,7 +65,7 @@ def run_until_conclusive(
     while True:
         chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells stay as they are
         tried = {row.state for row in found.values()}  # in this very call: not again at every look
-        result = run(part, only=chosen, root=root, retry=set(retry) - tried, **how)
+        result = run(part, only=chosen, root=root, retry=set(retry) - tried, show=show, **how)
         found |= {row.name: row for row in result.rows}
         first = max(2, len(plan.seeds))
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
@@ -72,7 +74,8 @@ def run_until_conclusive(
         undecided = [row for row in table(everything, looks) if row.open]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks
-        say(f"{len(part.seeds)} seeds, not settled yet: {', '.join(row.name for row in undecided)}")
+        with log_to((show or Display()).print):
+            logger.info("%d seeds, not settled yet: %s", len(part.seeds), ", ".join(row.name for row in undecided))
         names = {name for row in undecided for name in (row.name, row.baseline)}
         part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])
         part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])

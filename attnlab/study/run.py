@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.lock import file_lock
+from attnlab._util.log import log_to
 from attnlab._util.process import start_fork_server
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError, nearest
@@ -120,16 +121,16 @@ def run(
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     folder, shown = runs_folder(root), show or Display()
     url = shared_storage(storage)
-    with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts():
+    with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts(), log_to(shown.print):
         try:
             start_fork_server(PRELOAD)
-            with Tracker(plan, folder, say=shown.say) as tracker:
+            with Tracker(plan, folder) as tracker:
                 store = Store(folder, url)
                 work = Scheduler(plan, tracker, store, retry=_states(retry))
                 runner = Runner(plan, folder, tracker=tracker, work=work, show=shown, workers=workers, train=train)
                 rows = runner.run(partial=bool(only))
                 store.close()
-                beside = compute_reference_scores(plan, say=shown.say) if reference_scores else []
+                beside = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
                     tracker.reference_scores(beside, partial=bool(only))
                 return StudyResult(plan, rows, beside)

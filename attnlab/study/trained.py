@@ -68,7 +68,7 @@ def generate(
         if getattr(type(task), method) is getattr(Task, method):
             raise UserError(f"task {config.task.label} has no text: expected a method {method}, got none")
     if prompt is None:
-        ids, origin = _from_validation(verified(task, config, say=lambda line: None), seed=seed)
+        ids, origin = _from_validation(verified(task, config), seed=seed)
     else:
         ids, origin = _encoded(task, prompt, config), "as given"
     tokens = sample(model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed)

@@ -31,7 +31,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.errors import UserError, nearest
-from attnlab.tasks.datasets import Say
 
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
@@ -107,7 +106,7 @@ class Task:
         """A checksum that decides the data's content; cheap, and without fetching anything."""
         raise NotImplementedError
 
-    def prepare(self, say: Say = print) -> None:
+    def prepare(self) -> None:
         """Fetch, verify and prepare what is not yet there; the second time takes no time to speak of.
 
         Raises:

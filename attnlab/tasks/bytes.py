@@ -21,7 +21,6 @@ import torch
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
-from attnlab.tasks.datasets import Say
 from attnlab.tasks.reference_scores import compression, ngram
 from attnlab.tasks.reference_scores.base import Reference
 
@@ -60,20 +59,20 @@ class ByteTask(Task):
         """Where ``train``, ``valid`` and ``test`` end, in bytes; known without ``prepare``."""
         raise NotImplementedError
 
-    def read(self, say: Say) -> np.ndarray:
+    def read(self) -> np.ndarray:
         """The whole text as (n,) uint8, memory-mapped where it is large."""
         raise NotImplementedError
 
-    def prepare(self, say: Say = print) -> None:
+    def prepare(self) -> None:
         if self._text is None:
-            text = self.read(say)
+            text = self.read()
             if len(text) != self.cuts()[-1]:
                 raise UserError(f"expected a text of {self.cuts()[-1]:,} bytes, found {len(text):,}")
             self._text = text
 
     def split(self, name: str) -> np.ndarray:
         """One split as (n,) uint8, not copied."""
-        self.prepare(lambda line: None)
+        self.prepare()
         assert self._text is not None
         return self._text[self._place(name)]
 

@@ -8,6 +8,7 @@ whole.
 import hashlib
 import io
 import json
+import logging
 import math
 import os
 import shutil
@@ -23,7 +24,7 @@ from attnlab._util.lock import file_lock
 from attnlab.errors import UserError, nearest
 from attnlab.tasks.archives import SOURCES, Source
 
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 
 # ---------------------------------------------------------------- folders
@@ -58,7 +59,7 @@ def _make_folder(path: Path, variable: str) -> None:
 # ---------------------------------------------------------------- prepared data
 
 
-def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, say: Say = print) -> Path:
+def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None]) -> Path:
     """The folder of data prepared under ``key``, built now if it is not there or not as it was written.
 
     Args:
@@ -72,10 +73,10 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None], *, s
     if _whole(place):
         return place
     if place.exists():
-        say(f"{name}: {place} is not as it was written: it is prepared again")
+        logger.warning("%s: %s is damaged, preparing it again", name, place)
     _make_folder(place.parent, "ATTNLAB_CACHE")
     lock = place.parent / f".{place.name}.lock"
-    with file_lock(lock, activity=f"{name} is being prepared", timeout=math.inf, on_wait=say):
+    with file_lock(lock, activity=f"{name} is being prepared", timeout=math.inf, on_wait=logger.info):
         if _whole(place):
             return place
         for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed one: we hold the lock
@@ -126,7 +127,7 @@ def find(name: str) -> Source:
     return SOURCES[name]
 
 
-def load(source: Source, *, say: Say = print) -> Any:
+def load(source: Source) -> Any:
     """The verified contents, from the copy in the folder or else from the original address.
 
     Raises:
@@ -134,18 +135,18 @@ def load(source: Source, *, say: Say = print) -> Any:
     """
     path = folder() / source.file
     if not path.exists():
-        return _download(source, path, say)
+        return _download(source, path)
     try:
         contents, note = source.read(source, path)
     except UserError as error:
         raise UserError(f"{error}; delete it to have it fetched again") from error
-    say(f"{source.name}: {path} verified: {note}")
+    logger.info("%s: %s verified: %s", source.name, path, note)
     return contents
 
 
-def fetch(source: Source, *, say: Say = print) -> Path:
+def fetch(source: Source) -> Path:
     """Make sure that the archive is there and good; returns its path. Raises as ``load`` does."""
-    load(source, say=say)
+    load(source)
     return folder() / source.file
 
 
@@ -177,20 +178,20 @@ def status() -> list[Status]:
     return rows
 
 
-def _download(source: Source, path: Path, say: Say) -> Any:
+def _download(source: Source, path: Path) -> Any:
     """Fetch into a folder of its own, verify, then move: a broken file never bears the archive's name."""
     import pooch
 
     _make_folder(path.parent, "ATTNLAB_DATA")
     pooch.get_logger().setLevel("WARNING")
     lock = path.parent / f".{source.file}.lock"
-    with file_lock(lock, activity=f"{source.name} is being downloaded", timeout=math.inf, on_wait=say):
+    with file_lock(lock, activity=f"{source.name} is being downloaded", timeout=math.inf, on_wait=logger.info):
         if path.exists():  # the other process has
             return source.read(source, path)[0]
         part = path.parent / f".{source.file}.partial"
         shutil.rmtree(part, ignore_errors=True)  # what a killed fetch left: start again
         try:
-            say(f"{source.name}: fetching {source.url} ({source.size / 1e6:.0f} MB) into {path.parent}")
+            logger.info("%s: fetching %s (%.0f MB) into %s", source.name, source.url, source.size / 1e6, path.parent)
             get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
             bounded = _bounded(get, most=2 * source.size)  # another archive of the same contents may be larger
             got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=bounded))
@@ -206,7 +207,7 @@ def _download(source: Source, path: Path, say: Say) -> Any:
             raise UserError(f"could not fetch {source.url} ({_brief(error)}); {hint}") from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    say(f"{source.name}: {path} verified: {note}")
+    logger.info("%s: %s verified: %s", source.name, path, note)
     return contents
 
 

@@ -3,6 +3,7 @@
 The usual benchmark of byte-level language models (Large Text Compression Benchmark, M. Mahoney).
 """
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from attnlab.tasks import datasets
 from attnlab.tasks.archives import ENWIK8
 from attnlab.tasks.bytes import ByteTask
-from attnlab.tasks.datasets import Say
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1  # of the prepared file
 
@@ -32,11 +34,11 @@ class Enwik8(ByteTask):
     def cuts(self) -> tuple[int, int, int]:
         return 90_000_000, 95_000_000, 100_000_000
 
-    def read(self, say: Say) -> np.ndarray:
+    def read(self) -> np.ndarray:
         def build(place: Path) -> None:
-            contents = datasets.load(ENWIK8, say=say)
-            say("enwik8: writing the bytes out, once")
+            contents = datasets.load(ENWIK8)
+            logger.info("enwik8: writing the bytes to %s", place)
             np.save(place / "bytes.npy", np.frombuffer(contents, dtype=np.uint8))
 
-        place = datasets.prepared("enwik8", {"contents": ENWIK8.contents, "format": FORMAT}, build, say=say)
+        place = datasets.prepared("enwik8", {"contents": ENWIK8.contents, "format": FORMAT}, build)
         return np.load(place / "bytes.npy", mmap_mode="r")

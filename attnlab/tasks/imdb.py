@@ -9,6 +9,7 @@ keeps its beginning. The data set repeats a few reviews, and so do the splits: 1
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +25,13 @@ from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, Batch, Task, datasets, known_split, whole_number
 from attnlab.tasks.archives import IMDB, REVIEWS_PER_FOLDER
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
-from attnlab.tasks.datasets import Say
 from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.reference_scores.linear import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1  # of the prepared files
 PADDING, UNKNOWN = "[PAD]", "[UNK]"  # numbers 0 and 1
@@ -79,7 +81,7 @@ class Imdb(Task):
     def identity(self) -> str:
         return f"imdb sha256:{IMDB.contents}"
 
-    def prepare(self, say: Say = print) -> None:
+    def prepare(self) -> None:
         if self._place is not None:
             return
         key = {
@@ -89,12 +91,12 @@ class Imdb(Task):
             "held_out": [HELD_OUT, HOLD_OUT_SEED],
             "format": FORMAT,
         }
-        self._place = datasets.prepared("imdb", key, lambda place: _build(place, self.vocabulary, say), say=say)
+        self._place = datasets.prepared("imdb", key, lambda place: _build(place, self.vocabulary))
 
     def split(self, name: str) -> Split:
         """One split, memory-mapped."""
         if known_split(name) not in self._splits:
-            self.prepare(lambda line: None)
+            self.prepare()
             assert self._place is not None
             tokens = np.load(self._place / f"{name}-tokens.npy", mmap_mode="r")
             ends, labels = (np.load(self._place / f"{name}-{part}.npy") for part in ("ends", "labels"))
@@ -198,7 +200,7 @@ class Imdb(Task):
     def _words(self) -> Any:
         from tokenizers import Tokenizer
 
-        self.prepare(lambda line: None)
+        self.prepare()
         return Tokenizer.from_file(str(self._place / "words.json"))  # type: ignore[operator]
 
 
@@ -238,17 +240,17 @@ def _word_tokenizer(texts: list[str], vocabulary: int) -> Any:
     return words
 
 
-def _build(place: Path, vocabulary: int, say: Say) -> None:
+def _build(place: Path, vocabulary: int) -> None:
     """Write the prepared files: ``words.json`` and three arrays a split."""
-    reviews = datasets.load(IMDB, say=say)
+    reviews = datasets.load(IMDB)
     splits = _hold_out(list(reviews))
     texts = {split: [reviews[name].decode() for name in names] for split, names in splits.items()}
-    say(f"imdb: counting words in {len(texts['train']):,} training reviews")
+    logger.info("imdb: counting the words of %s training reviews", f"{len(texts['train']):,}")
     words = _word_tokenizer(texts["train"], vocabulary)
     words.save(str(place / "words.json"))
     kind = np.uint16 if vocabulary <= 1 << 16 else np.uint32
     for split in SPLITS:
-        say(f"imdb: numbering the words of {len(texts[split]):,} reviews ({split})")
+        logger.info("imdb: encoding the %s reviews of %s", f"{len(texts[split]):,}", split)
         rows = []
         for begin in range(0, len(texts[split]), 4096):  # in parts: encodings are large
             found = words.encode_batch_fast(texts[split][begin : begin + 4096])

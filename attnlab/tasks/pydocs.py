@@ -15,7 +15,6 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks.bytes import ByteTask
-from attnlab.tasks.datasets import Say
 
 
 class PyDocs(ByteTask):
@@ -36,7 +35,7 @@ class PyDocs(ByteTask):
         size = len(_contents())
         return size * 90 // 100, size * 95 // 100, size
 
-    def read(self, say: Say) -> np.ndarray:
+    def read(self) -> np.ndarray:
         return np.frombuffer(_contents(), dtype=np.uint8)
 
 

@@ -9,7 +9,6 @@ from attnlab._util.files import sha256
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
 from attnlab.tasks.bytes import ByteTask
-from attnlab.tasks.datasets import Say
 
 FORMAT = 1  # of the prepared file
 
@@ -42,7 +41,7 @@ class Text(ByteTask):
         size = self.path.stat().st_size if self._text is None else len(self._text)
         return size * 90 // 100, size * 95 // 100, size
 
-    def read(self, say: Say) -> np.ndarray:
+    def read(self) -> np.ndarray:
         """A copy of the file, under its checksum: what is trained on stays, whatever becomes of the file."""
         digest = self._digest()
 
@@ -51,7 +50,7 @@ class Text(ByteTask):
             if sha256(place / "text") != digest:
                 raise UserError(f"task text: {self.path} changed while it was read")
 
-        place = datasets.prepared("text", {"sha256": digest, "format": FORMAT}, build, say=say)
+        place = datasets.prepared("text", {"sha256": digest, "format": FORMAT}, build)
         return np.memmap(place / "text", dtype=np.uint8, mode="r")
 
     def _digest(self) -> str:

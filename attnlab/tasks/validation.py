@@ -51,7 +51,7 @@ def check_definition(task: Task, *, name: str) -> None:
 def _signature(method: str) -> str:
     """``(step, *, seed, batch_size)``: what a method is called with."""
     parameters = [p.replace(annotation=p.empty) for p in _parameters(method)]
-    return str(inspect.Signature(parameters)).replace("<built-in function print>", "print")
+    return str(inspect.Signature(parameters))
 
 
 def _parameters(method: str) -> list[inspect.Parameter]:

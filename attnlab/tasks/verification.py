@@ -9,20 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.tasks.datasets import Say
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
     from attnlab.tasks import Task
 
 
-def verified(task: Task, config: RunConfig, *, say: Say = print) -> Task:
+def verified(task: Task, config: RunConfig) -> Task:
     """``task``, prepared, and sure to hold the data that ``config`` names; where it names none, prepared.
 
     Raises:
         UserError: the data cannot be had, or are others than those that the run was planned with.
     """
-    task.prepare(say=say)
+    task.prepare()
     if config.data and (found := task.identity()) != config.data:
         raise UserError(
             f"task {config.task.label}: its data have changed since this was planned: expected {config.data}, found {found}"

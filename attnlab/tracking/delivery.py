@@ -10,6 +10,7 @@ is one for which there is no room on the disk.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -35,6 +36,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries
 PATIENCE = 600.0  # seconds; ATTNLAB_TRACKING_PATIENCE sets another number
 QUIET = 5.0  # seconds of failing tries before anything is said
 LEAVING = 5.0  # seconds for everything that is still asked once somebody is leaving
+logger = logging.getLogger(__name__)
+
 MARK = "attnlab.attempt_id"  # tag: which call opened the record
 
 
@@ -68,15 +71,14 @@ class Delivery:
 
     Args:
         store: what to call the store in messages.
-        say: prints a line: one when the store does not answer, one when it is back.
         patience: seconds that ``ask`` waits for a store that does not answer.
 
     Attributes:
         meanwhile: called about ten times a second while ``ask`` waits. It must not use this delivery.
     """
 
-    def __init__(self, store: str, *, say: Callable[[str], None], patience: float) -> None:
-        self._store, self._say, self._patience = store, say, patience
+    def __init__(self, store: str, *, patience: float) -> None:
+        self._store, self._patience = store, patience
         self._until = float("inf")  # when ``ask`` stops waiting, whatever its patience
         self._since: float | None = None  # since when there has been no answer: when the oldest open call was first tried
         self._reason = ""  # why its last try got no answer
@@ -159,9 +161,10 @@ class Delivery:
             return
         self._away = away
         if away:
-            self._say(f"the MLflow store {self._store} does not answer ({why}): waiting; runs go on, their points are kept")
+            text = "the MLflow store %s does not answer (%s): waiting; runs go on, their points are kept"
+            logger.warning(text, self._store, why)
         else:
-            self._say(f"the MLflow store {self._store} answers again")
+            logger.info("the MLflow store %s answers again", self._store)
 
     def _deliver(self) -> None:
         while (call := self._calls.get()) is not None:

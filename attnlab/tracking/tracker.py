@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -48,7 +47,6 @@ class Tracker:
     Args:
         plan: the study; its name is the experiment's.
         root: the folder of runs.
-        say: prints a line; default: on standard error.
 
     A store that does not answer holds nothing up but what needs its answer (``start``, ``finish``, looking for
     records): that waits, for ``ATTNLAB_TRACKING_PATIENCE`` seconds. Points, tags and texts are kept and delivered later.
@@ -58,11 +56,11 @@ class Tracker:
             every method: it refused (``Refused``), this call or an earlier one about the same run.
     """
 
-    def __init__(self, plan: Plan, root: Path, *, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, plan: Plan, root: Path) -> None:
         self._plan, self._root, self._study_text = plan, root, record.study_text(plan)
         self._raw = connect(root, create=True)
         where = redact(tracking_uri(root))
-        self.delivery = Delivery(where, say=say or partial(print, file=sys.stderr), patience=patience())
+        self.delivery = Delivery(where, patience=patience())
         self._points = Points(self._raw, self.delivery)
         self._patient = Patient(self._raw, self.delivery)
         self._client = cast("MlflowClient", self._patient)

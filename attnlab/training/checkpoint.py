@@ -5,6 +5,7 @@ short or damaged, or that another configuration or another torch wrote, is passe
 beginning.
 """
 
+import logging
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 
 from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
-from attnlab.tasks.datasets import Say
 from attnlab.training.out_of_memory import is_out_of_memory
+
+logger = logging.getLogger(__name__)
 
 NEWEST, BEFORE = "checkpoint.pt", "checkpoint.old.pt"
 
@@ -59,8 +61,8 @@ def keep(state: dict[str, Any], folder: Path, *, config: RunConfig) -> None:
     save({"writer": writer(config), **state}, folder / NEWEST, before=folder / BEFORE)
 
 
-def kept(folder: Path, *, config: RunConfig, say: Say) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The checkpoints of a run that can be read, the newest first; ``say`` is told of each that cannot."""
+def kept(folder: Path, *, config: RunConfig) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield (path, state) of each readable checkpoint of a run, the newest first; warn about the others."""
     for path in _files(folder):
         try:
             state = load(path)
@@ -69,7 +71,7 @@ def kept(folder: Path, *, config: RunConfig, say: Say) -> Iterator[tuple[Path, d
         except Exception as error:  # whatever a damaged file makes the libraries raise
             if is_out_of_memory(error):
                 raise
-            pass_over(path, error, say=say)
+            warn_unusable(path, error)
         else:
             yield path, state
 
@@ -83,10 +85,10 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in (NEWEST, BEFORE) if (folder / name).exists()]
 
 
-def pass_over(path: Path, error: Exception, *, say: Say) -> None:
-    """Say that a checkpoint is not gone on from, in one line."""
-    words = str(error).splitlines() or [""]
-    say(f"{path} is no checkpoint to go on from: {type(error).__name__}: {words[0]}")
+def warn_unusable(path: Path, error: Exception) -> None:
+    """Log, in one line, that a checkpoint is skipped and why."""
+    lines = str(error).splitlines() or [""]
+    logger.warning("skipping unusable checkpoint %s: %s: %s", path, type(error).__name__, lines[0])
 
 
 def remove(folder: Path) -> None:

@@ -1,13 +1,15 @@
 """How a run ended, and the record of it in the run's folder: what has an end is never trained again."""
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
-from attnlab.tasks.datasets import Say
+
+logger = logging.getLogger(__name__)
 
 Report = Callable[[int, dict[str, float]], bool]
 History = list[tuple[int, dict[str, float]]]  # every (step, metrics) that was reported, in order
@@ -41,8 +43,8 @@ def keep(result: Result, history: History, *, config: RunConfig, folder: Path) -
         half.write_text(json.dumps(record), encoding="utf8")
 
 
-def kept(folder: Path, *, config: RunConfig, say: Say = print) -> tuple[Result, History] | None:
-    """The end that a run had earlier; ``say`` is told of a record that is not to be trusted."""
+def kept(folder: Path, *, config: RunConfig) -> tuple[Result, History] | None:
+    """Return the recorded result and history of a run; None, with a warning if the record is unusable, where it has none."""
     path = folder / FILE
     if not path.exists():
         return None
@@ -52,7 +54,7 @@ def kept(folder: Path, *, config: RunConfig, say: Say = print) -> tuple[Result, 
             raise ValueError(f"expected one of {config.fingerprint()}, got one of {record['fingerprint']}")
         return Result(**record["result"]), [(step, metrics) for step, metrics in record["history"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        say(f"{path} is no result of this run: {type(error).__name__}: {error}")
+        logger.warning("ignoring unusable result %s: %s: %s", path, type(error).__name__, error)
         return None
 
 

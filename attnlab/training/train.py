@@ -4,6 +4,7 @@ What has an end is not trained again, what has a checkpoint is gone on from, and
 The steps themselves are in ``loop``.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from attnlab.training.result import Report, Result
 from attnlab.training.trainer import Trainer
 
 __all__ = ["Report", "Result", "total_steps", "train", "train_rank"]
+
+logger = logging.getLogger(__name__)
 
 
 def train(config: RunConfig, *, report: Report | None = None, folder: Path | None = None) -> Result:
@@ -69,21 +72,20 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
 
 def _begin(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
     """A run at the newest of its checkpoints that can be gone on from, or at its beginning."""
-    say = print if context["group"].first else lambda line: None
-    for path, state in checkpoint.kept(folder, config=config, say=say) if folder is not None else ():
+    for path, state in checkpoint.kept(folder, config=config) if folder is not None else ():
         run = Trainer(config, folder=folder, **context)
         try:
             run.restore(state)
         except Exception as error:  # other code wrote it, under the same version
             if out_of_memory.is_out_of_memory(error):
                 raise
-            checkpoint.pass_over(path, error, say=say)
+            checkpoint.warn_unusable(path, error)
             continue
-        say(f"going on from step {run.step}, out of {path.name}")
+        logger.info("resuming from step %d (%s)", run.step, path.name)
         run.report_again()
         return run
     if folder is not None and checkpoint.any_in(folder):
-        say("starting from the beginning")
+        logger.warning("no usable checkpoint in %s: starting from step 0", folder)
     return Trainer(config, folder=folder, **context)
 
 

@@ -44,7 +44,7 @@ class Recall(Task):
         """Of what is drawn, and not of its description: another numpy may draw other rows."""
         return f"recall sha256:{hashlib.sha256(self._rows([2], 10).tobytes()).hexdigest()}"
 
-    def prepare(self, say: object = print) -> None:
+    def prepare(self) -> None:
         """Nothing to fetch."""
 
     def steps_per_epoch(self, batch_size: int) -> int:

@@ -13,11 +13,23 @@ from attnlab.stats.compare import Row, rows
 from attnlab.stats.search import reported
 from attnlab.stats.sequential import Looks
 from attnlab.study import adaptive
+from attnlab.study.execution.progress import Display
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import QUIET, study, trained
 
 GRID = {"variant": ["dense", "no_wo", "narrow", "wide"], "position": ["learned"]}
+
+
+class _Lines(Display):
+    """Keeps the lines that it would print."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.lines: list[str] = []
+
+    def print(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def asked(**changes: Any) -> dict[str, Any]:
@@ -26,10 +38,14 @@ def asked(**changes: Any) -> dict[str, Any]:
 
 def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Row], Looks, list[str]]:
     how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
-    said: list[str] = []
-    fates = {"root": root, "show": QUIET, "train": f"tests.support.study_fakes:{fate}"}
-    result, looks = adaptive.run_until_conclusive(asked(**changes), say=said.append, **fates, **how)
-    return {row.name.split()[0]: row for row in adaptive.table(result, looks)}, looks, said
+    show = _Lines()
+    fates = {"root": root, "show": show, "train": f"tests.support.study_fakes:{fate}"}
+    result, looks = adaptive.run_until_conclusive(asked(**changes), **fates, **how)
+    return (
+        {row.name.split()[0]: row for row in adaptive.table(result, looks)},
+        looks,
+        [line for line in show.lines if "not settled yet" in line],
+    )
 
 
 def report_of(root: Path) -> dict[str, Row]:
@@ -98,7 +114,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     given = asked(search=search, confirm={"seeds": [4, 5]})
     del given["seeds"]
     given["grid"] = {**GRID, "variant": ["dense", "wide"]}
-    fates = {"root": root, "show": QUIET, "train": "tests.support.study_fakes:settling", "say": lambda text: None}
+    fates = {"root": root, "show": QUIET, "train": "tests.support.study_fakes:settling"}
     result, looks = adaptive.run_until_conclusive(given, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
     assert confirmed == [4, 5, 7] and looks == Looks(2, 3), "6 is the seed of the search"

@@ -118,7 +118,7 @@ def test_a_disk_that_fills(
         assert attnlab_run(fate) == 0
         assert broken_promises(plan, stores(root), reference=undisturbed) == []
         if trained is None:
-            assert "going on from step 5" in (folder / "log.txt").read_text()
+            assert "resuming from step 5" in (folder / "log.txt").read_text()
         else:  # not trained again
             assert load_runs("small", root)["train_seconds"][0] == trained["result"]["summary"]["train_seconds"]
 
@@ -149,7 +149,7 @@ def test_no_room_for_prepared_data(folders: Path) -> None:
         with pytest.raises(UserError, match=r"^text: could not write prepared data in \S+: the disk is full \(No space"):
             task.prepare()
         assert not [path for path in (folders / "prepared").iterdir() if path.suffix != ".lock"]
-    task.prepare(lambda line: None)
+    task.prepare()
     assert len(task.split("train")) == (1 << 20) * 90 // 100
 
 
@@ -172,7 +172,7 @@ def test_what_is_prepared_serves_from_a_disk_that_may_only_be_read(folders: Path
 def test_an_archive_that_cannot_be_kept(folders: Path) -> None:
     (folders / "data").mkdir()
     with read_only(folders / "data"), pytest.raises(UserError, match=r"^cannot use the folder .*; set ATTNLAB_DATA to another"):
-        datasets.load(datasets.find("enwik8"), say=lambda line: None)
+        datasets.load(datasets.find("enwik8"))
 
 
 def test_a_folder_of_runs_that_may_only_be_read(root: Path, attnlab_run: Any, capfd: Said) -> None:

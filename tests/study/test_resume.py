@@ -208,7 +208,7 @@ REWRITING = ["another configuration", "another torch", "other names", "another o
 
 @pytest.mark.parametrize("how", DAMAGE + REWRITING)
 def test_a_checkpoint_that_cannot_be_trusted(
-    how: str, cut_off: tuple[RunConfig, Whole, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    how: str, cut_off: tuple[RunConfig, Whole, Path], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     config, whole, source = cut_off
     harm = damaged if how in DAMAGE else rewritten
@@ -219,10 +219,11 @@ def test_a_checkpoint_that_cannot_be_trusted(
         if both:
             harm(folder / checkpoint.BEFORE, how)
         assert same(whole, undisturbed(config, folder))
-        said = capsys.readouterr().out.splitlines()
-        assert said[0].startswith(f"{folder / checkpoint.NEWEST} is no checkpoint to go on from: ")
-        assert len(said) == 2 + both, "a line for each that is passed over, and one for where it goes on"
-        assert said[-1] == ("starting from the beginning" if both else "going on from step 6, out of checkpoint.old.pt")
+        *skipped, last = log.messages  # a line for each skipped checkpoint, and one for the step that the run starts from
+        for line, name in zip(skipped, [checkpoint.NEWEST, checkpoint.BEFORE][: 1 + both], strict=True):
+            assert line.startswith(f"skipping unusable checkpoint {folder / name}: ")
+        assert ("starting from step 0" if both else "resuming from step 6 (checkpoint.old.pt)") in last
+        log.clear()
         assert sorted(os.listdir(folder)) == ["config.json", "model.pt", "result.json"]
 
 
@@ -232,18 +233,18 @@ def test_what_has_its_result_is_not_trained_again(end: str, tmp_path: Path, monk
     result, points = recorded(config, tmp_path, stop_at=6 if end == "pruned" else None)
     assert result.state == end
     with monkeypatch.context() as patch:
-        patch.setattr("attnlab.training.train.Training", None)
+        patch.setattr("attnlab.training.train.Trainer", None)
         assert repr(recorded(config, tmp_path)) == repr((result, points)), "the same end and the whole curve"
     results.forget(tmp_path)
     assert recorded(config, tmp_path, stop_at=3)[0].state == ("pruned" if end != "diverged" else "diverged")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"fingerprint": "0", "result": {}, "history": []}'])
-def test_a_result_that_cannot_be_trusted(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_that_cannot_be_trusted(text: str, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     (tmp_path / "result.json").write_text(text)
     result, _ = recorded(tiny(), tmp_path)
     assert (result.state, result.step) == ("completed", 12)
-    assert "result.json is no result of this run" in capsys.readouterr().out
+    assert "result.json" in log.messages[0] and log.records[0].levelname == "WARNING"
 
 
 def test_running_out_of_memory_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,7 @@ def test_a_run_that_is_tried_again_and_killed_goes_on_from_its_checkpoint(root: 
     before = truly(root, **ONE)
     result = go(root, "killed_at_its_checkpoint", retry=["completed"], **ONE)
     (log,) = root.glob("work/*/log.txt")
-    assert result.ok and "going on from step 10" in log.read_text()
+    assert result.ok and "resuming from step 10" in log.read_text()
     assert list(load_runs("small", root)["attempt"]) == [3] and seconds(result) != seconds(before)
 
 
@@ -248,7 +248,7 @@ class _Patient(Display):
         super().__init__(quiet=True)
         self.held, self.said = held, ""
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         if "waiting" in text:
             self.said += text
             self.held.close()

@@ -10,7 +10,6 @@ import torch
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.tasks import Batch, Task
-from attnlab.tasks.datasets import Say
 from attnlab.training.train import Result, train
 
 Point = tuple[int, dict[str, float]]
@@ -48,7 +47,7 @@ class Reviews(Task):
     def identity(self) -> str:
         return "made up"
 
-    def prepare(self, say: Say = print) -> None:
+    def prepare(self) -> None:
         return None
 
     def steps_per_epoch(self, batch_size: int) -> int:

@@ -84,8 +84,8 @@ class Cosine(Variant):
         super().__init__(setting)
         self.project = Projections(setting.dim, setting.dim, heads=setting.heads)
 
-    def forward(self, x, *, source=None, mask=None):
-        q, k, v = self.project(x, source)
+    def forward(self, x, *, context=None, mask=None):
+        q, k, v = self.project(x, context)
         return merge_heads(self.attend(q, k, v, mask))
 """
 

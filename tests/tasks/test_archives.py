@@ -52,13 +52,13 @@ def reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
 
 def test_the_reviews_do_not_depend_on_the_archive(reviews: Source, folders: Path):
     place(folders, tarred(REVIEWS))
-    assert datasets.load(reviews, say=lambda line: None) == REVIEWS
+    assert datasets.load(reviews) == REVIEWS
     assert "an archive of labelled reviews only" in datasets.verify(reviews)
 
     others = {"aclImdb/train/unsup/0_0.txt": b"", "../evil": b""}
     backwards = tarred(dict(reversed(REVIEWS.items())), also=others)
     path = place(folders, backwards)
-    assert list(datasets.load(reviews, say=lambda line: None)) == sorted(REVIEWS)
+    assert list(datasets.load(reviews)) == sorted(REVIEWS)
     assert "another archive with unlabelled reviews" in datasets.verify(reviews)
     assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]  # nothing was unpacked
 
@@ -70,13 +70,13 @@ def test_missing_and_changed_reviews_are_found(reviews: Source, folders: Path):
     fewer = dict(list(REVIEWS.items())[:-1])
     place(folders, tarred(fewer))
     with pytest.raises(UserError, match="found 2 in test/neg"):
-        datasets.load(reviews, say=lambda line: None)
+        datasets.load(reviews)
     place(folders, tarred(REVIEWS | {"train/pos/0_8.txt": b"changed"}))
     with pytest.raises(UserError, match=f"expected labelled reviews of sha256 {reviews.contents}"):
-        datasets.load(reviews, say=lambda line: None)
+        datasets.load(reviews)
     place(folders, tarred(REVIEWS)[:-60])
     with pytest.raises(UserError, match="r.tar.gz"):
-        datasets.load(reviews, say=lambda line: None)
+        datasets.load(reviews)
 
 
 def zipped(reviews: dict[str, bytes]) -> bytes:
@@ -98,7 +98,7 @@ def test_no_flipped_bit_and_no_cut_gives_other_contents(kind: str, reviews: Sour
     for contents in [*flipped, *(good[:n] for n in range(len(good)))]:
         place(folders, contents)
         try:
-            assert datasets.load(reviews, say=lambda line: None) == whole
+            assert datasets.load(reviews) == whole
         except UserError as error:
             assert "\n" not in str(error) and str(error).endswith("; delete it to have it fetched again")
             refused += 1
@@ -134,7 +134,7 @@ def test_a_name_in_a_zip_file_reaches_nowhere(reviews: Source, folders: Path):
         archive.writestr(link, b"/etc/passwd")
     place(folders, buffer.getvalue())
     with pytest.raises(UserError, match=r"found 11 bytes of md5"):
-        datasets.load(replace(reviews, read=archives.read_member), say=lambda line: None)
+        datasets.load(replace(reviews, read=archives.read_member))
     assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]
     assert not list(Path("/tmp").glob("attnlab-was-here*"))
 
@@ -152,7 +152,7 @@ def test_nothing_in_an_archive_reaches_out_of_it(kind: str, reviews: Source, fol
             info.size = len(text)
             archive.addfile(info, io.BytesIO(text))
     place(folders, buffer.getvalue())
-    assert datasets.load(reviews, say=lambda line: None) == REVIEWS
+    assert datasets.load(reviews) == REVIEWS
     assert [p.name for p in folders.rglob("*")] == ["data", "r.tar.gz"]
     assert not list(Path("/tmp").glob("attnlab-was-here*")) and not list(folders.parent.glob("attnlab-was-here*"))
 
@@ -170,7 +170,7 @@ def sparse(size: int) -> bytes:
 
 def test_a_file_with_a_hole_is_passed_over(reviews: Source, folders: Path):
     place(folders, gzip.compress(sparse(2**30)) + tarred(REVIEWS))
-    assert datasets.load(reviews, say=lambda line: None) == REVIEWS
+    assert datasets.load(reviews) == REVIEWS
 
 
 def test_a_bomb_does_not_go_off(reviews: Source, folders: Path):
@@ -181,4 +181,4 @@ def test_a_bomb_does_not_go_off(reviews: Source, folders: Path):
         path = place(folders, bomb)
         assert path.stat().st_size < 10_000
         with pytest.raises(UserError, match=r"r.tar.gz is not reviews: .* \(more than 1,048,576 bytes come out of it\)"):
-            datasets.load(reviews, say=lambda line: None)
+            datasets.load(reviews)

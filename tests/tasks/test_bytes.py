@@ -29,7 +29,7 @@ class Ramp(ByteTask):
     def cuts(self) -> tuple[int, int, int]:
         return self.size, self.size + self.size, self.size + self.size + self.size
 
-    def read(self, say):
+    def read(self):
         return np.tile((np.arange(self.size) % 251).astype(np.uint8), 3)
 
 
@@ -66,7 +66,7 @@ def test_the_positions_of_a_whole_split_are_known_without_reading_it(split: str,
 
 def test_a_text_of_another_size_than_expected_is_refused(monkeypatch: pytest.MonkeyPatch):
     task = Ramp(250)
-    monkeypatch.setattr(task, "read", lambda say: np.zeros(749, np.uint8))
+    monkeypatch.setattr(task, "read", lambda: np.zeros(749, np.uint8))
     with pytest.raises(UserError, match="expected a text of 750 bytes, found 749"):
         task.prepare()
 

@@ -87,19 +87,18 @@ def files(folder: Path) -> list[str]:
 # ---------------------------------------------------------------- fetching
 
 
-def test_fetches_once_and_verifies(source: Source, server: Server, folders: Path):
-    said: list[str] = []
-    assert datasets.load(source, say=said.append) == CONTENTS
-    assert datasets.fetch(source, say=said.append) == folders / "data" / "tiny.zip"
+def test_fetches_once_and_verifies(source: Source, server: Server, folders: Path, log: pytest.LogCaptureFixture):
+    assert datasets.load(source) == CONTENTS
+    assert datasets.fetch(source) == folders / "data" / "tiny.zip"
     assert server.hits == 1
     assert files(folders / "data") == ["tiny.zip"]
-    assert "fetching" in said[0] and "the original archive" in said[-1]
+    assert "fetching" in log.messages[0] and "the original archive" in log.messages[-1]
 
 
 def test_a_server_that_sends_without_end_is_cut_off(source: Source, server: Server, folders: Path):
     server.body = bytes(3 * source.size)
     with pytest.raises(UserError, match=f"it sent more than {2 * source.size:,} bytes; nothing was kept"):
-        datasets.load(source, say=lambda line: None)
+        datasets.load(source)
     assert files(folders / "data") == []
 
 
@@ -108,7 +107,7 @@ def test_a_bomb_in_a_zip_file_does_not_go_off(method: int, source: Source, folde
     (folders / "data").mkdir()
     (folders / "data" / "tiny.zip").write_bytes(zipped(bytes(2**24), method=method))
     with pytest.raises(UserError, match=r"more than 102,656 bytes come out of it"):
-        datasets.load(source, say=lambda line: None)
+        datasets.load(source)
 
 
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "missing"])
@@ -121,7 +120,7 @@ def test_a_broken_download_leaves_nothing_and_the_next_one_works(fault: str, sou
     else:
         server.status = 404
     with pytest.raises(UserError) as failure:
-        datasets.load(source, say=lambda line: None)
+        datasets.load(source)
     assert source.url in str(failure.value) and "\n" not in str(failure.value)
     if fault == "corrupt":  # the checksum that was expected and the one that came
         assert source.contents in str(failure.value)
@@ -129,13 +128,13 @@ def test_a_broken_download_leaves_nothing_and_the_next_one_works(fault: str, sou
     assert files(folders / "data") == []
 
     server.body, server.claimed, server.status = good, None, 200
-    assert datasets.load(source, say=lambda line: None) == CONTENTS
+    assert datasets.load(source) == CONTENTS
 
 
 def test_a_short_file_that_the_server_calls_whole_is_refused(source: Source, server: Server, folders: Path):
     server.body = server.body[:-100]
     with pytest.raises(UserError, match="broken or incomplete"):
-        datasets.load(source, say=lambda line: None)
+        datasets.load(source)
     assert files(folders / "data") == []
 
 
@@ -143,7 +142,7 @@ def test_what_a_killed_download_left_is_cleared_away(source: Source, folders: Pa
     left = folders / "data" / ".tiny.zip.partial"
     left.mkdir(parents=True)
     (left / "tmp1234").write_bytes(b"half of it")
-    assert datasets.load(source, say=lambda line: None) == CONTENTS
+    assert datasets.load(source) == CONTENTS
     assert files(folders / "data") == ["tiny.zip"]
 
 
@@ -152,7 +151,7 @@ def test_no_network_says_where_to_place_the_file(folders: Path):
         unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         source = tiny(f"http://127.0.0.1:{unused.getsockname()[1]}/tiny.zip")
         with pytest.raises(UserError) as failure:
-            datasets.load(source, say=lambda line: None)
+            datasets.load(source)
     assert "place tiny.zip in" in str(failure.value) and "refused" in str(failure.value)
     assert "\n" not in str(failure.value)
 
@@ -169,7 +168,7 @@ def place(folders: Path, contents: bytes, name: str = "tiny.zip") -> Path:
 
 def test_another_archive_of_the_same_contents_is_used(source: Source, server: Server, folders: Path):
     place(folders, zipped(method=zipfile.ZIP_DEFLATED))
-    assert datasets.load(source, say=lambda line: None) == CONTENTS
+    assert datasets.load(source) == CONTENTS
     assert "another archive of the same contents" in datasets.verify(source)
     assert server.hits == 0
 
@@ -178,7 +177,7 @@ def test_another_archive_of_the_same_contents_is_used(source: Source, server: Se
 def test_a_wrong_file_is_named_with_both_checksums_and_kept(contents: bytes, source: Source, folders: Path):
     path = place(folders, contents)
     with pytest.raises(UserError) as failure:
-        datasets.load(source, say=lambda line: None)
+        datasets.load(source)
     message = str(failure.value)
     assert str(path) in message and source.contents in message
     assert hashlib.md5(contents).hexdigest() in message
@@ -190,7 +189,7 @@ def test_a_folder_that_cannot_be_written_is_enough_when_the_file_is_there(source
     place(folders, zipped())
     (folders / "data").chmod(0o555)
     try:
-        assert datasets.load(source, say=lambda line: None) == CONTENTS
+        assert datasets.load(source) == CONTENTS
         assert os.listdir(folders / "data") == ["tiny.zip"]
     finally:
         (folders / "data").chmod(0o755)
@@ -241,16 +240,16 @@ DAMAGE: dict[str, tuple[str, bytes | None]] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_prepared_data_that_is_damaged_is_made_anew(how: str, folders: Path):
+def test_damaged_prepared_data_is_prepared_again(how: str, folders: Path, log: pytest.LogCaptureFixture):
     def build(place: Path) -> None:
         (place / "numbers").write_bytes(b"123")
 
     place, (name, contents) = datasets.prepared("thing", {}, build), DAMAGE[how]
     (place / name).unlink() if contents is None else (place / name).write_bytes(contents)
-    said: list[str] = []
-    assert datasets.prepared("thing", {}, build, say=said.append) == place and (place / "numbers").read_bytes() == b"123"
-    assert said == [f"thing: {place} is not as it was written: it is prepared again"]
-    assert datasets.prepared("thing", {}, build, say=said.append) == place and len(said) == 1
+    assert datasets.prepared("thing", {}, build) == place and (place / "numbers").read_bytes() == b"123"
+    (record,) = log.records
+    assert record.levelname == "WARNING" and str(place) in record.getMessage()
+    assert datasets.prepared("thing", {}, build) == place and len(log.records) == 1
 
 
 def test_a_preparation_that_fails_leaves_nothing(folders: Path):
@@ -264,16 +263,18 @@ def test_a_preparation_that_fails_leaves_nothing(folders: Path):
 
 
 CHILD = """
-import sys
+import logging, sys
 from pathlib import Path
 from attnlab.tasks import datasets
+
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 
 def build(place):
     (place / "numbers").write_bytes(b"1" * int(sys.argv[1]))
     print("building", flush=True)
     sys.stdin.readline()
 
-print(datasets.prepared("thing", {}, build, say=lambda line: print(line, flush=True)), flush=True)
+print(datasets.prepared("thing", {}, build), flush=True)
 """
 
 

@@ -54,7 +54,7 @@ def test_evaluation_batches_fill_a_budget_of_tokens():
 @pytest.fixture
 def task(small_reviews: None) -> Imdb:
     task = Imdb(length=17, vocabulary=40)
-    task.prepare(lambda line: None)
+    task.prepare()
     return task
 
 
@@ -153,18 +153,18 @@ def test_the_same_words_in_another_process(task: Imdb, folders: Path, monkeypatc
     assert outs[0] == outs[1] != b""
     monkeypatch.setenv("ATTNLAB_CACHE", str(folders / "elsewhere"))
     again = Imdb(length=99, vocabulary=40)
-    again.prepare(lambda line: None)
+    again.prepare()
     assert again._place != task._place and (again._place / "words.json").read_bytes() == words  # type: ignore[operator]
 
 
 def test_refusals(task: Imdb):
-    def settings(memory: int, protocol: str) -> SimpleNamespace:
+    def config(mem_len: int, protocol: str) -> SimpleNamespace:
         evaluate = SimpleNamespace(protocol=protocol)
-        return SimpleNamespace(model=SimpleNamespace(memory=memory), evaluate=evaluate)
+        return SimpleNamespace(model=SimpleNamespace(mem_len=mem_len), evaluate=evaluate)
 
-    assert task.unsupported(settings(0, "segment")) is None  # type: ignore[arg-type]
-    assert "memory" in str(task.unsupported(settings(8, "segment")))  # type: ignore[arg-type]
-    assert "sliding" in str(task.unsupported(settings(0, "sliding")))  # type: ignore[arg-type]
+    assert task.unsupported(config(0, "segment")) is None  # type: ignore[arg-type]
+    assert "memory" in str(task.unsupported(config(8, "segment")))  # type: ignore[arg-type]
+    assert "sliding" in str(task.unsupported(config(0, "sliding")))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="vocabulary: expected a whole number of at least 3"):
         Imdb(vocabulary=2)
 

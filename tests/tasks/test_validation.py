@@ -19,7 +19,7 @@ class Mine(Task):
     kind, role, metric, direction, length, vocabulary = "language_model", "causal", "recall", "max", 7, 5
 
     def identity(self): return "mine"
-    def prepare(self, say=print): pass
+    def prepare(self): pass
     def steps_per_epoch(self, batch_size): return 1
     def train_batch(self, step, *, seed, batch_size): pass
     def eval_batches(self, split, **how): pass
@@ -35,7 +35,7 @@ PLANNED = {
         "seed): pass",
         "expected train_batch(step, *, seed, batch_size), got train_batch(step, *, seed): got an unexpected keyword argument",
     ),
-    "nobody to say it to": ("say=print", "", "expected prepare(say=print), got prepare(): "),
+    "an argument too many": ("prepare(self)", "prepare(self, folder)", "expected prepare(), got prepare(folder): "),
 }
 
 
@@ -85,5 +85,5 @@ RUN = {
 @pytest.mark.parametrize("kind", RUN)
 def test_the_first_batch_is_looked_at_before_the_first_step(kind: str) -> None:
     with pytest.raises(UserError) as caught:
-        train(tiny(task={"name": "test_conform:Other", "wrong": kind}, model__heads=2))
+        train(tiny(task={"name": "tests.tasks.test_validation:Other", "wrong": kind}, model__heads=2))
     assert str(caught.value).startswith(f"task Other wrong={kind}: {RUN[kind]}")

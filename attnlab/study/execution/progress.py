@@ -79,7 +79,7 @@ class Display:
         self._count, self._metric = runs, metric
         before = f", {finished} finished before" if finished else ""
         together = f", {workers} at a time" if workers > 1 else ""
-        self.say(f"{study}: {runs} run{'' if runs == 1 else 's'} to do{before}{together}")
+        self.print(f"{study}: {runs} run{'' if runs == 1 else 's'} to do{before}{together}")
         if self._live and runs:
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
             more = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
@@ -97,7 +97,7 @@ class Display:
                 line.task = self._progress.add_task(name, total=line.total, note="starting")
             self._progress.update(line.task, total=line.total)
         elif new:
-            self.say(f"[{self._done + len(self._lines)}/{self._count}] {name}: started")
+            self.print(f"[{self._done + len(self._lines)}/{self._count}] {name}: started")
 
     def metrics(self, name: str, step: int, values: dict[str, float]) -> None:
         """Points of a run's curves arrived."""
@@ -111,7 +111,7 @@ class Display:
         if evaluated or time.monotonic() - line.said >= PLAIN_SECONDS:
             line.said = time.monotonic()
             of = f"/{line.total}" if line.total else ""
-            self.say(f"  {name}: step {step}{of}  {_text(line.shown)}")
+            self.print(f"  {name}: step {step}{of}  {_text(line.shown)}")
 
     def ended(self, name: str, state: str, *, summary: dict[str, float], reason: str = "", again: bool = False) -> None:
         """A run ended; ``again`` when it is about to be tried again."""
@@ -131,10 +131,10 @@ class Display:
             f"{time.monotonic() - line.began:.0f} s",
             "trying again" if again else "",
         ]
-        self.say(f"[{self._done}/{self._count}] {name}: {', '.join(part for part in parts if part)}")
+        self.print(f"[{self._done}/{self._count}] {name}: {', '.join(part for part in parts if part)}")
 
-    def say(self, text: str) -> None:
-        """One line that stays."""
+    def print(self, text: str) -> None:
+        """Print one line above the bars, with secrets redacted."""
         self._console.print(redact(text), markup=False)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import time
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
     from attnlab.tracking.client import Record
     from attnlab.tracking.tracker import Tracker
+
+logger = logging.getLogger(__name__)
 
 IDLE = 1.0  # seconds between two looks at what other parents left to do
 
@@ -160,8 +163,8 @@ class Runner:
 
         tasks = [cell.config.task for cell in self._plan.cells if cell.refusal is None]
         for text, task in {task.label: task for task in tasks}.items():
-            self._show.say(f"data: {text}")
-            TASKS.get(task.name)(**task.options).prepare(say=self._show.say)
+            logger.info("data: %s", text)
+            TASKS.get(task.name)(**task.options).prepare()
 
     def _turn(self) -> bool:
         """Claim what there is room for, listen to the children; False when the study is at its end."""
@@ -232,7 +235,7 @@ class Runner:
                 self._tracker.tag(active.run_id, DEVICE, rest[0]["device"])
                 self._show.started(active.run.name, total=rest[0]["total"])
             elif kind == "waits":
-                self._show.say(f"  {active.run.name}: {rest[0]}")
+                logger.info("  %s: %s", active.run.name, rest[0])
             elif kind == "tag":
                 self._tracker.tag(active.run_id, f"attnlab.{rest[0]}", rest[1])
             else:

@@ -9,6 +9,7 @@ the parent can read; and when the parent dies, a second pipe, the lifeline, clos
 import faulthandler
 import importlib
 import io
+import logging
 import math
 import multiprocessing
 import os
@@ -27,6 +28,7 @@ from typing import Any
 from attnlab._util import memory
 from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
+from attnlab._util.log import log_to
 from attnlab._util.process import describe_exit_code, describe_raise_site, fork
 from attnlab._util.redact import redact
 from attnlab.config.run import RunConfig
@@ -37,6 +39,7 @@ from attnlab.tracking.tags import device_name
 
 TRAIN = "attnlab.training.train:train"
 PRELOAD = "attnlab.training.preload"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +156,13 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
             memory.limit_memory(job.memory_limit)
 
         def wait(text: str) -> None:
-            print(text)
+            logger.info(text)
             pipe.send(("waits", text))
 
         # Another study that has this run in common may train it: its result will be ours. The run's own timeout is the limit.
-        with file_lock(job.folder / "lock", activity="this configuration is being trained", timeout=math.inf, on_wait=wait):
+        activity = "this configuration is being trained"
+        owned = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=wait)
+        with log_to(print), owned:
             if job.anew:
                 _forget(job.folder)
             pipe.send(_train(job, pipe))

@@ -1,5 +1,6 @@
 """One rank of a run, as torchrun starts it: ``python -m attnlab.training.distributed.rank``."""
 
+import logging
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from attnlab._util.log import log_to
 from attnlab.errors import UserError
 from attnlab.training.distributed import ADDRESS
 
@@ -27,7 +29,10 @@ def main() -> None:
         pipe.send(("metrics", (step, metrics)))
         return answers.get()
 
-    word = _train(rank, size, config=config, folder=folder, meeting=meeting, report=report)
+    if rank:  # every rank reads the same checkpoints: one of them logs
+        logging.getLogger("attnlab").setLevel(logging.CRITICAL)
+    with log_to(print):
+        word = _train(rank, size, config=config, folder=folder, meeting=meeting, report=report)
     pipe.send(word)
     sys.stdout.flush()
     sys.stderr.flush()

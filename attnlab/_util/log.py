@@ -1,0 +1,45 @@
+"""Console output of the loggers below ``attnlab``: plain lines, with secrets redacted."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from attnlab._util.redact import redact
+
+
+class _LineHandler(logging.Handler):
+    """Pass the message of every record, as one redacted line, to ``write``."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._write(redact(self.format(record)))
+        except Exception:  # logging's convention: a failing handler must not stop the program
+            self.handleError(record)
+
+
+@contextmanager
+def log_to(write: Callable[[str], None]) -> Iterator[None]:
+    """Pass the messages of ``attnlab``'s loggers, from INFO up, to ``write`` while the block runs.
+
+    An inner block takes over from an outer one, so that no line is written twice: the progress display of a study takes
+    over from the command line. Handlers that a program installed itself stay, and so does a level that it set.
+    """
+    logger = logging.getLogger("attnlab")
+    outer = [handler for handler in logger.handlers if isinstance(handler, _LineHandler)]
+    level, handler = logger.level, _LineHandler(write)
+    for other in outer:
+        logger.removeHandler(other)
+    logger.addHandler(handler)
+    if level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+        for other in outer:
+            logger.addHandler(other)
