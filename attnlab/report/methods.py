@@ -15,7 +15,7 @@ from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.stats.compare import Question
 from attnlab.stats.sequential import Looks
-from attnlab.tracking.reference_scores import ReferenceScore, read
+from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 
 if TYPE_CHECKING:
     import pandas
@@ -72,7 +72,7 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
     *earlier, now = questions(study.study, root) or [_asked(study, newest)]
     question = Question(study.study, axes, **{**now, "baseline": now["baseline"] or {}}, looks=_looks(study.study, root))
     record = client.get_run(str(newest["run_id"]))
-    tags, beside = record.data.tags, tuple(read(client, record.info.experiment_id))
+    tags, beside = record.data.tags, tuple(read_reference_scores(client, record.info.experiment_id))
     how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
     search = SearchConfig.model_validate_json(how) if how else None
     order, skipped = _cells(study)

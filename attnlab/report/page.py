@@ -24,7 +24,7 @@ from attnlab.stats.search import NOT_CONFIRMED, Searched, reported, searched, un
 if TYPE_CHECKING:
     import pandas
 
-    from attnlab.tracking.attention_maps import Map
+    from attnlab.tracking.artifacts import AttentionMap
 
 FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet")
 
@@ -64,14 +64,14 @@ class Page:
         return self.source.question.study
 
 
-def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[Map] = ()) -> Page:
+def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()) -> Page:
     """Work out everything that the page of a study says.
 
     Args:
         source: what the study asks and where its runs come from.
-        runs: as `track.load_runs` returns them, those of a search included.
-        curves: as `track.load_curves` returns them.
-        maps: as `tracking.maps.load` returns them.
+        runs: as `load_runs` returns them, those of a search included.
+        curves: as `load_curves` returns them.
+        maps: as `load_attention_maps` returns them.
     """
     question = source.question
     records = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
@@ -123,7 +123,7 @@ def _sections(
     search: Section | None,
     source: Source,
     how: Sequence[tuple[str, str]],
-    maps: Sequence[Map],
+    maps: Sequence[AttentionMap],
     lengths: Lengths | None,
 ) -> list[Section]:
     plots = {name: [f for f in figures if f.section == name] for name in ("learning", "lengths", "cost", "grid", "maps")}

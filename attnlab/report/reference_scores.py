@@ -9,7 +9,7 @@ from typing import Any
 from attnlab._util.cost_metrics import significant
 from attnlab.report.table import Line, Table
 from attnlab.stats.compare import fixed
-from attnlab.tracking.reference_scores import ReferenceScore
+from attnlab.tracking.artifacts import ReferenceScore
 
 KIND = "trivial"  # of such a line
 

@@ -1,6 +1,6 @@
 """A study's report: a page that reads offline and on a phone, the same as Markdown, plots and tables.
 
-Everything comes from MLflow (through `track`): nothing is trained, nothing is typed by hand. `reporting.compare` and
+Everything comes from MLflow (through `attnlab.tracking`): nothing is trained, nothing is typed by hand. `reporting.compare` and
 `stats` make the rows, `reporting.answer` the two sentences at the top, `reporting.page` the page.
 """
 
@@ -18,7 +18,7 @@ from attnlab.report.page import Page, make, write_page
 if TYPE_CHECKING:
     import pandas
 
-    from attnlab.tracking.attention_maps import Map
+    from attnlab.tracking.artifacts import AttentionMap
 
 
 def report(study: str | Sequence[str], root: str | Path | None = None, out: str | Path | None = None) -> Path:
@@ -47,20 +47,21 @@ def report(study: str | Sequence[str], root: str | Path | None = None, out: str 
 
 
 def _one(study: str, folder: Path, root: str | Path | None) -> Page:
-    from attnlab.tracking.attention_maps import load
-    from attnlab.tracking.report_copy import keep
+    from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.runs import load_curves, load_runs
 
     runs = load_runs(study, root)
     if runs.empty:
         raise UserError(f"the study {study!r} has no runs yet")
-    curves, maps = load_curves(study, root), load(study, root)
+    curves, maps = load_curves(study, root), load_attention_maps(study, root)
     page = write(folder, source=source(runs, root=root), runs=runs, curves=curves, maps=maps)
-    keep(study, folder, root=root, note=page.answer.text)
+    log_report(study, folder, root=root, note=page.answer.text)
     return page
 
 
-def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[Map] = ()) -> Page:
+def write(
+    folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()
+) -> Page:
     """Write `index.html`, `README.md`, the plots and the tables into `folder`.
 
     Args:
@@ -68,7 +69,7 @@ def write(folder: Path, *, source: Source, runs: pandas.DataFrame, curves: panda
         source: what the study asks and where its runs come from.
         runs: as `load_runs` returns them, those of a search included.
         curves: as `load_curves` returns them.
-        maps: as `tracking.maps.load` returns them.
+        maps: as `load_attention_maps` returns them.
     """
     page = make(source, runs=runs, curves=curves, maps=maps)
     write_page(folder, page, runs=runs)

@@ -17,7 +17,7 @@ from attnlab.models.build import build
 from attnlab.nn import attention
 from attnlab.registry import TASKS, load_sources
 from attnlab.tasks.verification import verified
-from attnlab.tracking.attention_maps import Map, keep
+from attnlab.tracking.artifacts import AttentionMap, log_attention_map
 from attnlab.training import checkpoint
 from attnlab.training.evaluate import forward
 
@@ -43,14 +43,14 @@ def record_attention_maps(study: str, *, length: int = 48, root: str | Path | No
     found = []
     for record in done.drop_duplicates("cell").to_dict("records"):
         made = _map(Path(record["folder"]), length=length)
-        keep(str(record["run_id"]), made, root=root)
+        log_attention_map(str(record["run_id"]), made, root=root)
         found.append((str(record["cell"]), made.reason or "recorded: depth {}, heads {}".format(*made.weights.shape)))
     return found
 
 
-def _map(folder: Path, *, length: int) -> Map:
+def _map(folder: Path, *, length: int) -> AttentionMap:
     if not (folder / "model.pt").is_file() or not (folder / "config.json").is_file():
-        return Map(reason="its trained weights are not on this machine")
+        return AttentionMap(reason="its trained weights are not on this machine")
     config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
     load_sources(config.sources)
     task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
@@ -63,8 +63,10 @@ def _map(folder: Path, *, length: int) -> Map:
     words += [_word(task, token) for token in batch.inputs[0].tolist()]
     whole = (1, config.model.heads, len(words), len(words))  # less: a part of the heads; more: a sequence that was filled up
     if len(weights) != config.model.depth or any(each.shape != whole for each in weights):
-        return Map(reason=f"{config.variant.name} passes no whole matrix of weights a layer through the reference backend")
-    return Map(torch.cat(weights).half().numpy(), tuple(words))
+        return AttentionMap(
+            reason=f"{config.variant.name} passes no whole matrix of weights a layer through the reference backend"
+        )
+    return AttentionMap(torch.cat(weights).half().numpy(), tuple(words))
 
 
 def _word(task: Task, token: int) -> str:

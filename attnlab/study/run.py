@@ -25,8 +25,8 @@ from attnlab.study.execution.runner import NOT_DONE, Row, Runner
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.execution.worker import PRELOAD, TRAIN
 from attnlab.study.trials.store import Store, shared_storage
+from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.client import runs_folder
-from attnlab.tracking.reference_scores import ReferenceScore
 from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def run(
                 store.close()
                 beside = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
-                    tracker.reference_scores(beside, partial=bool(only))
+                    tracker.log_reference_scores(beside, partial=bool(only))
                 return StudyResult(plan, rows, beside)
         finally:
             shown.close()

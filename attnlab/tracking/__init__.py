@@ -1,1 +1,4 @@
-"""What a study writes to MLflow, and the view in which its UI opens."""
+"""MLflow: writing a study's records, reading them back, and serving the UI. The only package that imports mlflow.
+
+Internal: not part of the public interface.
+"""

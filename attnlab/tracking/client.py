@@ -1,7 +1,4 @@
-"""MLflow: the connection, what is read back from it, and its UI. The only module that imports mlflow.
-
-What a study writes is in ``tracker``.
-"""
+"""Connection to MLflow: the store's address, its client, error classification, batched writes and run search."""
 
 from __future__ import annotations
 
@@ -24,73 +21,76 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run as Record
 
-BATCH = 1_000  # metrics in one call
-QUESTIONS = "attnlab.questions"  # likewise
-REPORT = "report"  # the phase of the run that holds a study's report (tracking.page): no run of the study
+MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
+QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
+REPORT_PHASE = "report"  # value of attnlab.phase for the MLflow run that holds a study's report (artifacts.log_report)
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
-WRITING = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # MLflow: 7, 120 s
-NO_ANSWER = {408, 429, 500, 502, 503, 504}  # HTTP: what MLflow itself takes for temporary
+# Fail fast and leave retries to ``delivery``. MLflow's defaults are 7 retries and 120 s.
+WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
 
 
 def runs_folder(root: str | Path | None = None) -> Path:
-    """Where runs are kept: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory.
+    """Return the runs folder: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory.
 
     Raises:
-        UserError: a path that would be another one in the addresses of sqlite's databases.
+        UserError: the path contains a character that has a special meaning in an SQLite URI.
     """
     folder = Path(root or os.environ.get("ATTNLAB_RUNS") or "runs").resolve()
-    if found := {"?", "%"} & set(str(folder)):
-        raise UserError(f"expected a folder of runs without {min(found)!r} in its path, got {folder}")
+    if special := {"?", "%"} & set(str(folder)):
+        raise UserError(f"expected a runs folder without {min(special)!r} in its path, got {folder}")
     return folder
 
 
 def tracking_uri(root: Path) -> str:
-    """``MLFLOW_TRACKING_URI`` where it is set, else the sqlite file under ``root``. May hold a password."""
+    """Return ``MLFLOW_TRACKING_URI`` if set, else the URI of the SQLite file under ``root``. May contain a password."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
     return storage_url(uri, where="MLFLOW_TRACKING_URI") if is_postgresql(uri) else uri
 
 
 def connect(root: Path, *, create: bool = False) -> MlflowClient:
-    """A client of its own: the caller's choice of store, experiment and run in MLflow stays as it is.
+    """Return a separate MLflow client; the global tracking URI, experiment and active run are left alone.
 
     Args:
-        create: for a study, which writes: make the database where there is none, and leave it to ``delivery`` to try
-            again (``WRITING``).
+        root: the runs folder.
+        create: set by writers: create a missing database, and disable MLflow's own retries because ``delivery``
+            retries (``WRITER_ENVIRONMENT``).
 
     Raises:
-        UserError: nothing has been run here (and ``create`` is off), or the server cannot be reached.
+        UserError: the runs folder has no database (and ``create`` is false), or the store cannot be reached.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
-    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a run's address may hold a password
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a run's URL may contain a password
     uri, database = tracking_uri(root), root / "mlflow.db"
     missing = uri == f"sqlite:///{database}" and not database.exists()
     if missing and not create:
         raise UserError(f"no runs in {root} yet: expected its mlflow.db (ATTNLAB_RUNS names another folder)")
     from mlflow import MlflowClient
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # a new database tells of each of its 50 migrations
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints a traceback for a locked database
-    for name, value in WRITING.items() if create else ():
-        os.environ.setdefault(name, value)  # not set and restored around a call: calls are made by another thread
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each of the 50 migrations of a new database
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback for a locked database
+    for name, value in WRITER_ENVIRONMENT.items() if create else ():
+        os.environ.setdefault(name, value)  # for the whole process, since calls are made by another thread
     root.mkdir(parents=True, exist_ok=True)
     try:
         if missing:
-            _new_database(database)
-        with one_at_a_time(uri):  # PostgreSQL: the first to connect creates the tables
+            _create_database(database)
+        with one_at_a_time(uri):  # PostgreSQL: the first client to connect creates the tables
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
     except UserError:
         raise
-    except Exception as error:  # whatever the store's driver raises; its text may quote the address
-        raise UserError(f"cannot use the MLflow store {redact(uri)}: {one_line(error, address=uri)}") from None
+    except Exception as error:  # any exception of the store's driver; its text may quote the address
+        raise UserError(f"cannot use the MLflow store {redact(uri)}: {summarize_error(error, address=uri)}") from None
     return client
 
 
-def _new_database(path: Path) -> None:
-    """Make an MLflow database, whole or not at all: beside its place, by one process, and moved there when it is ready.
+def _create_database(path: Path) -> None:
+    """Create an MLflow database atomically: one process builds it in a temporary folder and then renames it to ``path``.
 
-    Several processes that make one at the same time corrupt it, and a process that is killed while it does leaves a half.
-    WAL: readers (the UI) and the writer do not wait for each other.
+    Concurrent creation corrupts the file, and a process killed during creation leaves an incomplete one. The journal
+    mode is WAL, so that readers (the UI) and the writer do not block each other.
     """
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -107,31 +107,31 @@ def _new_database(path: Path) -> None:
         folder.rmdir()
 
 
-def absence(error: Exception) -> str | None:
-    """Why a call got no answer (the store is away, hangs, is locked or overloaded); None: it was refused."""
+def unavailable_reason(error: Exception) -> str | None:
+    """Return why the store did not respond (unreachable, hanging, locked, overloaded), or None if it rejected the call."""
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
 
-    if describe_disk_error(error) is not None:  # MLflow takes a full disk for a temporary error
-        absent = False
-    elif isinstance(error, MlflowException):  # also what went wrong on the way to a server, as a 500
-        lost = getattr(error.__cause__, "connection_invalidated", False)  # SQLAlchemy's word for it
-        absent = lost or error.get_http_status_code() in NO_ANSWER
-    elif isinstance(error, HTTPError):  # artifacts
-        absent = error.response is None or error.response.status_code in NO_ANSWER
+    if describe_disk_error(error) is not None:  # MLflow reports a full disk as temporary; the study must stop until there is space
+        transient = False
+    elif isinstance(error, MlflowException):  # also connection errors, which MLflow reports as status 500
+        lost = getattr(error.__cause__, "connection_invalidated", False)  # set by SQLAlchemy
+        transient = lost or error.get_http_status_code() in TRANSIENT_STATUS
+    elif isinstance(error, HTTPError):  # artifact uploads
+        transient = error.response is None or error.response.status_code in TRANSIENT_STATUS
     else:
-        absent = isinstance(error, RequestException)
-    return one_line(error) if absent else None
+        transient = isinstance(error, RequestException)
+    return summarize_error(error) if transient else None
 
 
-def one_line(error: Exception, *, address: str = "") -> str:
-    """What a store's error comes to, without the addresses, statements and hints around it; ``address`` as of ``redact``."""
+def summarize_error(error: Exception, *, address: str = "") -> str:
+    """Return the core of a store's error message: no addresses, SQL statements or hints. ``address`` as in ``redact``."""
     text = str(error)
     core = re.search(r"\[Errno -?\d+\] [\w ,.-]+|Read timed out|too many \d+ error responses|\([\w.]+Error\) [^\n]+", text)
     return redact(core[0] if core else text.strip().partition("\n")[0], address=address)[:300]
 
 
-def write(
+def log_batch(
     client: MlflowClient,
     run_id: str,
     *,
@@ -139,29 +139,29 @@ def write(
     params: dict[str, str] | None = None,
     tags: dict[str, str] | None = None,
 ) -> None:
-    """Add to a run, in as few calls as MLflow allows."""
+    """Log metrics, params and tags to an MLflow run, in as few calls as MLflow's batch limit allows."""
     from mlflow.entities import Metric, Param, RunTag
 
     metrics = [Metric(*point) for point in points or []]
-    while len(metrics) > BATCH:
-        client.log_batch(run_id, metrics=metrics[:BATCH])
-        metrics = metrics[BATCH:]
+    while len(metrics) > MAX_METRICS_PER_BATCH:
+        client.log_batch(run_id, metrics=metrics[:MAX_METRICS_PER_BATCH])
+        metrics = metrics[MAX_METRICS_PER_BATCH:]
     all_params = [Param(name, value) for name, value in (params or {}).items()]
     all_tags = [RunTag(name, value) for name, value in (tags or {}).items()]
     if metrics or all_params or all_tags:
         client.log_batch(run_id, metrics=metrics, params=all_params, tags=all_tags)
 
 
-def search_runs(client: MlflowClient, experiment: str, where: str = "") -> list[Record]:
-    """Every active run of a study's experiment (that fits MLflow's filter ``where``), in the order they were started.
+def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "") -> list[Record]:
+    """Return all active MLflow runs of an experiment that match ``filter_string``, in the order in which they started.
 
-    Its report (``tracking.page``) is no run of the study.
+    The run that holds the study's report (``artifacts.log_report``) is excluded.
     """
-    found, token = [], None
+    records, token = [], None
     order = ["attributes.start_time ASC"]
     while True:
-        page = client.search_runs([experiment], where, max_results=5_000, order_by=order, page_token=token)
-        found += [each for each in page if each.data.tags.get("attnlab.phase") != REPORT]
+        page = client.search_runs([experiment_id], filter_string, max_results=5_000, order_by=order, page_token=token)
+        records += [record for record in page if record.data.tags.get("attnlab.phase") != REPORT_PHASE]
         token = page.token
         if not token:
-            return found
+            return records

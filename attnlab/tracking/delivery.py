@@ -1,11 +1,11 @@
-"""The way to the MLflow store: in order, however long the store is away, and without holding a study up.
+"""Delivery to the MLflow store: in order, retried while the store is unavailable, without blocking training.
 
-All calls of a study go through one thread. A call that gets no answer (a server that is away or hangs, a locked
-database) is tried again, with a pause that grows, and nothing overtakes it: nothing is lost and the order stays. That a
-call may be done twice does no harm: a metric point that the store has already is the same point, because its time was
-fixed when it was logged (MLflow's primary key is run, name, time, step and value), params, tags and states are set to
-what they are, and a record is opened once (``Patient.create_run``). A call that the store refuses is not repeated; nor
-is one for which there is no room on the disk.
+One thread makes all calls of a study. It repeats a call that gets no response (the server is unreachable or hangs, the
+database is locked) with exponential backoff, and no later call overtakes it, so that nothing is lost and the order
+is kept. Making a call twice does no harm: a repeated metric point is the same point, because its timestamp is fixed when
+it is logged (MLflow's primary key is run, name, time, step and value); params, tags and states are set to the same
+values; and a record is created once (``RetryingClient.create_run``). Calls that the store rejects are not repeated, nor
+are calls that fail because the disk is full.
 """
 
 from __future__ import annotations
@@ -26,209 +26,262 @@ from uuid import uuid4
 from attnlab._util.files import describe_disk_error
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
-from attnlab.tracking.client import absence, one_line
+from attnlab.tracking.client import Point, log_batch, summarize_error, unavailable_reason
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run as Record
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries
-PATIENCE = 600.0  # seconds; ATTNLAB_TRACKING_PATIENCE sets another number
-QUIET = 5.0  # seconds of failing tries before anything is said
-LEAVING = 5.0  # seconds for everything that is still asked once somebody is leaving
-logger = logging.getLogger(__name__)
+MIN_BACKOFF, MAX_BACKOFF = 0.1, 5.0  # seconds between two attempts
+DEFAULT_TIMEOUT = 600.0  # seconds; ATTNLAB_TRACKING_PATIENCE overrides it
+NOTICE_AFTER = 5.0  # seconds without a response before the user is notified
+SHUTDOWN_SECONDS = 5.0  # for all remaining calls together, once ``set_deadline`` was called
+FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0  # buffered points are sent when either is reached
+REQUEST_TAG = "attnlab.attempt_id"  # tag that identifies the create_run request a record belongs to
 
-MARK = "attnlab.attempt_id"  # tag: which call opened the record
+logger = logging.getLogger(__name__)
 
 
 class TrackingTimeout(UserError):
-    """The store did not answer for as long as one was willing to wait."""
+    """The MLflow store did not respond within the timeout."""
 
 
 class TrackingRejected(UserError):
-    """The store answered, and will not do what it was asked."""
+    """The MLflow store responded and rejected the call."""
 
 
-def patience() -> float:
-    """Seconds to wait for a store that does not answer: ``ATTNLAB_TRACKING_PATIENCE``, else ten minutes."""
-    given = os.environ.get("ATTNLAB_TRACKING_PATIENCE", PATIENCE)
+def response_timeout() -> float:
+    """Return the seconds to wait for a response: ``ATTNLAB_TRACKING_PATIENCE``, else ``DEFAULT_TIMEOUT``.
+
+    Raises:
+        UserError: the variable is not a number.
+    """
+    text = os.environ.get("ATTNLAB_TRACKING_PATIENCE", DEFAULT_TIMEOUT)
     try:
-        return float(given)
+        return float(text)
     except ValueError:
-        raise UserError(f"expected a number of seconds, got {given!r}", "ATTNLAB_TRACKING_PATIENCE") from None
+        raise UserError(f"expected a number of seconds, got {text!r}", "ATTNLAB_TRACKING_PATIENCE") from None
 
 
 @dataclass
 class _Call:
-    do: Callable[[], Any]
-    about: str
-    answer: Future[Any] = field(default_factory=Future)
-    given_up: bool = False
+    function: Callable[[], Any]
+    run_id: str
+    result: Future[Any] = field(default_factory=Future)
+    abandoned: bool = False
 
 
 class Delivery:
-    """One thread that makes calls, each until it is answered.
+    """A thread that makes calls one after the other, each until the store responds.
 
     Args:
-        store: what to call the store in messages.
-        patience: seconds that ``ask`` waits for a store that does not answer.
+        store: the store's name in messages.
+        timeout: seconds that ``call`` waits for a store that does not respond.
 
     Attributes:
-        meanwhile: called about ten times a second while ``ask`` waits. It must not use this delivery.
+        on_wait: called about ten times a second while ``call`` waits. It must not use this delivery.
     """
 
-    def __init__(self, store: str, *, patience: float) -> None:
-        self._store, self._patience = store, patience
-        self._until = float("inf")  # when ``ask`` stops waiting, whatever its patience
-        self._since: float | None = None  # since when there has been no answer: when the oldest open call was first tried
-        self._reason = ""  # why its last try got no answer
-        self._away = self._closed = False
-        self._refusals: dict[str, Exception] = {}
+    def __init__(self, store: str, *, timeout: float) -> None:
+        self._store, self._timeout = store, timeout
+        self._deadline = float("inf")  # when ``call`` stops waiting regardless of the timeout
+        self._since: float | None = None  # first attempt of the oldest unanswered call; None while the store responds
+        self._reason = ""  # of its latest failure
+        self._unavailable = self._closed = False
+        self._rejections: dict[str, Exception] = {}  # run_id -> rejection that its next call raises
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.on_wait: Callable[[], None] = lambda: None
         threading.Thread(target=self._deliver, name="attnlab-mlflow", daemon=True).start()
 
-    def submit(self, do: Callable[[], object], *, about: str = "") -> None:
-        """Have a call made, some time.
+    def submit(self, function: Callable[[], object], *, run_id: str = "") -> None:
+        """Queue a call and return immediately.
 
         Args:
-            about: the run that it is for. Where it is refused, the next call about the same run raises instead.
+            run_id: the run that the call is for. If the store rejects the call, the next one for this run raises.
 
         Raises:
-            Refused: an earlier call about the same run was.
+            TrackingRejected: the store rejected an earlier call for the same run.
         """
-        self.raise_pending(about)
-        self._put(do, about)
+        self.raise_pending(run_id)
+        self._enqueue(function, run_id)
 
-    def call(self, do: Callable[[], Any], *, about: str = "") -> Any:
-        """Make a call after all earlier ones, and wait for what it returns.
+    def call(self, function: Callable[[], Any], *, run_id: str = "") -> Any:
+        """Make a call after all earlier ones, wait for it and return its result.
 
         Raises:
-            Absent: the store did not answer in time. What is asked after that is in a hurry.
-            Refused: the store will not do it, or an earlier call about the same run was refused.
+            TrackingTimeout: the store did not respond in time. Later calls get ``SHUTDOWN_SECONDS``, all together.
+            TrackingRejected: the store rejected this call or an earlier one for the same run.
         """
-        self.raise_pending(about)
-        call, asked = self._put(do, about), time.monotonic()
+        self.raise_pending(run_id)
+        call, started = self._enqueue(function, run_id), time.monotonic()
         try:
-            while not wait([call.answer], timeout=0.1).done:
-                self._tell()
-                self.meanwhile()
+            while not wait([call.result], timeout=0.1).done:
+                self._notify()
+                self.on_wait()
+                # The timeout counts from the oldest unanswered attempt, but not from before this call.
+                waiting_since = max(started, self._since or started)
                 now = time.monotonic()
-                if now > min(max(asked, self._since or asked) + self._patience, self._until):
+                if now > min(waiting_since + self._timeout, self._deadline):
                     self.set_deadline()
-                    reason = self._reason or "it hangs"
-                    raise TrackingTimeout(f"expected an answer of the MLflow store {self._store}, got none: {reason}")
-            self._tell()
-            return call.answer.result()
+                    message = f"MLflow at {self._store} did not respond within {now - waiting_since:.0f} s"
+                    raise TrackingTimeout(f"{message}: {self._reason or 'the request hangs'}")
+            self._notify()
+            return call.result.result()
         finally:
-            call.given_up = True  # after an interrupt, say: nothing is done behind the caller's back
-            self._refusals.pop(about, None)  # told
+            call.abandoned = True  # after an interrupt the call must not be made later
+            self._rejections.pop(run_id, None)  # the exception has been raised
 
     def set_deadline(self) -> None:
-        """Somebody is leaving: whatever is still asked gets ``LEAVING`` seconds, all together."""
-        self._until = min(self._until, time.monotonic() + LEAVING)
+        """Limit all remaining calls together to ``SHUTDOWN_SECONDS`` from now, because the study is being stopped."""
+        self._deadline = min(self._deadline, time.monotonic() + SHUTDOWN_SECONDS)
 
     @property
-    def hurried(self) -> bool:
-        """Whether somebody is leaving."""
-        return self._until != float("inf")
+    def has_deadline(self) -> bool:
+        """Whether ``set_deadline`` was called."""
+        return self._deadline != float("inf")
 
     def close(self) -> None:
-        """End the thread; what is not delivered by now never is."""
+        """End the thread. Calls that are still queued are dropped."""
         self._closed = True
         self._calls.put(None)
 
-    def raise_pending(self, about: str = "") -> None:
-        """Say it where the store went away or came back; raise what an earlier call about this run came to.
+    def raise_pending(self, run_id: str = "") -> None:
+        """Notify the user of a change in availability, and raise the rejection of an earlier call for this run.
 
         Raises:
-            Refused: it was refused.
+            TrackingRejected: the store rejected an earlier call for this run.
         """
-        self._tell()
-        if about in self._refusals:
-            raise self._refusals.pop(about)
+        self._notify()
+        if run_id in self._rejections:
+            raise self._rejections.pop(run_id)
 
-    def _put(self, do: Callable[[], Any], about: str) -> _Call:
-        call = _Call(do, about)
+    def _enqueue(self, function: Callable[[], Any], run_id: str) -> _Call:
+        call = _Call(function, run_id)
         self._calls.put(call)
         return call
 
-    def _tell(self) -> None:
-        """Say that the store does not answer, once, and that it is back, once. Only the caller's thread prints."""
-        since, why = self._since, self._reason
-        away = since is not None and bool(why) and time.monotonic() - since > QUIET
-        if away == self._away:
+    def _notify(self) -> None:
+        """Log one line when the store stops responding and one when it responds again. Called by the caller's thread."""
+        since, reason = self._since, self._reason
+        unavailable = since is not None and bool(reason) and time.monotonic() - since > NOTICE_AFTER
+        if unavailable == self._unavailable:
             return
-        self._away = away
-        if away:
-            text = "the MLflow store %s does not answer (%s): waiting; runs go on, their points are kept"
-            logger.warning(text, self._store, why)
+        self._unavailable = unavailable
+        if unavailable:
+            message = "MLflow at %s does not respond (%s); retrying. Runs continue and metrics are buffered"
+            logger.warning(message, self._store, reason)
         else:
-            logger.info("the MLflow store %s answers again", self._store)
+            logger.info("MLflow at %s responds again", self._store)
 
     def _deliver(self) -> None:
         while (call := self._calls.get()) is not None:
-            if call.about in self._refusals:  # nothing after what was refused counts as done
-                call.answer.set_exception(self._refusals[call.about])
+            if call.run_id in self._rejections:  # no call after a rejected one may count as made
+                call.result.set_exception(self._rejections[call.run_id])
                 continue
             self._since = self._since or time.monotonic()
-            if self._until_answered(call):
+            if self._retry(call):
                 self._since, self._reason = None, ""
 
-    def _until_answered(self, call: _Call) -> bool:
-        """Make a call; whether an answer came before it was given up."""
-        pause = FIRST_PAUSE
-        while not (call.given_up or self._closed):
+    def _retry(self, call: _Call) -> bool:
+        """Make a call until the store responds; return False if it was abandoned first."""
+        backoff = MIN_BACKOFF
+        while not (call.abandoned or self._closed):
             try:
-                answer = call.do()
+                result = call.function()
             except Exception as error:
-                reason = absence(error)
+                reason = unavailable_reason(error)
                 if reason is None:
-                    self._refuse(call, error)
+                    self._reject(call, error)
                     return True
                 self._reason = reason
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                time.sleep(backoff)
+                backoff = min(2 * backoff, MAX_BACKOFF)
             else:
-                call.answer.set_result(answer)
+                call.result.set_result(result)
                 return True
         return False
 
-    def _refuse(self, call: _Call, error: Exception) -> None:
+    def _reject(self, call: _Call, error: Exception) -> None:
         disk = describe_disk_error(error)
-        refusal = TrackingRejected(redact(disk) if disk else f"the MLflow store {self._store} refused: {one_line(error)}")
-        refusal.__cause__ = error
-        call.answer.set_exception(refusal)
-        if call.about:
-            self._refusals[call.about] = refusal
+        message = redact(disk) if disk else f"MLflow at {self._store} rejected the request: {summarize_error(error)}"
+        rejection = TrackingRejected(message)
+        rejection.__cause__ = error
+        call.result.set_exception(rejection)
+        if call.run_id:
+            self._rejections[call.run_id] = rejection
 
 
-class Patient:
-    """An ``MlflowClient`` whose every call is made by a delivery and waited for.
+class RetryingClient:
+    """An ``MlflowClient`` whose methods go through a ``Delivery`` and wait for the result.
 
     Attributes:
-        opened: for each record that was asked for, its mark and its id; an empty id where no answer came.
+        created: request ID of each ``create_run`` -> ID of the created run, or ``""`` if no response arrived.
     """
 
     def __init__(self, client: MlflowClient, delivery: Delivery) -> None:
         self._client, self._delivery = client, delivery
-        self.opened: dict[str, str] = {}
+        self.created: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
-        return lambda *args, **words: self._delivery.call(partial(method, *args, **words))
+        return lambda *args, **kwargs: self._delivery.call(partial(method, *args, **kwargs))
 
-    def create_run(self, experiment: str, *, run_name: str, tags: dict[str, str]) -> Record:
-        """Open a record, once: a try that got no answer may have been carried out, and is looked for."""
-        mark, tries = uuid4().hex, count()
-        marked = {**tags, MARK: mark}
+    def create_run(self, experiment_id: str, *, run_name: str, tags: dict[str, str]) -> Record:
+        """Create a run exactly once: before a retry, look for the run of an attempt whose response was lost."""
+        request_id, attempts = uuid4().hex, count()
+        tags = {**tags, REQUEST_TAG: request_id}
 
         def create() -> Record:
-            again = next(tries) > 0
-            found = self._client.search_runs([experiment], f"tags.`{MARK}` = '{mark}'") if again else []
-            return found[0] if found else self._client.create_run(experiment, run_name=run_name, tags=marked)
+            is_retry = next(attempts) > 0
+            if is_retry and (records := self._client.search_runs([experiment_id], f"tags.`{REQUEST_TAG}` = '{request_id}'")):
+                return records[0]
+            return self._client.create_run(experiment_id, run_name=run_name, tags=tags)
 
-        self.opened[mark] = ""
-        created = self._delivery.call(create)
-        self.opened[mark] = created.info.run_id
-        return created
+        self.created[request_id] = ""
+        record = self._delivery.call(create)
+        self.created[request_id] = record.info.run_id
+        return record
+
+
+@dataclass
+class _Buffer:
+    """Metric points of one run that have not been delivered."""
+
+    points: list[Point] = field(default_factory=list)
+    flushed: float = field(default_factory=time.monotonic)
+    submitted: bool = False
+
+
+class MetricBuffer:
+    """Collects metric points and delivers them in batches; the timestamp of a point is that of ``add``."""
+
+    def __init__(self, client: MlflowClient, delivery: Delivery) -> None:
+        self._client, self._delivery = client, delivery
+        self._buffers: dict[str, _Buffer] = {}
+
+    def add(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
+        """Add one point to each of a run's curves.
+
+        Raises:
+            TrackingRejected: the store rejected earlier points of this run.
+        """
+        buffer = self._buffers.setdefault(run_id, _Buffer())
+        timestamp = int(1_000 * time.time())
+        buffer.points += [(name, value, timestamp, step) for name, value in metrics.items()]
+        if len(buffer.points) < FLUSH_POINTS and time.monotonic() - buffer.flushed < FLUSH_SECONDS:
+            return
+        buffer.flushed = time.monotonic()
+        self._delivery.raise_pending(run_id)
+        if not buffer.submitted:  # else the queued call sends these points too
+            buffer.submitted = True
+            self._delivery.submit(partial(self._send, run_id, buffer), run_id=run_id)
+
+    def pop(self, run_id: str) -> list[Point]:
+        """Stop buffering for this run; return its undelivered points, a list that a queued call may still shorten."""
+        return self._buffers.pop(run_id, _Buffer()).points
+
+    def _send(self, run_id: str, buffer: _Buffer) -> None:
+        points = buffer.points.copy()
+        log_batch(self._client, run_id, points=points)
+        del buffer.points[: len(points)]  # points added in the meantime follow them
+        buffer.submitted = False

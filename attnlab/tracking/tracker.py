@@ -1,8 +1,8 @@
-"""A study's records in MLflow, as the parent writes them.
+"""Writing a study's records to MLflow, from the parent process.
 
-One flat MLflow run for each run of a study. At most one of them is active for each key (of a run of the grid its
-fingerprint): a new attempt replaces the one before, which MLflow keeps among its deleted runs. A run counts as finished when
-MLflow says FINISHED, which is written last.
+Each run of a study has one MLflow run, its record. At most one record is active per key (for a run of the grid, its
+fingerprint): a new attempt replaces the earlier record, which MLflow keeps among its deleted runs. A run is finished when
+its record's status is FINISHED, which is written last.
 """
 
 from __future__ import annotations
@@ -19,11 +19,20 @@ from typing import TYPE_CHECKING, Any, cast
 from attnlab._util.metrics import length_of
 from attnlab._util.redact import redact
 from attnlab.errors import UserError, one_line
-from attnlab.tracking import reference_scores as reference_scores
-from attnlab.tracking import tags as record
-from attnlab.tracking.client import QUESTIONS, connect, search_runs, tracking_uri, write
-from attnlab.tracking.delivery import MARK, Delivery, Patient, TrackingRejected, patience
-from attnlab.tracking.points import Points
+from attnlab.tracking.artifacts import write_reference_scores
+from attnlab.tracking.client import QUESTIONS_TAG, connect, log_batch, search_runs, tracking_uri
+from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
+from attnlab.tracking.tags import (
+    all_names,
+    owner_id,
+    question,
+    run_note,
+    run_params,
+    run_tags,
+    study_note,
+    study_text,
+    to_yaml,
+)
 from attnlab.tracking.ui import VIEW_TAG, view_state
 
 if TYPE_CHECKING:
@@ -31,197 +40,199 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Cell, Plan, Run
-    from attnlab.tracking.reference_scores import ReferenceScore
+    from attnlab.tracking.artifacts import ReferenceScore
 
 STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
-COUNTED = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
-MOST_QUESTIONS = 10  # earlier ones that are remembered: MLflow's tags are short
-ANEW = "attnlab.anew"  # tag of an attempt that forgets the result before it
-DEVICE = "attnlab.device"  # tag that an attempt gets when its process is about to train
-TEXT_BYTES = 1_000_000  # of a log, from its end
+RETRIED_STATES = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
+MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
+RESET_TAG = "attnlab.anew"  # tag of an attempt that deletes the earlier result first
+DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
+MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
 
 
 class Tracker:
-    """The parent's pen: everything that a study writes into MLflow. As a context it is closed, in a hurry after an exception.
+    """Writes a study's records to MLflow. A context manager that closes itself, with a short deadline after an exception.
+
+    Only the calls that need a response (``start``, ``finish``, looking up records) wait for a store that does not
+    respond, for ``ATTNLAB_TRACKING_PATIENCE`` seconds. Metrics, tags and files are buffered and delivered later.
 
     Args:
-        plan: the study; its name is the experiment's.
-        root: the folder of runs.
-
-    A store that does not answer holds nothing up but what needs its answer (``start``, ``finish``, looking for
-    records): that waits, for ``ATTNLAB_TRACKING_PATIENCE`` seconds. Points, tags and texts are kept and delivered later.
+        plan: the study; its name is the name of the experiment.
+        root: the runs folder.
 
     Raises:
-        UserError: of every method but ``log``, ``tag`` and ``text``: the store did not answer in time (``Absent``). Of
-            every method: it refused (``Refused``), this call or an earlier one about the same run.
+        TrackingTimeout: by every method but ``log_metrics``, ``set_tag``, ``log_text`` and ``log_file``: the store did not
+            respond in time.
+        TrackingRejected: by every method: the store rejected this call or an earlier one for the same run.
     """
 
     def __init__(self, plan: Plan, root: Path) -> None:
-        self._plan, self._root, self._study_text = plan, root, record.study_text(plan)
+        self._plan, self._root, self._study_text = plan, root, study_text(plan)
         self._raw = connect(root, create=True)
-        where = redact(tracking_uri(root))
-        self.delivery = Delivery(where, patience=patience())
-        self._points = Points(self._raw, self.delivery)
-        self._patient = Patient(self._raw, self.delivery)
-        self._client = cast("MlflowClient", self._patient)
-        self._owner = record.owner(root)
+        store = redact(tracking_uri(root))
+        self.delivery = Delivery(store, timeout=response_timeout())
+        self._metrics = MetricBuffer(self._raw, self.delivery)
+        self._retrying = RetryingClient(self._raw, self.delivery)
+        self._client = cast("MlflowClient", self._retrying)
+        self._owner = owner_id(root)
         self._active: dict[str, Record] = {}
-        self._experiment = self._open(plan.study.study)
+        self._experiment_id = self._get_or_create_experiment(plan.study.study)
 
-    def _open(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            local = not tracking_uri(self._root).startswith("http")  # a server decides where its artifacts go
+    def _get_or_create_experiment(self, name: str) -> str:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            local = not tracking_uri(self._root).startswith("http")  # a server chooses its artifact location
             folder = (self._root / "artifacts" / name).as_uri() if local else None
             try:
                 return self._client.create_experiment(name, artifact_location=folder)
-            except TrackingRejected:  # it is there: made by another parent, or by a call whose answer got lost
-                found = self._client.get_experiment_by_name(name)
-                if found is None:
+            except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
+                experiment = self._client.get_experiment_by_name(name)
+                if experiment is None:
                     raise
-        if found.lifecycle_stage == "deleted":
+        if experiment.lifecycle_stage == "deleted":
             raise UserError(f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study")
-        return found.experiment_id
+        return experiment.experiment_id
 
-    def describe(self) -> None:
-        """Write the study's note, the preset view of the UI, and what the study asks."""
-        tags = {"mlflow.note.content": record.study_note(self._plan), VIEW_TAG: view_state(self._plan)}
-        tags[QUESTIONS] = json.dumps(self._questions())
+    def log_study(self) -> None:
+        """Write the study's note, the preset view of the UI, and the study's question."""
+        tags = {"mlflow.note.content": study_note(self._plan), VIEW_TAG: view_state(self._plan)}
+        tags[QUESTIONS_TAG] = json.dumps(self._questions())
         for key, value in tags.items():
-            self._client.set_experiment_tag(self._experiment, key, value)
+            self._client.set_experiment_tag(self._experiment_id, key, value)
 
     def _questions(self) -> list[dict[str, Any]]:
-        """What the study has asked since it had its first result, the present question last."""
-        now = record.question(self._plan)
-        if not any(found.info.status == "FINISHED" for found in self._active.values()):
-            return [now]
-        before = json.loads(self._client.get_experiment(self._experiment).tags.get(QUESTIONS, "[]"))
-        return [*[each for each in before if each != now][-MOST_QUESTIONS:], now]
+        """Return the questions asked since the study had its first result, the current one last."""
+        current = question(self._plan)
+        if not any(record.info.status == "FINISHED" for record in self._active.values()):
+            return [current]
+        earlier = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))
+        return [*[other for other in earlier if other != current][-MAX_EARLIER_QUESTIONS:], current]
 
-    def reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
-        """Record the trivial baselines beside the study's runs; ``partial`` as for ``mark``."""
-        reference_scores.write(self._client, self._experiment, scores, partial=partial)
+    def log_reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
+        """Record the study's reference scores; ``partial`` keeps earlier scores that are not in ``scores``."""
+        write_reference_scores(self._client, self._experiment_id, scores, partial=partial)
 
-    def sweep(self, *, alive: Collection[str] = (), shared: bool = False) -> dict[str, Record]:
-        """Put the records of earlier processes in order; return one for each key.
+    def reconcile(self, *, alive: Collection[str] = (), shared: bool = False) -> dict[str, Record]:
+        """Clean up the records of earlier processes; return the active record of each key.
 
-        A run that is still RUNNING although its parent is gone becomes ``interrupted``; of two with one key the
-        finished or else the later one stays.
+        A record that is RUNNING although its parent has ended becomes ``interrupted``. Of two records with one key, the
+        finished one is kept, else the later one.
 
         Args:
-            alive: keys that other parents train at this moment.
-            shared: other parents may be at work: what is RUNNING and not alive is nobody's. Else only what was run
-                from this folder is known to have lost its parent.
+            alive: keys that other parents are training.
+            shared: whether other parents may be at work. If so, every RUNNING record whose key is not in ``alive`` has
+                lost its parent; otherwise this is known only of records written from this runs folder.
         """
-        for found in search_runs(self._client, self._experiment):
-            data = found.data.tags
-            orphaned = shared or data.get("attnlab.owner") == self._owner
-            if found.info.status == "RUNNING" and orphaned and data.get("attnlab.fingerprint") not in alive:
-                found = self.finish(found.info.run_id, "interrupted", reason="its parent process ended")
-            self._keep_one(found)
+        for record in search_runs(self._client, self._experiment_id):
+            tags = record.data.tags
+            orphaned = shared or tags.get("attnlab.owner") == self._owner
+            if record.info.status == "RUNNING" and orphaned and tags.get("attnlab.fingerprint") not in alive:
+                record = self.finish(record.info.run_id, "interrupted", reason="its parent process ended")
+            self._add_active(record)
         return dict(self._active)
 
     def find(self, key: str) -> Record | None:
-        """The record of a key as the store has it now: another parent may have written it."""
-        wanted = f"tags.`attnlab.fingerprint` = '{key}'"
-        for found in self._client.search_runs([self._experiment], wanted, order_by=["attributes.start_time ASC"]):
-            self._keep_one(found)
+        """Look up the current record of a key in the store, where another parent may have written it."""
+        filter_string = f"tags.`attnlab.fingerprint` = '{key}'"
+        for record in self._client.search_runs([self._experiment_id], filter_string, order_by=["attributes.start_time ASC"]):
+            self._add_active(record)
         return self._active.get(key)
 
-    def mark(self, keys: Collection[str], *, partial: bool = False) -> None:
-        """Say of every record whether the study still holds its run (``attnlab.current``).
+    def update_current(self, keys: Collection[str], *, partial: bool = False) -> None:
+        """Set each record's tag ``attnlab.current``: whether the study's plan contains its run.
 
         Args:
-            keys: of the runs that the study holds.
-            partial: the plan is a part of what was run under this name: leave the records of other cells alone.
+            keys: keys of the runs that the plan contains.
+            partial: the plan covers only a part of the study; leave the records of other cells unchanged.
         """
-        planned = {*keys, *(_refused(run) for _, run in self._plan.refused)}
-        here = {cell.name for cell in self._plan.cells}
-        elsewhere = record.names(self._plan) - here  # cells of the study that the plan was told to leave out
-        for key, found in self._active.items():
-            cell = found.data.tags.get("attnlab.cell")
-            if cell in here or not (partial or cell in elsewhere):
-                self._mark(found, "yes" if key in planned else "no")
+        planned = {*keys, *(_refused_key(run) for _, run in self._plan.refused)}
+        planned_cells = {cell.name for cell in self._plan.cells}
+        excluded_cells = all_names(self._plan) - planned_cells  # cells of the study that ``only`` leaves out
+        for key, record in self._active.items():
+            cell = record.data.tags.get("attnlab.cell")
+            if cell in planned_cells or not (partial or cell in excluded_cells):
+                current = "yes" if key in planned else "no"
+                if record.data.tags.get("attnlab.current") != current:
+                    self._client.set_tag(record.info.run_id, "attnlab.current", current)
 
-    def _keep_one(self, found: Record) -> None:
-        key = found.data.tags.get("attnlab.fingerprint", found.info.run_id)
+    def _add_active(self, record: Record) -> None:
+        """Make a record the active one of its key, unless the key has a finished one; delete the other."""
+        key = record.data.tags.get("attnlab.fingerprint", record.info.run_id)
         other = self._active.get(key)
-        if other is not None and other.info.run_id != found.info.run_id:
-            loser = found if other.info.status == "FINISHED" else other
-            self.delivery.call(partial(self._drop, loser.info.run_id))
-            found = other if loser is found else found
-        self._active[key] = found
+        if other is not None and other.info.run_id != record.info.run_id:
+            kept, duplicate = (other, record) if other.info.status == "FINISHED" else (record, other)
+            self.delivery.call(partial(self._delete, duplicate.info.run_id))
+            record = kept
+        self._active[key] = record
 
-    def _drop(self, run_id: str) -> None:
-        """Delete a record that another one replaces. Of a parent that died since the last sweep it may still be RUNNING."""
+    def _delete(self, run_id: str) -> None:
+        """Delete a record. If its parent died after the last ``reconcile``, it is still RUNNING and is ended first."""
         if self._raw.get_run(run_id).info.status == "RUNNING":
             self._raw.set_terminated(run_id, STATUS["interrupted"])
         self._raw.delete_run(run_id)
 
-    def _mark(self, found: Record, current: str) -> None:
-        if found.data.tags.get("attnlab.current") != current:
-            self._client.set_tag(found.info.run_id, "attnlab.current", current)
-
-    def start(self, run: Run, *, anew: bool = False) -> str:
-        """Open the record of a run, in place of an earlier attempt's; return MLflow's id of it.
+    def start(self, run: Run, *, reset: bool = False) -> str:
+        """Create the record of a run, in place of that of an earlier attempt; return its MLflow run ID.
 
         Args:
-            anew: its process forgets the earlier result first: written down, should the parent die before that is done.
+            reset: the run's process deletes the earlier result first. This is recorded in case the parent dies before.
         """
-        return self._create(run, name=run.name, key=run.key, state="running", more={ANEW: "yes"} if anew else {})
+        extra = {RESET_TAG: "yes"} if reset else {}
+        return self._create(run, name=run.name, key=run.key, state="running", extra=extra)
 
-    def discard(self, run_id: str) -> None:
-        """Take back a record whose run has become another parent's."""
-        self._points.take(run_id)
-        self.delivery.call(partial(self._drop, run_id))
+    def delete(self, run_id: str) -> None:
+        """Delete the record of a run that another parent has taken over."""
+        self._metrics.pop(run_id)
+        self.delivery.call(partial(self._delete, run_id))
 
-    def _create(self, run: Run, *, name: str, key: str, state: str, more: dict[str, str] | None = None) -> str:
-        tags = {**record.tags(run, plan=self._plan), **(more or {})}
+    def _create(self, run: Run, *, name: str, key: str, state: str, extra: dict[str, str] | None = None) -> str:
+        tags = {**run_tags(run, plan=self._plan), **(extra or {})}
         tags |= {"attnlab.fingerprint": key, "attnlab.state": state, "attnlab.current": "yes"}
         tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
         earlier = self._active.get(key)
         if earlier is not None:
-            before = earlier.data.tags
-            tags["attnlab.attempt"] = str(1 + int(before.get("attnlab.attempt", 0)))
+            earlier_tags = earlier.data.tags
+            tags["attnlab.attempt"] = str(1 + int(earlier_tags.get("attnlab.attempt", 0)))
             tags["attnlab.failures"] = str(failures(earlier))
-            tags["attnlab.earlier"] = f"{before.get('attnlab.state')}: {before.get('attnlab.reason', '')}"[:500]
-        created = self._client.create_run(self._experiment, run_name=name, tags=tags)
+            ending = f"{earlier_tags.get('attnlab.state')}: {earlier_tags.get('attnlab.reason', '')}"
+            tags["attnlab.earlier"] = ending[:500]
+        created = self._client.create_run(self._experiment_id, run_name=name, tags=tags)
         run_id = created.info.run_id
         if earlier is not None:
-            self._post(run_id, self._drop, earlier.info.run_id)
-        self._post(run_id, write, self._raw, run_id, params=record.params(run))
-        self._post(run_id, self._attach, run_id, run)
+            self._submit(run_id, self._delete, earlier.info.run_id)
+        self._submit(run_id, log_batch, self._raw, run_id, params=run_params(run))
+        self._submit(run_id, self._log_config, run_id, run)
         self._active[key] = created
         return run_id
 
-    def _attach(self, run_id: str, run: Run) -> None:
+    def _log_config(self, run_id: str, run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:
             text = run.config.to_json()
             (Path(folder) / "config.json").write_text(text)
-            (Path(folder) / "config.yaml").write_text(record.as_yaml(json.loads(text)))
+            (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)))
             (Path(folder) / "study.yaml").write_text(self._study_text)
             self._raw.log_artifacts(run_id, folder)
 
-    def refuse(self, run: Run, cell: Cell) -> str:
-        """Record a refused cell: one run without a seed in its name, with the reason; once."""
-        key, reason = _refused(run), str(cell.refusal)
+    def log_refused(self, run: Run, cell: Cell) -> str:
+        """Record a refused cell once: a single record without a seed in its name, with the reason. Return its run ID."""
+        key, reason = _refused_key(run), str(cell.refusal)
         known = self._active.get(key)
         if known is not None and known.data.tags.get("attnlab.reason") == reason:
             return known.info.run_id
         run_id = self._create(run, name=cell.name, key=key, state="refused")
-        self.finish(run_id, "refused", reason=reason, note=record.note(run, plan=self._plan, reason=reason))
+        self.finish(run_id, "refused", reason=reason, note=run_note(run, plan=self._plan, reason=reason))
         return run_id
 
-    def log(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
-        """Add points of curves; they are written in batches."""
-        self._points.add(run_id, step, metrics)
+    def log_metrics(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
+        """Add one point to each of a run's curves; points are written in batches."""
+        self._metrics.add(run_id, step, metrics)
 
-    def _post(self, run_id: str, do: Callable[..., object], *args: Any, **words: Any) -> None:
-        self.delivery.submit(partial(do, *args, **words), about=run_id)
+    def _submit(self, run_id: str, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        self.delivery.submit(partial(function, *args, **kwargs), run_id=run_id)
 
-    def tag(self, run_id: str, key: str, value: str) -> None:
-        """Set one tag of a run, to one line that fits."""
-        self._post(run_id, self._raw.set_tag, run_id, key, one_line(value))
+    def set_tag(self, run_id: str, key: str, value: str) -> None:
+        """Set one tag of a run; the value is escaped and shortened to one line."""
+        self._submit(run_id, self._raw.set_tag, run_id, key, one_line(value))
 
     def finish(
         self,
@@ -232,47 +243,51 @@ class Tracker:
         reason: str = "",
         note: str = "",
     ) -> Record:
-        """Close a record, and return it. MLflow's status comes last: FINISHED means that everything else is there."""
-        rest = self._points.take(run_id)
+        """Close a record and return it. MLflow's status is written last: FINISHED means that the record is complete.
+
+        Args:
+            state: the final state: ``completed``, ``failed``, ``out_of_memory``, ...
+            summary: final metrics; values that are not finite are left out.
+            reason: why the run did not complete.
+            note: Markdown for the run's page, in place of the one it has.
+        """
+        curves = self._metrics.pop(run_id)
         now = int(1_000 * time.time())
-        points = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)]
+        final = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)]
         tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
-        known = self._known(run_id)
-        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTED else ""
+        known = next((record for record in self._active.values() if record.info.run_id == run_id), None)
+        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in RETRIED_STATES else ""
 
         def end() -> Record:
-            write(self._raw, run_id, points=rest + points, tags={key: value for key, value in tags.items() if value})
+            log_batch(self._raw, run_id, points=curves + final, tags={key: value for key, value in tags.items() if value})
             self._raw.set_terminated(run_id, STATUS.get(state, "FINISHED"))
             return self._raw.get_run(run_id)
 
-        leaving = self.delivery.hurried
+        stopping = self.delivery.has_deadline
         try:
-            closed = self.delivery.call(end, about=run_id)
+            closed = self.delivery.call(end, run_id=run_id)
         except UserError:
-            if known is None or not leaving:
+            if known is None or not stopping:
                 raise
-            return known  # it stays RUNNING: the next start puts it right
+            return known  # it stays RUNNING until the next ``reconcile``
         key = closed.data.tags.get("attnlab.fingerprint", run_id)
-        if key in self._active and self._active[key].info.run_id == run_id:  # else a sweep has yet to choose between them
+        if key in self._active and self._active[key].info.run_id == run_id:  # else ``reconcile`` has yet to choose between them
             self._active[key] = closed
         return closed
 
-    def _known(self, run_id: str) -> Record | None:
-        return next((found for found in self._active.values() if found.info.run_id == run_id), None)
+    def log_text(self, run_id: str, name: str, content: str) -> None:
+        """Attach a text to a run as a file. Characters that cannot be encoded (lone surrogates) are escaped."""
+        self._submit(run_id, self._raw.log_text, run_id, content.encode("utf8", "backslashreplace").decode("utf8"), name)
 
-    def text(self, run_id: str, name: str, content: str) -> None:
-        """Attach a text to a run, as a file of this name. What cannot be encoded (half of a character) becomes its escape."""
-        self._post(run_id, self._raw.log_text, run_id, content.encode("utf8", "backslashreplace").decode("utf8"), name)
-
-    def artifact(self, run_id: str, path: Path) -> None:
-        """Attach a text file to a run: its last ``TEXT_BYTES``. One that is not there is left out."""
+    def log_file(self, run_id: str, path: Path) -> None:
+        """Attach the last ``MAX_LOG_BYTES`` of a text file to a run; do nothing if the file does not exist."""
         if path.is_file():
-            self.text(run_id, path.name, _tail(path))
+            self.log_text(run_id, path.name, _tail(path))
 
     def set_deadline(self) -> None:
-        """The study is being left: from now on, ``finish`` gives a store that does not answer seconds, not minutes.
+        """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.
 
-        A record that cannot be closed stays RUNNING; the next start puts it right.
+        A record that cannot be closed in that time stays RUNNING until the next ``reconcile``.
         """
         self.delivery.set_deadline()
 
@@ -285,49 +300,49 @@ class Tracker:
         self.close()
 
     def close(self) -> None:
-        """Wait until everything is delivered; leave no record RUNNING that was opened here."""
-        leaving = self.delivery.hurried
+        """Wait until everything is delivered, and mark records that this tracker left RUNNING as interrupted."""
+        stopping = self.delivery.has_deadline
         try:
-            for found in search_runs(self._client, self._experiment, "attributes.status = 'RUNNING'"):
-                run_id, mark = found.info.run_id, found.data.tags.get(MARK)
-                if mark in self._patient.opened:
+            for record in search_runs(self._client, self._experiment_id, "attributes.status = 'RUNNING'"):
+                run_id, request_id = record.info.run_id, record.data.tags.get(REQUEST_TAG)
+                if request_id in self._retrying.created:
                     self.finish(run_id, "interrupted", reason="the study ended")
-                    if run_id != self._patient.opened[mark]:  # opened by a call whose answer nobody heard
+                    if run_id != self._retrying.created[request_id]:  # created by a request whose response was lost
                         self._client.delete_run(run_id)
         except UserError:
-            if not leaving:
+            if not stopping:
                 raise
         finally:
             self.delivery.close()
 
 
 def _tail(path: Path) -> str:
-    """The end of a file, from the start of a line."""
+    """Return the last ``MAX_LOG_BYTES`` of a file, from the start of a line."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(max(0, size - TEXT_BYTES))
+        file.seek(max(0, size - MAX_LOG_BYTES))
         end = file.read()
     if len(end) < size:
         end = end.partition(b"\n")[2] or end
-        end = f"[the first {size - len(end):,} bytes are left out]\n".encode() + end
+        end = f"[the first {size - len(end):,} bytes are omitted]\n".encode() + end
     return end.decode(errors="replace")
 
 
-def failures(found: Record) -> int:
-    """How many attempts of a run have failed, up to this record; those that lost their parent do not count."""
-    return int(found.data.tags.get("attnlab.failures", 0))
+def failures(record: Record) -> int:
+    """Return how many attempts of a run have failed up to this record, not counting those that lost their parent."""
+    return int(record.data.tags.get("attnlab.failures", 0))
 
 
-def state_of(found: Record) -> str:
-    """The state that a record was closed with, or ``running``."""
-    return found.data.tags.get("attnlab.state", "")
+def state_of(record: Record) -> str:
+    """Return the state that a record was closed with, or ``running``."""
+    return record.data.tags.get("attnlab.state", "")
 
 
-def left_to_forget(found: Record) -> bool:
-    """Whether an attempt that was to begin anew ended before its process had forgotten the earlier result."""
-    return ANEW in found.data.tags and DEVICE not in found.data.tags
+def reset_pending(record: Record) -> bool:
+    """Return whether an attempt with ``reset`` ended before its process had deleted the earlier result."""
+    return RESET_TAG in record.data.tags and DEVICE_TAG not in record.data.tags
 
 
-def _refused(run: Run) -> str:
-    """What stands in a refused cell's record for a fingerprint: should it become possible, it has not been run."""
+def _refused_key(run: Run) -> str:
+    """Return the key of a refused cell's record; not the fingerprint, so that the cell counts as not run."""
     return f"refused-{run.fingerprint}"

@@ -1,7 +1,7 @@
-"""The stock MLflow UI, opened on a view that shows axes, metrics and charts.
+"""The MLflow UI: the server, and a preset view of a study with its axes, metrics and charts.
 
-The view is an experiment tag such as MLflow's own "share" button writes: undocumented, so nothing
-depends on it.
+The view is stored in an experiment tag, in the format that MLflow's "share" button writes. That format is undocumented,
+so nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from attnlab._util.cost_metrics import shown_in
 from attnlab._util.redact import without_login
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
-from attnlab.tracking import tags
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
-from attnlab.tracking.runs import _experiment
+from attnlab.tracking.runs import find_experiment
+from attnlab.tracking.tags import param_names
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -37,9 +37,9 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 
 
 def view_state(plan: Plan) -> str:
-    """The preset view of a study, as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
+    """Return the preset view of a study as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
     metric = plan.metric
-    names = tags.param_names(list(plan.cells[0].axes))
+    names = param_names(list(plan.cells[0].axes))
     longest = {name: max(len(str(cell.axes[axis])) for cell in plan.cells) for axis, name in names.items()}
     longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
     widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
@@ -63,19 +63,12 @@ def view_state(plan: Plan) -> str:
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
-        "columnOrder": columns,  # the axes before the metrics; what MLflow always shows comes after them
+        "columnOrder": columns,  # axes, then metrics; MLflow puts its fixed columns after them
         "columnWidths": {name: widths.get(name, 115) for name in columns},
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": [
-            {
-                "uuid": key,
-                "name": name,
-                "display": True,
-                "isReordered": True,
-                "deleted": False,
-                "isGenerated": False,
-            }
+            {"uuid": key, "name": name, "display": True, "isReordered": True, "deleted": False, "isGenerated": False}
             for name, key in sections.items()
         ],
         "isAccordionReordered": True,
@@ -89,7 +82,7 @@ def view_state(plan: Plan) -> str:
 
 
 def _id(plan: Plan, name: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # the same again when the view is rewritten
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # stable when the view is rewritten
 
 
 def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
@@ -98,23 +91,13 @@ def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
 
 
 def _line(plan: Plan, section: str, metric: str) -> dict[str, Any]:
-    more = {
-        "selectedMetricKeys": [metric],
-        "xAxisKey": "step",
-        "scaleType": "linear",
-        "xAxisScaleType": "linear",
-    }
-    more |= {
-        "lineSmoothness": 0,
-        "useGlobalXaxisKey": True,
-        "useGlobalLineSmoothing": True,
-        "yAxisKey": "metric",
-    }
-    return {**_bar(plan, section, metric), "type": "LINE", **more}
+    axes = {"xAxisKey": "step", "yAxisKey": "metric", "scaleType": "linear", "xAxisScaleType": "linear"}
+    options = {"lineSmoothness": 0, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
+    return {**_bar(plan, section, metric), "type": "LINE", "selectedMetricKeys": [metric], **axes, **options}
 
 
 def ui_url(experiment: str | None, base: str) -> str:
-    """The address of an experiment's preset view; of the list of experiments without one."""
+    """Return the URL of an experiment's preset view, or of the list of experiments if ``experiment`` is None."""
     if experiment is None:
         return f"{base}/#/experiments?workflowType=machine_learning"
     return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
@@ -122,59 +105,51 @@ def ui_url(experiment: str | None, base: str) -> str:
 
 def _expect_free(host: str, port: int) -> None:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore sockets that a server has just closed
         try:
             probe.bind((host, port))
         except OSError as error:
-            message = f"expected a free port for the UI, got {host}:{port}: {error.strerror}; try another --port"
+            message = f"cannot serve the UI at {host}:{port}: {error.strerror}; try another --port"
             raise UserError(message) from None
 
 
 class Server:
-    """``mlflow server`` on this machine, as a child of this process.
+    """``mlflow server`` as a child of this process.
 
-    The store's address goes through the environment: a command line can be read by everyone on the machine.
+    Args:
+        uri: the store's URI. It is passed through the environment, because every user can read a command line.
+        root: the runs folder, which holds the artifacts and the server's log, ``ui.log``.
+        port: TCP port on ``host``.
+
+    Raises:
+        UserError: the port is in use.
     """
 
     def __init__(self, uri: str, *, root: Path, port: int, host: str = "127.0.0.1") -> None:
         _expect_free(host, port)
         self.base = f"http://{host}:{port}"
-        settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        settings |= {
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri(),
-        }
+        settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
+        settings |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         environment = {**os.environ, **settings}
         environment.pop("MLFLOW_TRACKING_URI", None)
-        words = [
-            sys.executable,
-            "-m",
-            "mlflow",
-            "server",
-            "--host",
-            host,
-            "--port",
-            str(port),
-            "--workers",
-            "1",
-        ]
+        command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
         self._log = root / "ui.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(words, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True)
 
     @property
     def pid(self) -> int:
-        """Of the process, which leads a process group of its own."""
+        """Process ID; the process leads its own process group."""
         return self._process.pid
 
     def ready(self, seconds: float = 60) -> None:
-        """Wait until it answers.
+        """Wait until the server responds.
 
         Raises:
-            UserError: it ended or did not answer in time.
+            UserError: the server exited or did not respond within ``seconds``.
         """
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and self._process.poll() is None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._process.poll() is None:
             try:
                 urllib.request.urlopen(f"{self.base}/health", timeout=2).close()
             except (urllib.error.URLError, OSError):
@@ -185,11 +160,11 @@ class Server:
         raise UserError(f"the MLflow UI did not start at {self.base}: see {self._log}, or try another --port")
 
     def wait(self) -> None:
-        """Until it ends."""
+        """Wait until the server exits."""
         self._process.wait()
 
     def close(self) -> None:
-        """End it and its own children."""
+        """Stop the server and its children."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
             try:
@@ -199,23 +174,30 @@ class Server:
                 self._process.wait()
 
 
-def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:
-    """Serve the stock MLflow UI until Ctrl-C and print its addresses, one for each study.
+def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:
+    """Serve the MLflow UI until Ctrl-C and print a URL for each study.
 
-    Where ``MLFLOW_TRACKING_URI`` names a server, only its addresses are printed: it has a UI already.
+    If ``MLFLOW_TRACKING_URI`` is a server, only print the URLs, because the server has a UI.
+
+    Args:
+        root: the runs folder; see ``runs_folder``.
+        study: print the URL of this study only.
+
+    Raises:
+        UserError: no runs, no such study, or the port is in use.
     """
     folder = runs_folder(root)
     uri = tracking_uri(folder)
     if uri.startswith("http"):
-        for line in _addresses(folder, without_login(uri).rstrip("/"), study):
+        for line in _study_urls(folder, without_login(uri).rstrip("/"), study):
             print(line)
         return
-    lines = _addresses(folder, f"http://{host}:{port}", study)
+    lines = _study_urls(folder, f"http://{host}:{port}", study)
     server = Server(uri, root=folder, port=port, host=host)
     try:
         with as_interrupts():
             server.ready()
-            print("\n".join([*lines, "Ctrl-C ends it."]), flush=True)
+            print("\n".join([*lines, "Press Ctrl-C to stop."]), flush=True)
             server.wait()
     except KeyboardInterrupt:
         print()
@@ -223,7 +205,8 @@ def ui(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0
         server.close()
 
 
-def _addresses(root: Path, base: str, study: str | None) -> list[str]:
+def _study_urls(root: Path, base: str, study: str | None) -> list[str]:
     client = connect(root)
-    found = [_experiment(client, study)] if study else [e for e in client.search_experiments() if e.name != "Default"]
-    return [f"{each.name}: {ui_url(each.experiment_id, base)}" for each in found] or [ui_url(None, base)]
+    experiments = [find_experiment(client, study)] if study else client.search_experiments()
+    urls = [f"{one.name}: {ui_url(one.experiment_id, base)}" for one in experiments if study or one.name != "Default"]
+    return urls or [ui_url(None, base)]

@@ -8,7 +8,7 @@ import pytest
 from attnlab.config.reader import read_study
 from attnlab.config.search import Dimension, SearchConfig
 from attnlab.config.yaml import parse_assignments
-from attnlab.tracking.tags import as_yaml
+from attnlab.tracking.tags import to_yaml
 from tests.support.studies import GOOD, SEARCH, misread, write
 
 LR = "train.lr: {low: 1e-4, high: 1e-2, log: true}"
@@ -159,7 +159,7 @@ def test_a_searched_study_given_as_a_dict_is_written_back_as_one() -> None:
     study |= {"confirm": {"seeds": [7]}, "run": {"timeout": "2m"}}
     first = read_study(study)
     second = read_study(first.model_dump(mode="json", exclude_defaults=True))
-    assert second == first and "RandomSampler" in as_yaml(second.model_dump(mode="json", exclude_defaults=True))
+    assert second == first and "RandomSampler" in to_yaml(second.model_dump(mode="json", exclude_defaults=True))
 
 
 @pytest.mark.parametrize(

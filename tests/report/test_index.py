@@ -9,7 +9,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.index import shared
 from attnlab.report.write import report
-from attnlab.tracking import client as track
+from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from tests.support.studies import STUDY, write
@@ -62,7 +62,7 @@ def test_mlflow_keeps_the_latest_report_and_nothing_takes_it_for_a_run(
 ) -> None:
     for _ in range(2):
         report("first", root, tmp_path / "out")
-    client = track.connect(root)
+    client = connect(root)
     experiment = client.get_experiment_by_name("first")
     assert experiment is not None
     kept = client.search_runs([experiment.experiment_id], "tags.`attnlab.phase` = 'report'")
@@ -73,6 +73,6 @@ def test_mlflow_keeps_the_latest_report_and_nothing_takes_it_for_a_run(
     frame = load_runs("first", root, every=True)
     assert len(frame) == 6 and "report" not in set(frame["name"])
     tracker = Tracker(plan({"study": "first", "base": {"task": "pydocs", "variant": "dense", "train": {"steps": 1}}}), root)
-    assert kept[0].info.run_id not in {each.info.run_id for each in tracker.sweep().values()}
+    assert kept[0].info.run_id not in {each.info.run_id for each in tracker.reconcile().values()}
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
     assert main.main(["runs", "first"]) == 0 and " report " not in capsys.readouterr().out

@@ -17,9 +17,9 @@ from attnlab.report.methods import source
 from attnlab.stats import search as stats_search
 from attnlab.study.execution.runner import Row
 from attnlab.study.run import StudyResult
-from attnlab.tracking import client as track
-from attnlab.tracking import tags as record
+from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
+from attnlab.tracking.tags import all_names, run_params, run_tags, study_note
 from attnlab.tracking.tracker import Tracker
 from tests.support.studies import SEARCH as STUDY
 from tests.support.studies import write
@@ -182,7 +182,7 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     assert list(frame["phase"]) == ["search", "confirm"] and list(frame["trial"].fillna(-1)) == [3, -1]
     assert list(frame["params"]) == [PARAMS, PARAMS] and list(frame["train.lr"]) == [2e-3, 2e-3]
     assert list(frame["seed"]) == [0, 101] and list(frame["evaluate.test"]) == [False, True]
-    client = track.connect(tmp_path / "runs")
+    client = connect(tmp_path / "runs")
     data = client.get_run(str(frame["run_id"].iloc[0])).data
     assert (data.params["phase"], data.params["lr"], data.params["activation"]) == ("search", "0.002", "relu")
     assert data.tags["attnlab.phase"] == "search" and json.loads(data.tags["attnlab.params"]) == PARAMS
@@ -204,14 +204,14 @@ def test_a_study_without_a_search_has_no_phase_param() -> None:
     base |= {"train": {"steps": 5}, "machine": {"device": "cpu"}}
     made = plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}})
     run = made.runs[0]
-    assert run.phase == "grid" and "phase" not in record.params(run)
-    tags = record.tags(run, plan=made)
+    assert run.phase == "grid" and "phase" not in run_params(run)
+    tags = run_tags(run, plan=made)
     assert tags["attnlab.phase"] == "grid" and not {"attnlab.params", "attnlab.trial", "attnlab.search"} & set(tags)
 
 
 def test_the_names_and_the_note_of_a_searched_study(tmp_path: Path) -> None:
     made = plan(write(tmp_path, STUDY))
-    assert {"dense", "dense s100", "no_wo s101", "dense t00", "no_wo t07"} <= record.names(made)
-    assert "dense t08" not in record.names(made) and "dense s0" not in record.names(made)
-    note = record.study_note(made)
+    assert {"dense", "dense s100", "no_wo s101", "dense t00", "no_wo t07"} <= all_names(made)
+    assert "dense t08" not in all_names(made) and "dense s0" not in all_names(made)
+    note = study_note(made)
     assert "2 cells, 8 trials in each, the best of each trained anew with seeds 100, 101." in note

@@ -18,7 +18,7 @@ from attnlab.study.attention_maps import _map as record
 from attnlab.study.attention_maps import record_attention_maps
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.tracking.attention_maps import Map
+from attnlab.tracking.artifacts import AttentionMap
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
 from tests.support.studies import STUDY, write
@@ -66,8 +66,8 @@ def test_a_class_token_stands_before_the_words(small_reviews: None, tmp_path: Pa
 def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
     weights = numpy.zeros((1, 2, 3, 3), dtype="float16")
     weights[0, :, 0, 0], weights[0, :, 2, 1] = 1.0, 0.25
-    kept = Map(weights, ("a", "b", "c"), run="dense s0", cell="dense")
-    ((_, _, drawn),) = attention_maps.drawn([kept, Map(reason="none", cell="basic")])
+    kept = AttentionMap(weights, ("a", "b", "c"), run="dense s0", cell="dense")
+    ((_, _, drawn),) = attention_maps.drawn([kept, AttentionMap(reason="none", cell="basic")])
     (encoded,) = re.findall(r"base64,([^\"]+)", drawn)
     picture = base64.b64decode(encoded)
     size = picture.index(b"IDAT") - 4

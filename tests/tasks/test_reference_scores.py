@@ -24,8 +24,7 @@ from attnlab.tasks.datasets import prepared_folder
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.reference_scores import linear, ngram
 from attnlab.tasks.reference_scores.base import Reference, scored
-from attnlab.tracking import reference_scores
-from attnlab.tracking.reference_scores import ReferenceScore
+from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores, write_reference_scores
 from attnlab.tracking.runs import load_runs
 from tests.support.synthetic import QUESTION, SOURCE, made_up
 
@@ -298,8 +297,8 @@ def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> No
     client: Any = Tags()
 
     def after(*scores: ReferenceScore, partial: bool = False) -> list[ReferenceScore]:
-        reference_scores.write(client, "1", scores, partial=partial)
-        return reference_scores.read(client, "1")
+        write_reference_scores(client, "1", scores, partial=partial)
+        return read_reference_scores(client, "1")
 
     xz, better = other(name="xz", value=2.2), other(value=2.8)
     assert after(GZIP, xz) == [xz, GZIP]

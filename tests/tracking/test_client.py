@@ -1,4 +1,4 @@
-"""What MLflow is told, how its UI is opened, and what never leaves this machine."""
+"""Params, tags and the preset view of MLflow records, the UI server, and secrets that must not be recorded."""
 
 import base64
 import json
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
-from attnlab.tracking import tags as record
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.runs import load_runs
+from attnlab.tracking.tags import param_names, run_params, run_tags
 from attnlab.tracking.tracker import Tracker
-from attnlab.tracking.ui import Server, ui, ui_url, view_state
+from attnlab.tracking.ui import Server, serve, ui_url, view_state
 from tests.support.processes import listening
 
 
@@ -27,9 +28,9 @@ def small(**grid: list[object]) -> Plan:
 
 def test_params_are_flat_and_the_same_in_every_run() -> None:
     sparse = {"name": "strided_sparse", "stride": 4}
-    found = small(variant=["dense", sparse], **{"train.lr": [1e-3, 3e-4], "model.activation": ["relu", "gelu"]})
-    shown = [record.params(run) for run in found.runs]
-    assert len({tuple(each) for each in shown}) == 1
+    planned = small(variant=["dense", sparse], **{"train.lr": [1e-3, 3e-4], "model.activation": ["relu", "gelu"]})
+    shown = [run_params(run) for run in planned.runs]
+    assert len({tuple(params) for params in shown}) == 1
     assert list(shown[0])[:3] == ["variant", "lr", "activation"]
     last = shown[-1]
     assert (last["variant"], last["lr"], last["activation"]) == ("strided_sparse stride=4", "0.0003", "gelu")
@@ -37,17 +38,17 @@ def test_params_are_flat_and_the_same_in_every_run() -> None:
 
 
 def test_two_axes_that_end_alike_keep_their_whole_path() -> None:
-    assert record.param_names(["train.batch_size", "evaluate.batch_size", "model.dropout"]) == {
+    assert param_names(["train.batch_size", "evaluate.batch_size", "model.dropout"]) == {
         "train.batch_size": "batch_size",
         "evaluate.batch_size": "evaluate.batch_size",
         "model.dropout": "dropout",
     }
 
 
-def test_tags_carry_what_repeats_the_run_and_fit() -> None:
-    found = small()
-    tags = record.tags(found.runs[1], plan=found)
-    assert tags["attnlab.fingerprint"] == found.runs[1].fingerprint and tags["attnlab.seed"] == "1"
+def test_tags_hold_the_configuration_and_fit() -> None:
+    planned = small()
+    tags = run_tags(planned.runs[1], plan=planned)
+    assert tags["attnlab.fingerprint"] == planned.runs[1].fingerprint and tags["attnlab.seed"] == "1"
     assert json.loads(tags["attnlab.config"])["model"]["dim"] == 8
     assert tags["mlflow.runColor"].startswith("#") and "dense" in tags["mlflow.note.content"]
     assert all(len(value) <= 8_000 for value in tags.values())
@@ -75,7 +76,7 @@ def test_the_preset_view_fits_into_a_tag() -> None:
     ],
 )
 def test_passwords_are_blanked(address: str, shown: str) -> None:
-    assert record.redact(address) == shown
+    assert redact(address) == shown
 
 
 def test_a_password_is_in_no_message_and_in_no_record(
@@ -86,14 +87,16 @@ def test_a_password_is_in_no_message_and_in_no_record(
     with pytest.raises(UserError) as caught:
         connect(tmp_path, create=True)
     assert "127.0.0.1:9" in str(caught.value) and "s3cret" not in str(caught.value)
-    found = small()
+    planned = small()
     monkeypatch.setattr("sys.argv", ["/somewhere/attnlab", "run", "--store=http://me:s3cret@host/x"])
-    tags = record.tags(found.runs[0], plan=found)
+    tags = run_tags(planned.runs[0], plan=planned)
     assert tags["attnlab.command"] == "attnlab run '--store=http://***@host/x'"
     assert "s3cret" not in json.dumps(tags) + "".join(capfd.readouterr())
 
 
-def test_where_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_folder_is_the_argument_or_the_environment_s_or_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ATTNLAB_RUNS", raising=False)
     assert runs_folder() == tmp_path / "runs"
@@ -106,47 +109,47 @@ def test_where_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", ["why?", "50%", "a%20b"])
-def test_a_folder_that_sqlite_s_addresses_would_change(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=r"^expected a folder of runs without '[?%]' in its path, got /"):
+def test_a_runs_folder_that_an_sqlite_uri_would_change_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"'[?%]'.*got /"):
         runs_folder(tmp_path / name / "runs")
 
 
-def test_a_study_that_is_not_there_and_one_that_was_deleted(tmp_path: Path) -> None:
-    found = small()
-    tracker = Tracker(found, tmp_path)
-    with pytest.raises(UserError, match=r"no study 'smal' \(did you mean 'small'\?\); there are: small"):
+def test_unknown_and_deleted_studies_are_errors(tmp_path: Path) -> None:
+    planned = small()
+    tracker = Tracker(planned, tmp_path)
+    with pytest.raises(UserError, match=r"no study 'smal' \(did you mean 'small'\?\).*: small"):
         load_runs("smal", tmp_path)
     (tmp_path / "wo.yaml").write_text("study: small\n")
-    with pytest.raises(UserError, match="expected a study's name, and the study of .*wo.yaml is 'small'; there are: small"):
+    with pytest.raises(UserError, match="wo.yaml is 'small'"):
         load_runs(f"{tmp_path}/wo.yaml", tmp_path)
-    with pytest.raises(UserError, match=r"no study 'no.yaml'; there are: small"):
+    with pytest.raises(UserError, match=r"no study 'no.yaml'; .*: small"):
         load_runs("no.yaml", tmp_path)
     assert list(load_runs("small", tmp_path).columns) == []
     client = connect(tmp_path)
     experiment = client.get_experiment_by_name("small")
-    assert experiment is not None and tracker.sweep() == {}
+    assert experiment is not None and tracker.reconcile() == {}
     client.delete_experiment(experiment.experiment_id)
     with pytest.raises(UserError, match="was deleted in MLflow"):
-        Tracker(found, tmp_path)
+        Tracker(planned, tmp_path)
 
 
 def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path) -> None:
-    found = small()
-    tracker, client = Tracker(found, tmp_path), connect(tmp_path)
-    first = tracker.start(found.runs[0])
+    planned = small()
+    tracker, client = Tracker(planned, tmp_path), connect(tmp_path)
+    first = tracker.start(planned.runs[0])
     tracker.finish(first, "interrupted")
     before = client.get_run(first)
     second = client.create_run(before.info.experiment_id, tags=before.data.tags).info.run_id  # and no more: SIGKILL
-    assert [each.info.run_id for each in Tracker(found, tmp_path).sweep().values()] == [second]
+    assert [record.info.run_id for record in Tracker(planned, tmp_path).reconcile().values()] == [second]
     assert client.get_run(first).info.lifecycle_stage == "deleted"
     assert client.get_run(second).info.status == "KILLED"
 
 
 def test_a_record_that_is_replaced_is_not_left_running(tmp_path: Path) -> None:
-    found = small()
-    with Tracker(found, tmp_path) as tracker:
-        first = tracker.start(found.runs[0])
-        tracker.start(found.runs[0])
+    planned = small()
+    with Tracker(planned, tmp_path) as tracker:
+        first = tracker.start(planned.runs[0])
+        tracker.start(planned.runs[0])
     left = connect(tmp_path).get_run(first).info
     assert (left.lifecycle_stage, left.status) == ("deleted", "KILLED")
 
@@ -164,19 +167,19 @@ def test_the_ui_answers_and_a_server_is_a_store_too(
         assert listening(port) == {"127.0.0.1"}
         with urllib.request.urlopen(server.base, timeout=10) as page:
             assert b"MLflow" in page.read()
-        with pytest.raises(UserError, match=f"expected a free port for the UI, got 127.0.0.1:{port}"):
+        with pytest.raises(UserError, match=f"127.0.0.1:{port}.*--port"):
             Server(tracking_uri(tmp_path), root=tmp_path, port=port)
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:s3cret@127.0.0.1:{port}")
-        found = small()
-        tracker = Tracker(found, tmp_path / "far")
-        run_id = tracker.start(found.runs[0])
-        tracker.log(run_id, 3, {"train/loss": 0.5})
+        planned = small()
+        tracker = Tracker(planned, tmp_path / "far")
+        run_id = tracker.start(planned.runs[0])
+        tracker.log_metrics(run_id, 3, {"train/loss": 0.5})
         tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5, "lost": float("nan")})
         row = load_runs("small", tmp_path / "far").iloc[0]
         assert (row["state"], row["bits_per_byte"]) == ("completed", 2.5) and "lost" not in row
-        ui(tmp_path / "far")
-        said = "".join(capfd.readouterr())
-        assert f"small: http://127.0.0.1:{port}/#/experiments/" in said and "s3cret" not in said
+        serve(tmp_path / "far")
+        output = "".join(capfd.readouterr())
+        assert f"small: http://127.0.0.1:{port}/#/experiments/" in output and "s3cret" not in output
     finally:
         server.close()
     assert ui_url("3", server.base).endswith("/3/runs?viewStateShareKey=attnlab&workflowType=machine_learning")

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 from attnlab.report.plots import svg
 
 if TYPE_CHECKING:
-    from attnlab.tracking.attention_maps import Map
+    from attnlab.tracking.artifacts import AttentionMap
 
 A_ROW = 4  # pictures side by side
 MOST = 12  # cells
 GAP = 8
 
 
-def drawn(found: Sequence[Map]) -> list[tuple[str, str, str]]:
+def drawn(found: Sequence[AttentionMap]) -> list[tuple[str, str, str]]:
     """Each cell's maps as (name of a file, title, SVG)."""
     with_maps = [each for each in found if not each.reason][:MOST]
     return [(f"attention-{i}", f"attention, {each.cell}", _cell(each)) for i, each in enumerate(with_maps)]
 
 
-def told(found: Sequence[Map]) -> tuple[list[str], list[str]]:
+def told(found: Sequence[AttentionMap]) -> tuple[list[str], list[str]]:
     """What the pictures show, as a paragraph, and which cells have none and why, as notes."""
     texts = dict.fromkeys("".join(each.words) if _letters(each) else " ".join(each.words) for each in found if not each.reason)
     inputs = "; ".join(f"“{' '.join(text.split())}”" for text in texts)
@@ -35,12 +35,12 @@ def told(found: Sequence[Map]) -> tuple[list[str], list[str]]:
     return ([paragraph] if texts else []), [f"{each.cell}: no maps: {each.reason}." for each in found if each.reason]
 
 
-def _letters(each: Map) -> bool:
+def _letters(each: AttentionMap) -> bool:
     """Tokens are bytes, not words."""
     return all(len(word) <= 1 for word in each.words)
 
 
-def _cell(each: Map) -> str:
+def _cell(each: AttentionMap) -> str:
     layers, heads = each.weights.shape[:2]
     title = f"attention, {each.cell}"
     side = (svg.WIDTH - GAP * (A_ROW - 1)) / A_ROW

@@ -10,7 +10,7 @@ from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.errors import one_line
 from attnlab.tasks.reference_scores.base import Reference, scored
-from attnlab.tracking.reference_scores import ReferenceScore
+from attnlab.tracking.artifacts import ReferenceScore
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan

@@ -21,7 +21,7 @@ from attnlab.study.execution.progress import Display
 from attnlab.study.execution.scheduler import ClaimedRun, Scheduler
 from attnlab.study.execution.worker import Job, Worker, start
 from attnlab.study.trials.queue import FAILED as NOT_DONE  # every other state is a result
-from attnlab.tracking.tracker import DEVICE, failures
+from attnlab.tracking.tracker import DEVICE_TAG, failures
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -83,7 +83,7 @@ class Runner:
     ) -> None:
         self._plan, self._root, self._show, self._train = plan, root, show, train
         self._tracker, self._work = tracker, work
-        tracker.delivery.meanwhile = self._empty_the_pipes
+        tracker.delivery.on_wait = self._empty_the_pipes
         self._workers = max(1, workers)
         self._limits = plan.study.run
         # Never by how many are left: a run that is resumed alone must compute with the threads it began with.
@@ -97,7 +97,7 @@ class Runner:
         """Everything that is left, then a row for every run; ``partial`` as for ``Tracker.mark``."""
         work = self._work
         work.open()
-        self._tracker.describe()
+        self._tracker.log_study()
         refused = self._refuse()
         self._whole = len(work.found) + work.left
         about = {"workers": self._workers, "metric": self._plan.metric}
@@ -110,7 +110,7 @@ class Runner:
         except BaseException as error:
             self._abandon(error)
             raise
-        self._tracker.mark([*work.runs, *work.trials], partial=partial)
+        self._tracker.update_current([*work.runs, *work.trials], partial=partial)
         order = {cell.name: i for i, cell in enumerate(self._plan.cells)}
         runs = sorted(work.runs.values(), key=lambda run: order[run.cell.name])
         return [*(self._row(run) for run in runs), *self._trials(), *self._unconfirmed(), *refused]
@@ -152,7 +152,7 @@ class Runner:
     def _refuse(self) -> list[Row]:
         rows = []
         for cell, run in self._plan.refused:
-            run_id = self._tracker.refuse(run, cell)
+            run_id = self._tracker.log_refused(run, cell)
             reason = str(cell.refusal)
             rows.append(Row(cell.name, cell.name, run.seed, "refused", {}, reason, run_id))
         return rows
@@ -218,7 +218,7 @@ class Runner:
         worker = start(job)  # before its record is opened: what cannot start leaves none behind
         try:
             self._show.started(run.name, total=run.config.train.steps)
-            run_id = self._tracker.start(run, anew=job.anew)
+            run_id = self._tracker.start(run, reset=job.anew)
             self._active.append(_Active(given, run_id, worker, slot))
         except BaseException:
             worker.kill()
@@ -227,17 +227,17 @@ class Runner:
     def _read(self, active: _Active) -> None:
         for kind, *rest in active.worker.messages():
             if kind == "metrics":
-                self._tracker.log(active.run_id, *rest)
+                self._tracker.log_metrics(active.run_id, *rest)
                 self._show.metrics(active.run.name, *rest)
                 self._judge(active, *rest)
             elif kind == "started":
                 self._work.anew.discard(active.run.key)  # from here on a further attempt goes on from its checkpoints
-                self._tracker.tag(active.run_id, DEVICE, rest[0]["device"])
+                self._tracker.set_tag(active.run_id, DEVICE_TAG, rest[0]["device"])
                 self._show.started(active.run.name, total=rest[0]["total"])
             elif kind == "waits":
                 logger.info("  %s: %s", active.run.name, rest[0])
             elif kind == "tag":
-                self._tracker.tag(active.run_id, f"attnlab.{rest[0]}", rest[1])
+                self._tracker.set_tag(active.run_id, f"attnlab.{rest[0]}", rest[1])
             else:
                 active.last = (kind, *rest)
         if active.worker.closed:
@@ -277,7 +277,7 @@ class Runner:
         """Write down how a run ended. One whose process was lost is tried again at once: it may have been unlucky."""
         if not active.given.queue.is_ours(active.given.ticket):  # we were silent for too long, another parent has it
             self._active.remove(active)
-            self._tracker.discard(active.run_id)
+            self._tracker.delete(active.run_id)
             return
         failed = self._close(active, state, summary=summary, reason=reason, text=text)
         again = lost and failed <= self._plan.study.retries
@@ -291,9 +291,9 @@ class Runner:
         """Close a record and note its row; how often the run has failed by now."""
         run = active.run
         if state in NOT_DONE:
-            self._tracker.artifact(active.run_id, self._log(run.key))
+            self._tracker.log_file(active.run_id, self._log(run.key))
         if text:
-            self._tracker.text(active.run_id, "traceback.txt", text)
+            self._tracker.log_text(active.run_id, "traceback.txt", text)
         found = self._tracker.finish(active.run_id, state, summary=summary, reason=reason)
         seconds = time.monotonic() - active.began
         more = {"phase": run.phase, "trial": run.trial, "params": run.params, "log": self._log(run.key)}

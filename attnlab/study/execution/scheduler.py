@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.study.trials.queue import FAILED, Queue, Ticket
 from attnlab.study.trials.search import Search
-from attnlab.tracking.tracker import failures, left_to_forget, state_of
+from attnlab.tracking.tracker import failures, reset_pending, state_of
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -60,11 +60,11 @@ class Scheduler:
     def open(self) -> None:
         """Put in order what earlier parents left, and queue what has no result yet."""
         alive = {key for queue in self._queues for key in queue.keys("RUNNING")} if self._store.shared else set()
-        self._records = self._tracker.sweep(alive=alive, shared=self._store.shared)
+        self._records = self._tracker.reconcile(alive=alive, shared=self._store.shared)
         asked = {key: found for key, found in self._records.items() if state_of(found) in self._retry}
         self._asked = {found.info.run_id for found in asked.values()}
         self.anew = {key for key, found in asked.items() if state_of(found) not in FAILED}
-        self.anew |= {key for key, found in self._records.items() if left_to_forget(found)}
+        self.anew |= {key for key, found in self._records.items() if reset_pending(found)}
         done = {key: _value(found, self._metric) for key, found in self._records.items() if self._has_result(found)}
         for search in self._searches.values():
             at_valid = {key: _value(self._records[key], f"valid_{self._metric}") for key in search.keys if key in done}

@@ -1,0 +1,162 @@
+"""Results that accompany a study's runs in MLflow: reference scores, attention maps and the report.
+
+- Reference scores (chance, gzip, n-grams, ...) are tags of the experiment. They are not runs: they have no seed, variant or
+  curve, and code that lists runs need not exclude them.
+- Attention maps are an artifact of a run, with a tag that says whether the run has any.
+- The report is an MLflow run named ``report`` in the study's experiment, because MLflow has no artifacts of an experiment.
+  ``client.search_runs`` excludes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.tracking.client import REPORT_PHASE, connect, runs_folder, search_runs
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+REFERENCE_SCORE_PREFIX = "attnlab.reference_score."  # of experiment tags
+MAPS_FILE = "attention.npz"
+MAPS_TAG = "attnlab.maps"  # "" if the run has maps, else the reason why it has none
+
+
+@dataclass(frozen=True)
+class ReferenceScore:
+    """A reference score on the test split of one task.
+
+    It is comparable with the runs that have the same task, data and limit.
+
+    Attributes:
+        task: the task's name with those of its options that affect the value.
+        data: identity of the task's data.
+        limit: ``evaluate.test_limit``.
+        seconds: time it took to compute.
+        about: one-line description.
+    """
+
+    name: str
+    task: str
+    data: str
+    limit: int | None
+    metric: str
+    value: float
+    seconds: float
+    about: str
+
+    @property
+    def tag(self) -> str:
+        """Name of the experiment tag; equal for the same reference on the same test data."""
+        identity = json.dumps([self.name, self.task, self.data, self.limit])
+        return REFERENCE_SCORE_PREFIX + hashlib.sha256(identity.encode()).hexdigest()[:12]
+
+
+def write_reference_scores(
+    client: MlflowClient, experiment_id: str, scores: Sequence[ReferenceScore], *, partial: bool = False
+) -> None:
+    """Record reference scores in place of the earlier ones; ``partial`` keeps earlier scores that are not in ``scores``."""
+    new = {score.tag: json.dumps(asdict(score)) for score in scores}
+    old = _reference_score_tags(client, experiment_id)
+    stale = [] if partial else [key for key in old if key not in new]
+    for key, value in [*new.items(), *((key, "") for key in stale)]:  # not every store can delete a tag
+        if old.get(key) != value:
+            client.set_experiment_tag(experiment_id, key, value)
+
+
+def read_reference_scores(client: MlflowClient, experiment_id: str) -> list[ReferenceScore]:
+    """Return the recorded reference scores, sorted by task, limit and value."""
+    texts = _reference_score_tags(client, experiment_id).values()
+    scores = [ReferenceScore(**json.loads(text)) for text in texts if text]
+    return sorted(scores, key=lambda score: (score.task, score.limit or 0, score.value))
+
+
+def _reference_score_tags(client: MlflowClient, experiment_id: str) -> Mapping[str, str]:
+    tags = client.get_experiment(experiment_id).tags
+    return {key: value for key, value in tags.items() if key.startswith(REFERENCE_SCORE_PREFIX)}
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The softmax weights of one input in one trained model, or the reason why the model has none.
+
+    Attributes:
+        weights: float16 array of shape (layers, heads, t, t), or None.
+        words: the t tokens of the input.
+        reason: why ``weights`` is None.
+        run, cell: names of the run and its cell.
+    """
+
+    weights: Any = None
+    words: tuple[str, ...] = ()
+    reason: str = ""
+    run: str = ""
+    cell: str = ""
+
+
+def log_attention_map(run_id: str, attention_map: AttentionMap, *, root: str | Path | None = None) -> None:
+    """Attach an attention map to a run's record, in place of an earlier one."""
+    import numpy
+
+    client = connect(runs_folder(root))
+    if not attention_map.reason:
+        words = numpy.array(attention_map.words, dtype=str)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / MAPS_FILE
+            numpy.savez_compressed(path, weights=attention_map.weights, words=words)
+            client.log_artifact(run_id, str(path))
+    client.set_tag(run_id, MAPS_TAG, attention_map.reason)
+
+
+def load_attention_maps(study: str, root: str | Path | None = None) -> list[AttentionMap]:
+    """Return the attention maps of a study's current runs, including those that only hold a reason."""
+    import numpy
+
+    client = connect(runs_folder(root))
+    experiment = client.get_experiment_by_name(study)
+    maps = []
+    for record in search_runs(client, experiment.experiment_id) if experiment else ():
+        tags = record.data.tags
+        if MAPS_TAG not in tags or tags.get("attnlab.current") == "no":
+            continue
+        run, cell = str(record.info.run_name), tags["attnlab.cell"]
+        if tags[MAPS_TAG]:
+            maps.append(AttentionMap(reason=tags[MAPS_TAG], run=run, cell=cell))
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            arrays = numpy.load(client.download_artifacts(record.info.run_id, MAPS_FILE, folder))
+            maps.append(AttentionMap(arrays["weights"], tuple(arrays["words"].tolist()), run=run, cell=cell))
+    return maps
+
+
+def log_report(study: str, folder: Path, *, root: str | Path | None = None, note: str = "") -> str:
+    """Copy a report into the study's experiment, in place of the earlier one; return the ID of the MLflow run.
+
+    Args:
+        study: the experiment's name.
+        folder: the report; its files are copied, its subfolders are not.
+        root: the runs folder.
+        note: Markdown for the MLflow run's page.
+
+    Raises:
+        LookupError: the store has no such experiment.
+    """
+    client = connect(runs_folder(root))
+    experiment = client.get_experiment_by_name(study)
+    if experiment is None:
+        raise LookupError(study)
+    earlier = client.search_runs([experiment.experiment_id], f"tags.`attnlab.phase` = '{REPORT_PHASE}'")
+    tags = {"attnlab.phase": REPORT_PHASE, "attnlab.study": study}
+    tags["mlflow.note.content"] = f"{note}\n\nThe page is the artifact `index.html`."
+    run_id = client.create_run(experiment.experiment_id, run_name="report", tags=tags).info.run_id
+    for file in sorted(path for path in folder.iterdir() if path.is_file()):
+        client.log_artifact(run_id, str(file))
+    client.set_terminated(run_id, "FINISHED")
+    for record in earlier:
+        client.delete_run(record.info.run_id)
+    return run_id
