@@ -112,9 +112,7 @@ def unavailable_reason(error: Exception) -> str | None:
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
 
-    if (
-        describe_disk_error(error) is not None
-    ):  # MLflow reports a full disk as temporary; the study must stop until there is space
+    if describe_disk_error(error) is not None:  # MLflow reports a full disk as temporary, but retrying cannot help
         transient = False
     elif isinstance(error, MlflowException):  # also connection errors, which MLflow reports as status 500
         lost = getattr(error.__cause__, "connection_invalidated", False)  # set by SQLAlchemy
