@@ -16,9 +16,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.tracking.ui import ui
+    from attnlab.tracking.ui import serve
 
-    ui(port=arguments.port, study=arguments.study)
+    serve(port=arguments.port, study=arguments.study)
     return 0
 
 
