@@ -80,7 +80,9 @@ def left_running(root: Path) -> list[str]:
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("failure", ["hangs", "dies"])
-def test_a_server_that_goes_away_and_comes_back(server: UnreliableServer, tmp_path: Path, failure: str, seconds: float, log: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_goes_away_and_comes_back(
+    server: UnreliableServer, tmp_path: Path, failure: str, seconds: float, log: pytest.LogCaptureFixture
+) -> None:
     """Two runs, from their first step to their last, fall into the time in which the server does not respond."""
     plan = small(failure)
     tracker = Tracker(plan, tmp_path)
