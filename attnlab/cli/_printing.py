@@ -1,4 +1,4 @@
-"""Tables as text: aligned columns that survive a pipe, cut into blocks where a terminal is narrow."""
+"""Tables as text: aligned columns that survive a pipe, split into blocks where the terminal is too narrow for all of them."""
 
 from __future__ import annotations
 
@@ -11,42 +11,41 @@ from pathlib import Path
 GAP = "  "
 
 
-def columns(headings: Sequence[str], lines: Sequence[Sequence[str]], *, width: int | None = None) -> str:
-    """Align a table as text; figures stand right, words left.
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, keep_empty: bool = False) -> None:
+    """Print a table: in full into a pipe or a file, fitted to a terminal. Empty columns are dropped, unless `keep_empty`."""
+    keep = [i for i in range(len(headings)) if keep_empty or i == 0 or any(row[i] for row in rows)]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(format_table([headings[i] for i in keep], [[row[i] for i in keep] for row in rows], width=width))
+
+
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
+    """Return a table as text, with numbers aligned right and words left.
 
     Args:
-        width: of the terminal, in characters. A table that is wider is printed in blocks of columns, each
-        with the
-            first column again. None: one block, however wide.
+        width: of the terminal, in characters. A wider table is split into blocks of columns that all begin with the first
+            column, so that no cell is wrapped or truncated. None: one block.
     """
-    right = [_is_figures([line[i] for line in lines]) for i in range(len(headings))]
-    widths = [max(len(cell) for cell in column) for column in zip(headings, *lines, strict=True)]
-    blocks = _blocks(widths, width)
-    text = []
-    for block in blocks:
-        for line in (headings, ["-" * each for each in widths], *lines):
-            cells = [line[i].rjust(widths[i]) if right[i] else line[i].ljust(widths[i]) for i in block]
-            text.append(GAP.join(cells).rstrip())
-        text.append("")
-    return "\n".join(text[:-1])
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [_is_numeric(column[1:]) for column in columns]
+    lines: list[str] = []
+    for block in _blocks(widths, width):
+        lines += [""] if lines else []
+        for row in (headings, ["-" * n for n in widths], *rows):
+            cells = [row[i].rjust(widths[i]) if right[i] else row[i].ljust(widths[i]) for i in block]
+            lines.append(GAP.join(cells).rstrip())
+    return "\n".join(lines)
 
 
-def print_table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, keep_empty: bool = False) -> None:
-    """Print a table: in full into a pipe or a file, fitted to a terminal. Empty columns are dropped, unless `keep_empty`."""
-    keep = [i for i in range(len(headings)) if keep_empty or i == 0 or any(line[i] for line in lines)]
-    headings, lines = [headings[i] for i in keep], [[line[i] for i in keep] for line in lines]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(columns(headings, lines, width=width))
-
-
-def _is_figures(cells: Sequence[str]) -> bool:
-    given = [cell.lstrip("+-~") for cell in cells if cell]
-    return bool(given) and sum(cell[:1].isdigit() for cell in given) * 2 > len(given)
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Return true where most of the non-empty cells begin with a digit, after a sign."""
+    filled = [cell.lstrip("+-~") for cell in cells if cell]
+    return sum(cell[:1].isdigit() for cell in filled) * 2 > len(filled)
 
 
 def _blocks(widths: Sequence[int], width: int | None) -> list[list[int]]:
-    """Split columns so that each block, led by the first column, fits the width where that can be done."""
-    blocks: list[list[int]] = [[0]]
+    """Split columns into blocks that begin with the first column and fit the width, unless a single column exceeds it."""
+    blocks = [[0]]
     used = widths[0]
     for i in range(1, len(widths)):
         if width is not None and used + len(GAP) + widths[i] > width and len(blocks[-1]) > 1:

@@ -11,6 +11,7 @@ from attnlab.cli import _printing, main, run
 from attnlab.cli._config_keys import config_keys
 from attnlab.cli.plan import format_duration
 from attnlab.errors import UserError
+from attnlab.tracking.tags import command
 
 STUDY = """\
 # What does this test?
@@ -36,7 +37,7 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of its own, with a study in it."""
+    """A temporary working directory with a study file."""
     (tmp_path / "tiny.yaml").write_text(STUDY)
     (tmp_path / "unbiased.py").write_text(UNBIASED)
     monkeypatch.chdir(tmp_path)
@@ -49,7 +50,7 @@ def test_plan_prints_cells_costs_and_reasons(here: Path, capsys: Out) -> None:
     out = capsys.readouterr().out
     assert "8 runs (2 seeds per cell)" in out and "at 0.5 TFLOP/s" in out
     assert "refused: Unbiased alibi: " in out and "skipped: no_wo alibi: it is elsewhere" in out
-    assert not (here / "runs").exists(), "a plan leaves nothing behind"
+    assert not (here / "runs").exists(), "a plan writes no files"
 
 
 def test_plan_measures_the_device_when_no_rate_is_given(here: Path, capsys: Out) -> None:
@@ -77,13 +78,12 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     assert "\ndef \n" in sampled and "--- sample: 11 bytes" in sampled
 
 
-def test_seeds_are_added_until_it_is_settled_and_the_table_says_so(here: Path, capsys: Out) -> None:
+def test_seeds_are_added_until_verdicts_are_conclusive(here: Path, capsys: Out) -> None:
     chosen = ["--only", "variant=dense,no_wo", "--only", "position=learned"]
     assert main.main(["run", "tiny.yaml", "--until-conclusive", "--max-seeds", "3", *chosen]) == 0
-    said = capsys.readouterr()
-    assert "corrected for 2 looks" in said.out
+    assert "corrected for 2 looks" in capsys.readouterr().out
     page = (here / "reports" / "tiny" / "README.md").read_text()
-    assert "with a look at each number of seeds from 2 to 3" in page and "dense learned s2" in page
+    assert "dense learned s2" in page and "no_wo learned s2" in page
 
 
 def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
@@ -99,8 +99,8 @@ def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
     )
     assert main.main(["run", "tiny.yaml", "--no-report"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    told = next(i for i, line in enumerate(lines) if line.startswith("failed: Broken learned s0: ZeroDivisionError: by"))
-    log = lines[told + 1].removeprefix("  log: ")
+    reason = next(i for i, line in enumerate(lines) if line.startswith("failed: Broken learned s0: ZeroDivisionError: by"))
+    log = lines[reason + 1].removeprefix("  log: ")
     assert log.startswith("runs/work/") and "Traceback" in (here / log).read_text()
 
 
@@ -108,8 +108,7 @@ def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: 
     words = ["variant=dense", "position=none", "task={name: pydocs, length: 11}", "train.steps=20", "train.lr=1e30"]
     small = ["model.dim=12", "model.heads=2", "model.depth=1", "train.batch_size=2", "train.grad_clip=null"]
     assert main.main(["train", *words, *small, "--no-report", "--no-reference-scores"]) == 0
-    said = capsys.readouterr().out
-    assert "\ndiverged: dense none" in said and "became" in said
+    assert "\ndiverged: dense none" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -119,11 +118,11 @@ def test_a_run_that_diverged_has_its_reason_below_the_table(here: Path, capsys: 
         ["train", "variant=unbiased.py:Unbiased", "position=alibi", "task={name: pydocs, length: 17}"],
     ],
 )
-def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path, capsys: Out, words: list[str]) -> None:
+def test_a_study_whose_cells_are_all_refused_is_exit_code_2_with_the_reason(here: Path, capsys: Out, words: list[str]) -> None:
     assert main.main(words) == 2
-    said = capsys.readouterr().err
-    assert "Unbiased: " in said and said.count("\n") == 1
-    assert not (here / "runs").exists(), "there was nothing to do"
+    error = capsys.readouterr().err
+    assert "Unbiased: " in error and error.count("\n") == 1
+    assert not (here / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -146,9 +145,9 @@ def test_where_every_cell_is_refused_it_is_exit_code_2_and_the_reason(here: Path
 )
 def test_a_mistake_is_one_line_and_exit_code_2(here: Path, capsys: Out, words: list[str], expected: str) -> None:
     assert main.main(words) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("attnlab: ") and said.err.count("\n") == 1 and expected in said.err
-    assert said.out == ""
+    out, error = capsys.readouterr()
+    assert error.startswith("attnlab: ") and error.count("\n") == 1 and expected in error
+    assert out == ""
 
 
 def test_a_mistake_in_a_study_names_file_line_and_column(here: Path, capsys: Out) -> None:
@@ -171,7 +170,7 @@ def test_an_interrupt_is_exit_code_130(here: Path, capsys: Out, monkeypatch: pyt
     assert "1 of 6 runs are finished" in capsys.readouterr().err
 
 
-def test_list_names_everything_with_its_place(capsys: Out) -> None:
+def test_list_prints_every_registered_name_with_its_file(capsys: Out) -> None:
     assert main.main(["list"]) == 0
     out = capsys.readouterr().out
     for name in ("transformer_xl", "strided_sparse", "sinusoidal", "enwik8", "xformers"):
@@ -201,23 +200,29 @@ def test_list_config_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
-def test_data_lists_what_is_there(folders: Path, capsys: Out) -> None:
+def test_data_lists_and_verifies_data_sets(folders: Path, capsys: Out) -> None:
     assert main.main(["data"]) == 0
     assert capsys.readouterr().out.count("missing") == 2
     assert main.main(["data", "verify"]) == 2
     assert capsys.readouterr().err.count("attnlab: ") == 2
 
 
+def test_the_recorded_command_is_the_one_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("/somewhere/bin/attnlab", "/somewhere/attnlab/__main__.py"):  # attnlab, python -m attnlab
+        monkeypatch.setattr("sys.argv", [program, "run", "a study.yaml"])
+        assert command() == "attnlab run 'a study.yaml'"
+
+
 def test_tables_align_and_keep_every_column() -> None:
     lines = [["dense learned", "2.3120 ± 0.0326", "worse"], ["no_wo", "+0.1", ""]]
-    text = _printing.columns(["cell", "value", "verdict"], lines)
+    text = _printing.format_table(["cell", "value", "verdict"], lines)
     assert text.splitlines() == [
         "cell                     value  verdict",
         "-------------  ---------------  -------",
         "dense learned  2.3120 ± 0.0326  worse",
         "no_wo                     +0.1",
     ]
-    narrow = _printing.columns(["cell", "value", "verdict"], lines, width=32)
+    narrow = _printing.format_table(["cell", "value", "verdict"], lines, width=32)
     assert max(len(line) for line in narrow.splitlines()) <= 32
     assert narrow.count("dense learned") == 2 and "worse" in narrow
 
@@ -232,8 +237,8 @@ def test_durations_are_readable() -> None:
     ]
 
 
-def test_configurations_are_kept_as_json(here: Path, capsys: Out) -> None:
-    """What `generate` reads back is what `train` wrote."""
+def test_a_run_keeps_its_configuration_as_json(here: Path, capsys: Out) -> None:
+    """`generate` reads this file."""
     words = [
         "variant=narrow",
         "task={name: pydocs, length: 11}",

@@ -1,4 +1,4 @@
-"""`attnlab runs`: which runs, which columns, in which order, in which form."""
+"""`attnlab runs`: conditions, columns, order and formats."""
 
 import csv
 import io
@@ -28,8 +28,8 @@ def frame(monkeypatch: pytest.MonkeyPatch) -> pandas.DataFrame:
     return runs
 
 
-def told(out: Out, *words: str) -> list[dict[str, str]]:
-    """What `attnlab runs` prints as CSV."""
+def printed_rows(out: Out, *words: str) -> list[dict[str, str]]:
+    """Return the rows that `attnlab runs` prints as CSV."""
     assert main.main(["runs", "made-up", "--format", "csv", *words]) == 0
     return list(csv.DictReader(io.StringIO(out.readouterr().out)))
 
@@ -64,28 +64,36 @@ def told(out: Out, *words: str) -> list[dict[str, str]]:
 )
 def test_every_condition_must_hold(conditions: list[str], count: int, capsys: Out) -> None:
     words = [word for condition in conditions for word in ("--where", condition)]
-    assert len(told(capsys, *words)) == count
+    assert len(printed_rows(capsys, *words)) == count
 
 
-def test_columns_stand_as_they_were_asked_for(capsys: Out, frame: Any) -> None:
-    rows = told(capsys, "--columns", "name, seed,lr", "--where", "variant=basic")
+def test_columns_are_printed_in_the_requested_order(capsys: Out, frame: Any) -> None:
+    rows = printed_rows(capsys, "--columns", "name, seed,lr", "--where", "variant=basic")
     assert list(rows[0]) == ["name", "seed", "train.lr"]
     assert rows[0] == {"name": "basic learned s0", "seed": "0", "train.lr": "0.0003"}
-    assert list(told(capsys)[0]) == ["run_id", "name", "state", "bits_per_byte", "tokens_per_s", "train_seconds", "reason"]
-    assert list(told(capsys, "--columns", "all")[0]) == list(frame.columns)
+    assert list(printed_rows(capsys)[0]) == [
+        "run_id",
+        "name",
+        "state",
+        "bits_per_byte",
+        "tokens_per_s",
+        "train_seconds",
+        "reason",
+    ]
+    assert list(printed_rows(capsys, "--columns", "all")[0]) == list(frame.columns)
 
 
-def test_a_search_shows_its_phases_and_what_trials_have(capsys: Out, frame: Any) -> None:
+def test_a_searched_study_shows_phases_and_validation_scores(capsys: Out, frame: Any) -> None:
     frame["phase"] = "search"
-    assert {"phase", "valid_bits_per_byte"} <= set(told(capsys)[0])
+    assert {"phase", "valid_bits_per_byte"} <= set(printed_rows(capsys)[0])
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_sorting_leaves_what_is_missing_to_the_end(sign: str, capsys: Out) -> None:
-    values = [row["bits_per_byte"] for row in told(capsys, f"--sort={sign}bits_per_byte")]
+def test_missing_values_sort_last(sign: str, capsys: Out) -> None:
+    values = [row["bits_per_byte"] for row in printed_rows(capsys, f"--sort={sign}bits_per_byte")]
     numbers = [float(value) for value in values[:26]]
     assert values[26:] == ["", ""] and numbers == sorted(numbers, reverse=bool(sign))
-    names = [row["name"] for row in told(capsys, "--sort", "name")]
+    names = [row["name"] for row in printed_rows(capsys, "--sort", "name")]
     assert names == sorted(names)
 
 
@@ -105,13 +113,13 @@ def test_json_keeps_types_and_every_digit(capsys: Out, frame: Any) -> None:
     assert (rows[1]["bits_per_byte"], rows[1]["reason"]) == (None, 'a, "b"\nc')
 
 
-def test_a_pipe_gets_every_run_on_one_line_and_nothing_cut_off(capsys: Out, frame: Any) -> None:
+def test_a_pipe_gets_every_run_on_one_line_without_truncation(capsys: Out, frame: Any) -> None:
     assert main.main(["runs", "made-up"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + 28 and lines[2].startswith(frame["run_id"][0])
     assert 'a, "b"\\nc' in "".join(lines)
     assert main.main(["runs", "made-up", "--columns", "name,trial", "--where", "seed=2"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "trial"], "what was asked for stays, though it is empty"
+    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "trial"], "a requested column stays although it is empty"
 
 
 def test_a_terminal_gets_a_table_that_fits(capsys: Out, frame: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +131,7 @@ def test_a_terminal_gets_a_table_that_fits(capsys: Out, frame: Any, monkeypatch:
     assert max(map(len, out.splitlines())) <= 60 and frame["run_id"][0][:8] in out and frame["run_id"][0] not in out
 
 
-def test_no_run_that_fits_is_an_empty_table(capsys: Out) -> None:
+def test_conditions_that_no_run_meets_give_an_empty_table(capsys: Out) -> None:
     assert main.main(["runs", "made-up", "--where", "seed=99"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and "bits_per_byte" in lines[0]
@@ -144,10 +152,10 @@ def test_no_run_that_fits_is_an_empty_table(capsys: Out) -> None:
         (["seed=0", "seed=1"], "no run meets all of the conditions"),
     ],
 )
-def test_a_value_that_no_run_has_is_told(words: list[str], expected: str, capsys: Out) -> None:
+def test_a_value_that_no_run_has_is_reported(words: list[str], expected: str, capsys: Out) -> None:
     assert main.main(["runs", "made-up", *(option for word in words for option in ("--where", word))]) == 0
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and expected in said
+    note = capsys.readouterr().err
+    assert note.count("\n") == 1 and expected in note
 
 
 @pytest.mark.parametrize(
@@ -166,8 +174,8 @@ def test_a_value_that_no_run_has_is_told(words: list[str], expected: str, capsys
 )
 def test_a_mistake_is_one_line(words: list[str], expected: str, capsys: Out) -> None:
     assert main.main(["runs", "made-up", *words]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and expected in said.err
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and expected in error
 
 
 def test_conditions_need_a_study_with_runs(capsys: Out, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""attnlab submit: jobs by submitit's local executor, what is refused, and that no file holds the storage's password."""
+"""Studies as Slurm jobs: submission, the job itself, errors before anything is queued, and no password in any file."""
 
 import importlib.util
 import os
@@ -41,7 +41,7 @@ grid:
   variant: [met, no_wo]
 seeds: [0, 1]
 """
-# The first run waits for a second at the same time: with one worker each, that one is another machine's.
+# The first run waits until a second one runs at the same time; with one worker per machine, that is on the other machine.
 MEETING = """\
 import multiprocessing, os, time
 from pathlib import Path
@@ -67,7 +67,7 @@ ADDRESS = f"postgresql://attnlab:{PASSWORD}@127.0.0.1:9/optuna"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of its own, with a study in it."""
+    """A temporary working directory with a study file."""
     (tmp_path / "shared.yaml").write_text(STUDY)
     (tmp_path / "meeting.py").write_text(MEETING)
     monkeypatch.chdir(tmp_path)
@@ -76,7 +76,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refusal(capsys: Out, *words: str) -> str:
+def submit_error(capsys: Out, *words: str) -> str:
     assert cli.main(["submit", "shared.yaml", *words]) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and PASSWORD not in line
@@ -84,7 +84,7 @@ def refusal(capsys: Out, *words: str) -> str:
 
 
 def wait_for(path: Path, *, seconds: float = 900) -> None:
-    """The jobs outlive the command that started them: there is no process of ours to wait for."""
+    """Wait for a file, because the jobs outlive the command that started them."""
     until = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < until, f"no {path.name} after {seconds:g} s"
@@ -96,12 +96,12 @@ def test_two_machines_share_one_study(here: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MLFLOW_TRACKING_URI", stores.tracking)
     words = ["--machines", "2", "--workers", "1", "--local", "--storage", stores.storage]
     assert cli.main(["submit", "shared.yaml", *words]) == 0
-    said = capsys.readouterr().out
-    ids = said.splitlines()[0].removeprefix("4 runs; submitted jobs: ").split()
+    out = capsys.readouterr().out
+    ids = out.splitlines()[0].removeprefix("4 runs; submitted jobs: ").split()
     folder = here / "runs" / "submit" / "shared"
-    assert len(ids) == 2 and "tail -f runs/submit/shared/*_log.err" in said and "attnlab runs shared" in said
-    assert "ATTNLAB_STORAGE" not in os.environ, "what was set for the jobs is taken back"
-    for job in [LocalJob[None](folder, each) for each in ids]:
+    assert len(ids) == 2 and "tail -f runs/submit/shared/*_log.err" in out and "attnlab runs shared" in out
+    assert "ATTNLAB_STORAGE" not in os.environ, "the variable is set for the jobs only"
+    for job in [LocalJob[None](folder, job_id) for job_id in ids]:
         wait_for(job.paths.result_pickle)
         assert job.exception() is None, job.stderr()
     curves = {key: stores.curves(record) for key, record in finished(stores.records("shared")).items()}
@@ -110,17 +110,17 @@ def test_two_machines_share_one_study(here: Path, monkeypatch: pytest.MonkeyPatc
     assert list(folder.rglob("*_submitted.pkl")) and not written
 
 
-def test_what_is_missing_is_said_before_anything_is_queued(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = refusal(capsys, "--machines", "2", "--local")
-    assert said.startswith("attnlab: --machines: ") and "--storage postgresql://" in said
-    assert "MLFLOW_TRACKING_URI" in refusal(capsys, "--machines", "2", "--local", "--storage", ADDRESS)
-    assert "did you mean 'train.steps'" in refusal(capsys, "--local", "--set", "train.stepz=3")
+def test_errors_are_reported_before_anything_is_queued(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = submit_error(capsys, "--machines", "2", "--local")
+    assert error.startswith("attnlab: --machines: ") and "--storage postgresql://" in error
+    assert "MLFLOW_TRACKING_URI" in submit_error(capsys, "--machines", "2", "--local", "--storage", ADDRESS)
+    assert "did you mean 'train.steps'" in submit_error(capsys, "--local", "--set", "train.stepz=3")
     real = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "sbatch" else real(name))
-    said = refusal(capsys)
-    assert "sbatch" in said and "--local" in said
+    error = submit_error(capsys)
+    assert "sbatch" in error and "--local" in error
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'attnlab[slurm]'" in refusal(capsys, "--local")
+    assert "pip install 'attnlab[slurm]'" in submit_error(capsys, "--local")
     assert not (here / "runs").exists()
 
 
@@ -132,7 +132,7 @@ echo Submitted batch job 77
 """
 
 
-def test_slurm_is_asked_for_an_array_and_the_address_goes_by_the_environment(
+def test_slurm_receives_an_array_and_the_address_through_the_environment(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
     for name, text in (("sbatch", SBATCH), ("srun", "#!/bin/sh\n")):  # submitit looks for srun
@@ -151,17 +151,17 @@ def test_slurm_is_asked_for_an_array_and_the_address_goes_by_the_environment(
     assert "squeue --jobs 77\n" in capsys.readouterr().out
 
 
-def test_a_job_that_slurm_interrupts_asks_for_another_turn() -> None:
+def test_a_job_that_slurm_interrupts_is_queued_again() -> None:
     job = Job(StudyRequest(Path("a.yaml")), shared=True)
     again = job.checkpoint()
     assert isinstance(again, DelayedSubmission) and again.function is job
 
 
-def test_the_warning_that_slurm_sends_first_does_not_end_the_study(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(found: Plan, **options: object) -> StudyResult:
+def test_the_sigterm_that_slurm_sends_as_a_warning_does_not_end_the_study(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(plan: Plan, **options: object) -> StudyResult:
         with as_interrupts():
             os.kill(os.getpid(), signal.SIGTERM)
-        return StudyResult(found, [])
+        return StudyResult(plan, [])
 
     monkeypatch.setattr(study, "run", run)
     Job(StudyRequest(here / "shared.yaml"), shared=False)()
@@ -171,13 +171,13 @@ def test_the_warning_that_slurm_sends_first_does_not_end_the_study(here: Path, m
 def test_a_job_runs_what_was_requested(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
 
-    def run(found: Plan, **options: Any) -> StudyResult:
-        calls.append({"cells": [cell.name for cell in found.cells], "steps": found.cells[0].config.train.steps, **options})
-        return StudyResult(found, [])
+    def run(plan: Plan, **options: Any) -> StudyResult:
+        calls.append({"cells": [cell.name for cell in plan.cells], "steps": plan.cells[0].config.train.steps, **options})
+        return StudyResult(plan, [])
 
-    def run_until_conclusive(found: Plan, *, max_seeds: int, **options: Any) -> tuple[StudyResult, None]:
+    def run_until_conclusive(plan: Plan, *, max_seeds: int, **options: Any) -> tuple[StudyResult, None]:
         calls.append({"max_seeds": max_seeds})
-        return StudyResult(found, []), None
+        return StudyResult(plan, []), None
 
     monkeypatch.setattr(study, "run", run)
     monkeypatch.setattr(adaptive, "run_until_conclusive", run_until_conclusive)
@@ -198,7 +198,7 @@ def test_a_job_without_its_address_does_not_start_a_study_of_its_own(here: Path)
 def test_a_study_that_stops_fails_its_job_and_writes_no_password(
     error: BaseException, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(found: Plan, **options: object) -> StudyResult:
+    def run(plan: Plan, **options: object) -> StudyResult:
         raise error
 
     monkeypatch.setattr(study, "run", run)
@@ -213,10 +213,10 @@ def test_a_missing_study_fails_its_job(here: Path) -> None:
 
 
 def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(found: Plan, **options: object) -> StudyResult:
-        first = found.runs[0]
+    def run(plan: Plan, **options: object) -> StudyResult:
+        first = plan.runs[0]
         row = Row(first.name, first.cell.name, first.seed, "failed", {}, "by the test", "0" * 32)
-        return StudyResult(found, [row])
+        return StudyResult(plan, [row])
 
     monkeypatch.setattr(study, "run", run)
     with pytest.raises(RuntimeError, match="met s0"):
