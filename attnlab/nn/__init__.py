@@ -1,0 +1,30 @@
+"""Parts that variants and models consist of: attention backends, masks, heads and feed-forward layers.
+
+Letters: ``b`` batch, ``h`` heads, ``t`` query positions, ``s`` key positions, ``d`` head width, ``dim`` model width.
+
+Example:
+    >>> import torch
+    >>> q = torch.zeros(1, 1, 2, 4)  # all visible keys get the same weight
+    >>> v = torch.tensor([2.0, 4.0]).view(1, 1, 2, 1)
+    >>> attend(q, q, v, AttentionMask(causal=True), backend="sdpa").flatten()
+    tensor([2., 3.])
+"""
+
+from attnlab.nn.attention import BACKENDS, AttentionMask, LogitBias, RelativeLogits, attend, record_attention_weights
+from attnlab.nn.layers import FeedForward, causal_mask, merge_heads, relative_distance, relative_shift, sinusoids, split_heads
+
+__all__ = [
+    "BACKENDS",
+    "AttentionMask",
+    "FeedForward",
+    "LogitBias",
+    "RelativeLogits",
+    "attend",
+    "causal_mask",
+    "merge_heads",
+    "record_attention_weights",
+    "relative_distance",
+    "relative_shift",
+    "sinusoids",
+    "split_heads",
+]

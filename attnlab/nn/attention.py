@@ -1,32 +1,109 @@
-"""Softmax attention, several implementations of the same mathematics.
+"""Softmax attention with several interchangeable backends.
 
-    y_i = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j      over the keys j that query i may see
+    y_i = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j      over the keys j that query i may attend to
 
-``reference`` materialises the logits and reads like the formula: it is the oracle for the others. ``blocked`` goes through
-them by blocks (``attnlab.nn.blocked``) and is what a CPU does best. ``sdpa`` is PyTorch's
-``scaled_dot_product_attention``; ``xformers`` is ``memory_efficient_attention`` (``attnlab.nn.xformers``) and needs a CUDA
-device. A query that may see no key at all yields zeros, never NaN, in each of them.
+``reference`` materializes the logits and follows the formula; the tests compare the other backends with it. ``blocked``
+processes the queries in blocks (``attnlab.nn.blocked``) and is the fastest on a CPU. ``sdpa`` is PyTorch's
+``scaled_dot_product_attention``. ``xformers`` is ``memory_efficient_attention`` (``attnlab.nn.xformers``) and needs a CUDA
+device. In every backend, a query that may attend to no key at all yields zeros, never NaN.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.nn.blocked import blocked
-from attnlab.nn.layers import causal_mask, relative_distance, shift
+from attnlab.nn.blocked import blocked_attention
+from attnlab.nn.layers import causal_mask, relative_distance
 
 BACKENDS = ("reference", "blocked", "sdpa", "xformers")
 
 _recorded: list[Tensor] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionMask:
+    """The keys that each query may attend to. With several conditions, all must hold; with none, every key is visible.
+
+    Attributes:
+        causal: query i attends to keys up to position i + s - t only.
+        window: query i attends to the last ``window`` of these keys only, its own position included. Requires ``causal``.
+        attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
+
+    Raises:
+        ValueError: ``window`` without ``causal``.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    attn_mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and not self.causal:
+            raise ValueError(f"AttentionMask: window={self.window} requires causal=True")
+
+    def without_window(self, t: int, s: int, *, device: torch.device) -> "AttentionMask":
+        """Return an equal mask whose window is part of ``attn_mask``."""
+        if self.window is None:
+            return self
+        near = relative_distance(t, s, device=device) < self.window
+        return AttentionMask(self.causal, attn_mask=near if self.attn_mask is None else near & self.attn_mask)
+
+    def dense(self, t: int, s: int, *, device: torch.device) -> Tensor | None:
+        """Return the whole mask as one boolean tensor, broadcastable to (b, h, t, s); None where every key is visible."""
+        attn_mask = self.without_window(t, s, device=device).attn_mask
+        if not self.causal:
+            return attn_mask
+        causal = causal_mask(t, s, device=device)
+        return causal if attn_mask is None else causal & attn_mask
+
+
+class RelativeLogits(NamedTuple):
+    """Scaled logits as two products: ``scale * (content @ k.mT + relative_shift(distance @ r.mT, s))``.
+
+    Attributes:
+        content: (b, h, t, d), the operand that is multiplied with the keys.
+        distance: (b, h, t, d), the operand that is multiplied with the distances.
+        r: (h, n, d), an embedding of each distance s-1, s-2, ..., down to -1 in a causal role and to -t in others.
+    """
+
+    content: Tensor
+    distance: Tensor
+    r: Tensor
+
+
+class LogitBias(Protocol):
+    """A bias that depends on queries and keys. Position schemes that act by ``bias`` are such (``attnlab.positions``)."""
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        """Return the bias, broadcastable to (b, h, t, s)."""
+        ...
+
+    def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
+        """Return ``scale * q k^T + bias`` as two products, or None where it has no such form."""
+        ...
+
+
+class _Options(NamedTuple):
+    """What every backend receives in addition to q, k, v, mask and bias. Only ``blocked`` uses the last two."""
+
+    dropout: float
+    scale: float
+    total_length: int | None
+    relative: RelativeLogits | None
+
+
+_Backend = Callable[[Tensor, Tensor, Tensor, AttentionMask, Tensor | None, _Options], Tensor]
+
+
 @contextmanager
-def recorded_weights() -> Iterator[list[Tensor]]:
-    """Collect the softmax weights of each ``reference`` attention inside, (b, h, t, s), in the order of the calls."""
+def record_attention_weights() -> Iterator[list[Tensor]]:
+    """Collect the softmax weights (b, h, t, s) of every ``reference`` attention in this context, in call order."""
     global _recorded
     before, _recorded = _recorded, []
     try:
@@ -66,198 +143,159 @@ def unsupported(
     return xformers.unsupported()
 
 
-def resolve(device: str, *, hook: str, offered: tuple[str, ...], compiled: bool = False) -> str:
-    """The backend that ``auto`` stands for, decided when the plan is made.
+def resolve_backend(device: str, *, hook: str, backends: tuple[str, ...], compiled: bool = False) -> str:
+    """Return the backend that ``auto`` stands for. Called when the plan is made.
 
     Args:
-        hook: the position scheme's hook. A bias that needs a gradient sends SDPA down its slow path.
-        offered: the backends that the variant declares.
-        compiled: whether it runs under ``torch.compile``, which ``blocked`` does not.
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        hook: hook of the position scheme. A bias that requires gradients puts SDPA on its slow path.
+        backends: the backends that the variant declares.
+        compiled: True under ``torch.compile``, which does not support ``blocked``.
     """
-    rest = "reference" if hook == "bias" else "sdpa"
-    wanted = [rest] if compiled or device.startswith("cuda") else ["blocked", rest]
-    return next((name for name in wanted if name in offered), offered[0])
+    fallback = "reference" if hook == "bias" else "sdpa"
+    preferred = [fallback] if compiled or device.startswith("cuda") else ["blocked", fallback]
+    return next((name for name in preferred if name in backends), backends[0])
 
 
 def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    mask: AttentionMask | None = None,
+    bias: Tensor | LogitBias | None = None,
     *,
     backend: str = "reference",
-    causal: bool = False,
-    window: int | None = None,
-    attn_mask: Tensor | None = None,
-    bias: Tensor | None = None,
-    relative: tuple[Tensor, Tensor] | None = None,
     dropout: float = 0.0,
     scale: float | None = None,
     total_length: int | None = None,
 ) -> Tensor:
-    """Attention of ``q`` over ``k`` and ``v``.
+    """Compute softmax attention of ``q`` over ``k`` and ``v``.
 
     Args:
-        q: (b, h, t, d). k: (b, h, s, d). v: (b, h, s, e).
-        causal: query i sees keys up to i + s - t only.
-        window: of these only so many, the last one included. ``xformers`` computes no others where there is neither an
-            ``attn_mask`` nor a bias; to the other backends it is a mask.
-        attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended; together with ``causal``, both must hold.
-        bias: broadcastable to (b, h, t, s), added to the scaled logits.
-        relative: ``distance`` and ``r`` of ``attnlab.positions.RelativeLogits``: scale * shift(distance r^T) is added, too.
-            Only ``blocked`` has a better way than to make a bias of it.
-        dropout: probability of dropping an attention weight (0 outside training).
-        scale: default 1 / sqrt(d).
-        total_length: positions of the whole sequence, where q and k are a piece of it: ``blocked`` keeps less of longer
-            ones for the backward pass.
+        q: (b, h, t, d).
+        k: (b, h, s, d).
+        v: (b, h, s, e).
+        mask: the keys that each query may attend to; None: all. Of a window, ``xformers`` computes no other logits where
+            the mask has no ``attn_mask`` and there is no bias; to the other backends a window is a mask.
+        bias: broadcastable to (b, h, t, s), added to the scaled logits; or a ``LogitBias`` that computes it from q and k.
+            ``blocked`` uses its ``relative_logits`` where it has them, and then never holds a whole bias.
+        backend: one of ``BACKENDS``.
+        dropout: probability of dropping an attention weight; pass 0 outside training.
+        scale: factor of the products q . k; default 1 / sqrt(d).
+        total_length: length of the whole sequence where q and k are a part of it; default s. In the backward pass
+            ``blocked`` recomputes the weights of long sequences instead of saving them.
 
     Returns:
         (b, h, t, e).
+
+    Example:
+        >>> import torch
+        >>> q = k = torch.zeros(1, 1, 3, 2)  # all visible keys get the same weight
+        >>> v = torch.tensor([1.0, 3.0, 5.0]).view(1, 1, 3, 1)
+        >>> attend(q, k, v).flatten()
+        tensor([3., 3., 3.])
+        >>> attend(q, k, v, AttentionMask(causal=True)).flatten()
+        tensor([1., 2., 3.])
+        >>> attend(q, k, v, AttentionMask(causal=True, window=2)).flatten()
+        tensor([1., 2., 4.])
     """
-    if window is not None and not causal:
-        raise ValueError("attend: a window needs causal=True")
+    mask = mask or AttentionMask()
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    local = backend == "xformers" and attn_mask is None and bias is None and relative is None and q.shape[-2] == k.shape[-2]
-    if window is not None and local:
-        from attnlab.nn import xformers
-
-        return xformers.local(q, k, v, window=window, dropout=dropout, scale=scale)
-    if window is not None:
-        near = relative_distance(q.shape[-2], k.shape[-2], device=q.device) < window
-        attn_mask = near if attn_mask is None else near & attn_mask
-    if backend == "blocked":
-        y = _blocked(
-            q,
-            k,
-            v,
-            relative,
-            causal=causal,
-            attn_mask=attn_mask,
-            bias=bias,
-            dropout=dropout,
-            scale=scale,
-            total_length=total_length,
-        )
-    else:
-        if relative is not None:
-            more = shift(relative[0] * scale @ relative[1].mT, k.shape[-2])
-            bias = more if bias is None else bias + more
-        call = {"reference": _reference, "sdpa": _sdpa, "xformers": _xformers}[backend]
-        y = call(q, k, v, causal=causal, attn_mask=attn_mask, bias=bias, dropout=dropout, scale=scale)
-    if attn_mask is not None:  # without a mask every query sees at least one key
-        y = y * _sees_any(q, k, causal, attn_mask).to(y.dtype)
-    return y
+    relative = None
+    if bias is not None and not isinstance(bias, Tensor):
+        relative = bias.relative_logits(q, k.shape[-2]) if backend == "blocked" else None
+        bias = bias.bias(q, k, scale=scale) if relative is None else None
+    if backend != "xformers" or mask.attn_mask is not None or bias is not None or q.shape[-2] != k.shape[-2]:
+        mask = mask.without_window(q.shape[-2], k.shape[-2], device=q.device)  # no backend has a kernel for this window
+    y = _IMPLEMENTATIONS[backend](q, k, v, mask, bias, _Options(dropout, scale, total_length, relative))
+    if mask.attn_mask is None:  # every query sees at least one key
+        return y
+    visible = _dense_mask(q, k, mask)
+    return y * visible.any(-1, keepdim=True).to(y.dtype)  # type: ignore[union-attr] not None with an attn_mask
 
 
-def _sees_any(q: Tensor, k: Tensor, causal: bool, attn_mask: Tensor) -> Tensor:
-    """(..., t, 1): whether a query has any key at all."""
-    return _visible(q, k, causal, attn_mask).any(-1, keepdim=True)  # type: ignore[union-attr]
+def _dense_mask(q: Tensor, k: Tensor, mask: AttentionMask) -> Tensor | None:
+    return mask.dense(q.shape[-2], k.shape[-2], device=q.device)
 
 
-def _visible(q: Tensor, k: Tensor, causal: bool, attn_mask: Tensor | None) -> Tensor | None:
-    """The two masks as one, broadcastable to (b, h, t, s); None when everything is visible."""
-    if not causal:
-        return attn_mask
-    below = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
-    return below if attn_mask is None else below & attn_mask
-
-
-def _reference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool,
-    attn_mask: Tensor | None,
-    bias: Tensor | None,
-    dropout: float,
-    scale: float,
-) -> Tensor:
-    # In place, so that mask and bias cost neither a second tensor of logits nor, for the mask, a backward pass.
-    logits = torch.einsum("bhtd,bhsd->bhts", q * scale, k)
+def _reference(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, bias: Tensor | None, options: _Options) -> Tensor:
+    # In place: mask and bias then need no second tensor of logits, and the mask no backward pass.
+    logits = torch.einsum("bhtd,bhsd->bhts", q * options.scale, k)
     if bias is not None:
         logits.add_(bias)
-    visible = _visible(q, k, causal, attn_mask)
-    if visible is not None:
-        logits.add_(_additive(visible, None, logits.dtype))  # type: ignore[arg-type] of a mask there always is one
+    additive = _additive(_dense_mask(q, k, mask), None, logits.dtype)
+    if additive is not None:
+        logits.add_(additive)
     weights = logits.softmax(-1)
     if _recorded is not None:
         _recorded.append(weights.detach())
-    weights = F.dropout(weights, dropout)
+    weights = F.dropout(weights, options.dropout)
     return torch.einsum("bhts,bhse->bhte", weights.to(v.dtype), v)
 
 
-def _blocked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    relative: tuple[Tensor, Tensor] | None,
-    *,
-    causal: bool,
-    attn_mask: Tensor | None,
-    bias: Tensor | None,
-    dropout: float,
-    scale: float,
-    total_length: int | None,
-) -> Tensor:
+def _blocked(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, bias: Tensor | None, options: _Options) -> Tensor:
+    q = q if options.relative is None else options.relative.content
     if min(k.shape[1], v.shape[1]) < q.shape[1]:  # heads may share keys and values
         k, v = (z.expand(-1, q.shape[1], -1, -1) for z in (k, v))
     device = q.device.type
-    lowered = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    if lowered:
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if autocast:
         q, k, v = (z.to(torch.get_autocast_dtype(device)) for z in (q, k, v))
-    distance, r = (None, None) if relative is None else (z.to(q.dtype) for z in relative)
-    additive = _with_batch(_additive(attn_mask, bias, q.dtype))
-    # Autocast would have the softmax in float32, for twice the memory traffic, only to round it for the next product.
-    with torch.autocast(device, enabled=False) if lowered else nullcontext():
-        return blocked(q, k, v, additive, distance, r, causal=causal, dropout=dropout, scale=scale, total_length=total_length)
+    distance, r = (None, None) if options.relative is None else (z.to(q.dtype) for z in options.relative[1:])
+    additive = _with_batch(_additive(mask.attn_mask, bias, q.dtype))
+    # Autocast would compute the softmax in float32, with twice the memory traffic, and then round it for the next product.
+    with torch.autocast(device, enabled=False) if autocast else nullcontext():
+        return blocked_attention(
+            q,
+            k,
+            v,
+            additive,
+            distance,
+            r,
+            causal=mask.causal,
+            dropout=options.dropout,
+            scale=options.scale,
+            total_length=options.total_length,
+        )
 
 
-def _sdpa(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool,
-    attn_mask: Tensor | None,
-    bias: Tensor | None,
-    dropout: float,
-    scale: float,
-) -> Tensor:
-    plain = causal and attn_mask is None and bias is None and q.shape[-2] == k.shape[-2]
-    if plain:  # is_causal aligns to the top left, which is our alignment only where t = s
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
-    mask = _with_batch(_additive(_visible(q, k, causal, attn_mask), bias, q.dtype))  # of (h, t, s) its kernels keep all logits
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, bias: Tensor | None, options: _Options) -> Tensor:
+    if mask.causal and mask.attn_mask is None and bias is None and q.shape[-2] == k.shape[-2]:
+        # is_causal aligns the mask to the top left, which is our alignment only where t = s.
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=options.dropout, is_causal=True, scale=options.scale)
+    # With a mask (h, t, s) that lacks the batch dimension, its kernels save all logits.
+    additive = _with_batch(_additive(_dense_mask(q, k, mask), bias, q.dtype))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=additive, dropout_p=options.dropout, scale=options.scale)
+
+
+def _xformers(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, bias: Tensor | None, options: _Options) -> Tensor:
+    from attnlab.nn import xformers
+
+    if mask.window is not None:
+        return xformers.windowed_attention(q, k, v, window=mask.window, dropout=options.dropout, scale=options.scale)
+    causal_only = mask.causal and mask.attn_mask is None and bias is None
+    additive = None if causal_only else _additive(_dense_mask(q, k, mask), bias, v.dtype)
+    return xformers.attention(q, k, v, causal=causal_only, additive=additive, dropout=options.dropout, scale=options.scale)
+
+
+_IMPLEMENTATIONS: dict[str, _Backend] = {
+    "reference": _reference,
+    "blocked": _blocked,
+    "sdpa": _sdpa,
+    "xformers": _xformers,
+}
 
 
 def _additive(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Mask and bias as one tensor to add to the logits."""
+    """Combine mask and bias in one tensor to add to the logits."""
     if visible is None:
         return None if bias is None else bias.to(dtype)
-    lowest = torch.finfo(dtype).min  # not -inf: a row without any key then stays finite, forward and backward
+    lowest = torch.finfo(dtype).min  # not -inf: a row without any visible key then stays finite, forward and backward
     if bias is None:
         return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, lowest)
     return bias.to(dtype).masked_fill(~visible, lowest)
 
 
 def _with_batch(mask: Tensor | None) -> Tensor | None:
-    """Four-dimensional, with sizes of 1 in front."""
+    """Prepend dimensions of size 1 until there are four."""
     return None if mask is None else mask[(None,) * (4 - mask.dim())]
-
-
-def _xformers(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool,
-    attn_mask: Tensor | None,
-    bias: Tensor | None,
-    dropout: float,
-    scale: float,
-) -> Tensor:
-    from attnlab.nn import xformers
-
-    plain = causal and attn_mask is None and bias is None
-    mask = None if plain else _additive(_visible(q, k, causal, attn_mask), bias, v.dtype)
-    return xformers.attention(q, k, v, causal=plain, mask=mask, dropout=dropout, scale=scale)

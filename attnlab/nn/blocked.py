@@ -1,17 +1,17 @@
-"""Softmax attention by blocks of queries: the formula of ``backends``, a few megabytes of logits at a time.
+"""Softmax attention by blocks of queries: the formula of ``attnlab.nn.attention``, a few megabytes of logits at a time.
 
-For each block of queries, with the keys that any of them may see,
+For each block of queries, with the keys that any of them may attend to,
 
     P = softmax(scale Q K^T + bias),    Y = P V
 
-as batched products over the heads of a few sequences, so that the logits stay in the processor's cache. What a causal role
-hides from a whole block is never computed. From dY the backward pass computes
+as batched products over the heads of a few sequences, so that the logits stay in the processor's cache. Keys that a causal
+mask hides from a whole block are skipped. From dY the backward pass computes
 
     dV = P^T dY,    dP = dY V^T,    dL = P * (dP - rowsum(dP * P)),    dQ = scale dL K,    dK = scale dL^T Q
 
-and P once more where sequences are long: what is saved then grows with t, not with t s. (Sparse variants call this for pieces
-of a sequence, and say how long the whole is.) The idea is that of FlashAttention
-(Dao et al. 2022, section 3.1), with whole rows instead of an online softmax: on a CPU whole rows fit.
+For long sequences it recomputes P, so that the saved memory grows with t, not with t s. (Sparse variants call this function
+for parts of a sequence and pass the length of the whole.) The method follows FlashAttention (Dao et al. 2022,
+arXiv:2205.14135, section 3.1), with whole rows instead of an online softmax: on a CPU, whole rows fit.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.nn.layers import shift
+from attnlab.nn.layers import relative_shift
 
-ROWS = 64  # queries of a block in a causal role: fewer skip more of what is hidden, more make larger products
-AT_A_TIME = 1 << 20  # logits: about what the processor's cache holds
-KEPT = 1024  # positions of a sequence up to which P is kept for the backward pass: a quarter faster than to compute it again
+CAUSAL_BLOCK = 64  # queries of a block under a causal mask: fewer skip more hidden keys, more make larger products
+MAX_LOGITS = 1 << 20  # logits of a block: about what the processor's cache holds
+MAX_SAVED_LENGTH = 1024  # longest sequence whose P is saved for the backward pass: 25% faster than recomputing it
 
 
-def blocked(
+def blocked_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -41,54 +41,66 @@ def blocked(
     scale: float,
     total_length: int | None = None,
 ) -> Tensor:
-    """Attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
+    """Compute attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
 
     Args:
-        additive: broadcastable to (b, h, t, s), added to the scaled logits, finite; the causal mask need not be in it.
-        distance, r: (b, h, t, d) and (h, n, d), as in ``attnlab.positions.RelativeLogits``: adds scale * shift(distance r^T).
+        additive: broadcastable to (b, h, t, s), added to the scaled logits; finite. It need not contain the causal mask.
+        distance: (b, h, t, d), and r: (h, n, d), as in ``attnlab.nn.attention.RelativeLogits``: adds
+            scale * relative_shift(distance r^T) to the logits.
+        causal: query i attends to keys up to i + s - t only.
         dropout: probability of dropping a weight.
-        total_length: positions of the sequence that these are a piece of; default s.
+        scale: factor of the products q . k.
+        total_length: length of the sequence that q and k are a part of; default s.
 
     Returns:
         (b, h, t, e).
+
+    Raises:
+        RuntimeError: on a second derivative, which is not implemented.
     """
-    seed = int(torch.randint(1 << 62, ())) if dropout else None  # what is dropped is drawn again on the way back
-    how = _How(q.shape[1], causal, scale, dropout, seed, keeps(q, k, total_length or k.shape[2]))
-    return _Blocked.apply(q, k, v, additive, distance, r, how)  # type: ignore[no-any-return]
+    seed = int(torch.randint(1 << 62, ())) if dropout else None  # the backward pass draws the same dropout masks
+    save = saves_weights(q, k, total_length or k.shape[2])
+    options = _Options(q.shape[1], causal, scale, dropout, seed, save)
+    return _BlockedAttention.apply(q, k, v, additive, distance, r, options)  # type: ignore[no-any-return]
 
 
-def keeps(q: Tensor, k: Tensor, total_length: int) -> bool:
-    """Whether P is kept for the backward pass: it is few, or a row of it takes no more than a query and a key."""
-    return total_length <= KEPT or k.shape[2] <= 2 * q.shape[3]
+def saves_weights(q: Tensor, k: Tensor, total_length: int) -> bool:
+    """Return True if P is saved for the backward pass: it is small, or its rows are no longer than a query and a key."""
+    return total_length <= MAX_SAVED_LENGTH or k.shape[2] <= 2 * q.shape[3]
 
 
 @dataclass(frozen=True)
-class _How:
+class _Options:
     heads: int
     causal: bool
     scale: float
     dropout: float
     seed: int | None
-    keeps: bool
+    save_weights: bool
 
-    def drawn(self, device: torch.device) -> Callable[[Tensor], Tensor | float]:
-        """Says of the weights of each block in turn what they are multiplied by: 0 where they are dropped."""
+    def dropout_sampler(self, device: torch.device) -> Callable[[Tensor], Tensor | float]:
+        """Return a function from the weights of each block, in order, to their factors: 0 (dropped) or 1 / (1 - p)."""
         if self.seed is None:
             return lambda weights: 1.0
-        stream = torch.Generator(device).manual_seed(self.seed)
+        generator = torch.Generator(device).manual_seed(self.seed)
         keep = 1 - self.dropout
-        return lambda weights: torch.empty_like(weights).bernoulli_(keep, generator=stream).div_(keep)
+        return lambda weights: torch.empty_like(weights).bernoulli_(keep, generator=generator).div_(keep)
 
 
 class Block(NamedTuple):
-    """Which sequences and heads, which queries, and how many of the keys any of them sees."""
+    """A part of the logits that is computed at once.
 
-    part: slice
+    Attributes:
+        batch: range of the b h sequences-by-heads. rows: range of the queries.
+        keys: number of keys, from the first, that any of these queries may attend to.
+    """
+
+    batch: slice
     rows: slice
-    seen: int
+    keys: int
 
 
-class _Blocked(torch.autograd.Function):
+class _BlockedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -98,122 +110,134 @@ class _Blocked(torch.autograd.Function):
         additive: Tensor | None,
         distance: Tensor | None,
         r: Tensor | None,
-        how: _How,
+        options: _Options,
     ) -> Tensor:
         (b, h, t, _), e = q.shape, v.shape[-1]
         q, k, v = (z.flatten(0, 1).contiguous() for z in (q, k, v))  # (b h, t, d)
         distance = None if distance is None else distance.flatten(0, 1).contiguous()
-        y, kept, keep = q.new_empty(b * h, t, e), [], how.drawn(q.device)
-        for block in _blocks(q, k, how):
-            part, rows, seen = block
-            weights = _weights(block, q, k, additive, distance, r, how)
-            if how.keeps and any(ctx.needs_input_grad):
-                kept.append(weights)
-            torch.bmm(weights * keep(weights) if how.dropout else weights, v[part, :seen], out=y[part, rows])
-        ctx.save_for_backward(q, k, v, additive, distance, r, *kept)
-        ctx.how = how
+        y, saved, sample_dropout = q.new_empty(b * h, t, e), [], options.dropout_sampler(q.device)
+        for block in _blocks(q, k, options):
+            batch, rows, keys = block
+            weights = _weights(block, q, k, additive, distance, r, options)
+            if options.save_weights and any(ctx.needs_input_grad):
+                saved.append(weights)
+            dropped = weights * sample_dropout(weights) if options.dropout else weights
+            torch.bmm(dropped, v[batch, :keys], out=y[batch, rows])
+        ctx.save_for_backward(q, k, v, additive, distance, r, *saved)
+        ctx.options = options
         return y.unflatten(0, (b, h))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph=True; once_differentiable would let torch.autograd.grad pass its error by
-            raise RuntimeError("backend blocked cannot be differentiated twice: take backend reference")
-        (q, k, v, additive, distance, r, *saved), how = ctx.saved_tensors, ctx.how
+        if torch.is_grad_enabled():  # create_graph=True; with once_differentiable, torch.autograd.grad would not raise
+            raise RuntimeError("backend blocked does not support a second derivative: use backend reference")
+        (q, k, v, additive, distance, r, *saved), options = ctx.saved_tensors, ctx.options
         dy = dy.flatten(0, 1).contiguous()
-        made = torch.empty_like if q.shape[1] else torch.zeros_like  # without queries no block writes to dk and dv
-        dq, dk, dv = (made(z) for z in (q, k, v))
-        d_additive = _sum_like(additive) if ctx.needs_input_grad[3] else None
-        d_distance, d_r = None if distance is None else torch.zeros_like(distance), _sum_like(r)
-        kept, keep = iter(saved), how.drawn(q.device)
-        for block in _blocks(q, k, how):
-            part, rows, seen = block
-            q1, k1, v1, dy1 = q[part, rows], k[part, :seen], v[part, :seen], dy[part, rows]
-            weights = next(kept) if saved else _weights(block, q, k, additive, distance, r, how)
+        allocate = torch.empty_like if q.shape[1] else torch.zeros_like  # without queries no block writes to dk and dv
+        dq, dk, dv = (allocate(z) for z in (q, k, v))
+        d_additive = _accumulator(additive) if ctx.needs_input_grad[3] else None
+        d_distance, d_r = None if distance is None else torch.zeros_like(distance), _accumulator(r)
+        saved_weights, sample_dropout = iter(saved), options.dropout_sampler(q.device)
+
+        for block in _blocks(q, k, options):
+            batch, rows, keys = block
+            q1, k1, v1, dy1 = q[batch, rows], k[batch, :keys], v[batch, :keys], dy[batch, rows]
+
+            # P again, with the dropout of the forward pass, and dP = dY V^T.
+            weights = next(saved_weights) if saved else _weights(block, q, k, additive, distance, r, options)
             d_weights, dropped = torch.bmm(dy1, v1.mT), weights
-            if how.dropout:
-                drawn = keep(weights)
-                d_weights *= drawn
-                dropped = weights * drawn
+            if options.dropout:
+                factors = sample_dropout(weights)
+                d_weights *= factors
+                dropped = weights * factors
+
+            # dL = P * (dP - rowsum(dP * P)), then the products dQ, dK and dV.
             d_logits = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-            torch.bmm(d_logits, k1, out=dq[part, rows])
-            if rows.stop == q.shape[1]:  # the last queries come first, and see all keys
-                torch.bmm(d_logits.mT, q1, out=dk[part])
-                torch.bmm(dropped.mT, dy1, out=dv[part])
+            torch.bmm(d_logits, k1, out=dq[batch, rows])
+            if rows.stop == q.shape[1]:  # the block of the last queries is the first, and attends to all keys
+                torch.bmm(d_logits.mT, q1, out=dk[batch])
+                torch.bmm(dropped.mT, dy1, out=dv[batch])
             else:
-                dk[part, :seen] += torch.bmm(d_logits.mT, q1)
-                dv[part, :seen] += torch.bmm(dropped.mT, dy1)
-            place = _piece(d_additive, block, how)
-            if place is not None:
-                place += d_logits.unflatten(0, (-1, how.heads)).sum_to_size(place.shape)
+                dk[batch, :keys] += torch.bmm(d_logits.mT, q1)
+                dv[batch, :keys] += torch.bmm(dropped.mT, dy1)
+
+            # The bias gets dL, summed over the dimensions that it broadcasts.
+            d_block = _additive_of(d_additive, block, options)
+            if d_block is not None:
+                d_block += d_logits.unflatten(0, (-1, options.heads)).sum_to_size(d_block.shape)
+
+            # Relative logits: dL moves from the columns of the keys back to those of the distances.
             if distance is not None and r is not None and d_distance is not None and d_r is not None:
-                columns = _columns(block, q.shape[1], how)
+                columns = _distance_columns(block, q.shape[1], options)
                 by_distance = d_logits.new_zeros(*d_logits.shape[:2], columns.stop - columns.start)
-                shift(by_distance, seen).copy_(d_logits)
-                torch.bmm(by_distance, _each(r[:, columns], part, how), out=d_distance[part, rows])
-                each = torch.bmm(by_distance.mT, distance[part, rows])
-                d_r[:, columns] += each.unflatten(0, (-1, how.heads)).sum(0, dtype=d_r.dtype)
+                relative_shift(by_distance, keys).copy_(d_logits)
+                torch.bmm(by_distance, _expand_heads(r[:, columns], batch, options), out=d_distance[batch, rows])
+                d_columns = torch.bmm(by_distance.mT, distance[batch, rows])
+                d_r[:, columns] += d_columns.unflatten(0, (-1, options.heads)).sum(0, dtype=d_r.dtype)
+
         for z in (dq, dk, d_distance, d_r):
             if z is not None:
-                z *= how.scale
+                z *= options.scale
         d_additive, d_r = (None if z is None else z.to(q.dtype) for z in (d_additive, d_r))
-        dq, dk, dv, d_distance = (None if z is None else z.unflatten(0, (-1, how.heads)) for z in (dq, dk, dv, d_distance))
+        dq, dk, dv, d_distance = (None if z is None else z.unflatten(0, (-1, options.heads)) for z in (dq, dk, dv, d_distance))
         return dq, dk, dv, d_additive, d_distance, d_r, None
 
 
-def _sum_like(z: Tensor | None) -> Tensor | None:
-    """Zeros to add up the gradient of ``z`` in, over blocks and sequences: in float32 at least, as bf16 loses what is small."""
+def _accumulator(z: Tensor | None) -> Tensor | None:
+    """Zeros for the gradient of ``z``, summed over blocks and sequences: at least float32, as bf16 loses small terms."""
     return None if z is None else torch.zeros_like(z, dtype=torch.promote_types(z.dtype, torch.float32))
 
 
-def _blocks(q: Tensor, k: Tensor, how: _How) -> Iterator[Block]:
-    """Of each part of the batch the last queries first."""
+def _blocks(q: Tensor, k: Tensor, options: _Options) -> Iterator[Block]:
+    """Yield the blocks of each group of sequences, the last queries first."""
     (n, t, _), s = q.shape, k.shape[1]
-    row = max(1, s)  # logits of a query
-    rows = max(1, min(ROWS if how.causal else t, AT_A_TIME // row))
-    each = how.heads * max(1, AT_A_TIME // (how.heads * rows * row))  # whole sequences
-    for start in range(0, n, each):
+    row_logits = max(1, s)
+    rows = max(1, min(CAUSAL_BLOCK if options.causal else t, MAX_LOGITS // row_logits))
+    batch = options.heads * max(1, MAX_LOGITS // (options.heads * rows * row_logits))  # whole sequences
+    for start in range(0, n, batch):
         for i in reversed(range(0, t, rows)):
             end = min(i + rows, t)
-            yield Block(slice(start, min(start + each, n)), slice(i, end), s - t + end if how.causal else s)
+            yield Block(slice(start, min(start + batch, n)), slice(i, end), s - t + end if options.causal else s)
 
 
 def _weights(
-    block: Block, q: Tensor, k: Tensor, additive: Tensor | None, distance: Tensor | None, r: Tensor | None, how: _How
+    block: Block, q: Tensor, k: Tensor, additive: Tensor | None, distance: Tensor | None, r: Tensor | None, options: _Options
 ) -> Tensor:
-    """(n, t, s): the softmax of a block, whose last query sees the last of its keys."""
-    part, rows, s = block
+    """(n, t, s): the softmax weights of a block, whose last query attends to the last of its keys."""
+    batch, rows, s = block
     t = rows.stop - rows.start
-    queries, keys = q[part, rows] * how.scale, k[part, :s].mT
-    piece = _piece(additive, block, how)
-    if piece is None:
+    queries, keys = q[batch, rows] * options.scale, k[batch, :s].mT
+    bias = _additive_of(additive, block, options)
+    if bias is None:
         logits = torch.bmm(queries, keys)
-    else:  # of a mask of the keys alone (n, 1, s) this is a third of what adding it afterwards costs
-        logits = torch.baddbmm(piece.expand(len(queries) // how.heads, how.heads, -1, -1).flatten(0, 1), queries, keys)
+    else:  # for a mask of the keys (n, 1, s), this takes a third of the time of a separate addition
+        bias = bias.expand(len(queries) // options.heads, options.heads, -1, -1).flatten(0, 1)
+        logits = torch.baddbmm(bias, queries, keys)
     if distance is not None and r is not None:
-        r = _each(r[:, _columns(block, q.shape[1], how)], part, how)
-        logits += shift(torch.bmm(distance[part, rows] * how.scale, r.mT), s)
-    if how.causal:
+        r = _expand_heads(r[:, _distance_columns(block, q.shape[1], options)], batch, options)
+        logits += relative_shift(torch.bmm(distance[batch, rows] * options.scale, r.mT), s)
+    if options.causal:
         logits[..., s - t :] += torch.full((t, t), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
     return logits.softmax(-1)
 
 
-def _piece(additive: Tensor | None, block: Block, how: _How) -> Tensor | None:
-    """What of a tensor that is broadcastable to (b, h, t, s) belongs to a block."""
+def _additive_of(additive: Tensor | None, block: Block, options: _Options) -> Tensor | None:
+    """View of the part of a tensor, broadcastable to (b, h, t, s), that belongs to a block."""
     if additive is None:
         return None
     b, _, t, s = additive.shape
-    sequences = slice(block.part.start // how.heads, block.part.stop // how.heads)
+    sequences = slice(block.batch.start // options.heads, block.batch.stop // options.heads)
     rows = block.rows if t > 1 else slice(None)
-    return additive[sequences if b > 1 else slice(None), :, rows, : block.seen if s > 1 else None]
+    return additive[sequences if b > 1 else slice(None), :, rows, : block.keys if s > 1 else None]
 
 
-def _columns(block: Block, t: int, how: _How) -> slice:
-    """Which distances of all lie between a block's queries and its keys, and one more, which ``shift`` needs."""
+def _distance_columns(block: Block, t: int, options: _Options) -> slice:
+    """Range of the distances between a block's queries and its keys, and one more, which ``relative_shift`` needs."""
     first = t - block.rows.stop
-    more = 1 if how.causal else block.rows.stop - block.rows.start
-    return slice(first, first + block.seen + more)
+    ahead = 1 if options.causal else block.rows.stop - block.rows.start
+    return slice(first, first + block.keys + ahead)
 
 
-def _each(r: Tensor, part: slice, how: _How) -> Tensor:
-    """(h, n, d), once for each sequence of a part: (b h, n, d)."""
-    return r.expand((part.stop - part.start) // how.heads, -1, -1, -1).flatten(0, 1)
+def _expand_heads(r: Tensor, batch: slice, options: _Options) -> Tensor:
+    """Repeat r (h, n, d) for each sequence of a block: (b h, n, d)."""
+    return r.expand((batch.stop - batch.start) // options.heads, -1, -1, -1).flatten(0, 1)

@@ -1,4 +1,4 @@
-"""What the recurrent variants share: a recurrence over the real positions of a sequence, in one direction or in both."""
+"""The recurrence over the real positions of a sequence that the recurrent variants share, in one or two directions."""
 
 import torch
 from torch import Tensor, nn
@@ -9,35 +9,44 @@ from attnlab.errors import UserError
 
 
 class Recurrence(nn.Module):
-    """A recurrent layer from the left, and where the role is bidirectional another from the right (Schuster & Paliwal 1997).
+    """A recurrent layer from left to right and, if bidirectional, another from right to left (Schuster & Paliwal 1997).
 
-    Two directions share the width: the left has one feature more where it is odd. Padding, wherever it stands, is passed over:
-    the state after it is the state before it.
+    Two directions share the width; of an odd width, the layer from the left has one feature more. Padding at any position is
+    skipped: the state after it is the state before it.
 
     Args:
-        kind: ``nn.GRU`` or ``nn.LSTM``; its states start at zero.
-        dim: the width of the input and of the output.
+        layer_class: ``nn.GRU`` or ``nn.LSTM``; its states start at zero.
+        dim: width of the input and of the output.
+        bidirectional: whether a second layer reads from the right.
+
+    Raises:
+        UserError: ``dim`` is too small for two directions.
     """
 
-    def __init__(self, kind: type[nn.GRU] | type[nn.LSTM], dim: int, *, both: bool) -> None:
+    def __init__(self, layer_class: type[nn.GRU] | type[nn.LSTM], dim: int, *, bidirectional: bool) -> None:
         super().__init__()
-        if both and dim < 2:
-            raise UserError(f"expected a width of at least 2 to share between two directions, got {dim}")
-        width = dim // 2 if both else 0
-        self.from_left = kind(dim, dim - width, batch_first=True)
-        self.from_right = kind(dim, width, batch_first=True) if both else None
+        if bidirectional and dim < 2:
+            raise UserError(f"{layer_class.__name__}: expected a width of at least 2 for two directions, got {dim}")
+        width = dim // 2 if bidirectional else 0
+        self.from_left = layer_class(dim, dim - width, batch_first=True)
+        self.from_right = layer_class(dim, width, batch_first=True) if bidirectional else None
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (b, t, dim), mask (b, t) True = a real position -> the states after each position (b, t, dim)."""
-        left = _over_real(self.from_left, x, mask)
+        """Return the state after each position (b, t, dim).
+
+        Args:
+            x: (b, t, dim).
+            mask: (b, t), True = a real position; None: all are.
+        """
+        left = _skip_padding(self.from_left, x, mask)
         if self.from_right is None:
             return left
-        right = _over_real(self.from_right, x.flip(1), None if mask is None else mask.flip(1)).flip(1)
+        right = _skip_padding(self.from_right, x.flip(1), None if mask is None else mask.flip(1)).flip(1)
         return torch.cat([left, right], dim=-1)
 
 
-def _over_real(layer: nn.GRU | nn.LSTM, x: Tensor, mask: Tensor | None) -> Tensor:
-    """States after each position, real positions moved to the front: what comes behind them changes none of theirs."""
+def _skip_padding(layer: nn.GRU | nn.LSTM, x: Tensor, mask: Tensor | None) -> Tensor:
+    """Run ``layer`` with the real positions moved to the front, where the padding behind them cannot change their states."""
     if mask is None:
         return _states(layer, x)
     order = (~mask).byte().argsort(dim=1, stable=True).unsqueeze(-1)  # (b, t, 1)
@@ -48,8 +57,8 @@ def _over_real(layer: nn.GRU | nn.LSTM, x: Tensor, mask: Tensor | None) -> Tenso
 def _states(layer: nn.GRU | nn.LSTM, x: Tensor) -> Tensor:
     if not (x.is_meta or isinstance(x, FakeTensor)):
         return layer(x)[0]
-    # Only the cost is asked for: the same products at once, where position by position takes a plan seconds. The gates
-    # that it saves for the backward pass are about what cuDNN reserves.
+    # The plan estimates the cost with fake tensors. The same products for all positions at once take it milliseconds, where
+    # position by position takes seconds. The gates that are saved for the backward pass are about what cuDNN reserves.
     h = x.new_empty(*x.shape[:2], layer.hidden_size)
     w_x, w_h = (layer.get_parameter(name) for name in ("weight_ih_l0", "weight_hh_l0"))
     return (F.linear(x, w_x) + F.linear(h, w_h)).sigmoid()[..., : layer.hidden_size]

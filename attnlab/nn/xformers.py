@@ -1,12 +1,12 @@
-"""Backend ``xformers``: how ``memory_efficient_attention`` is asked, and whether it has kernels here.
+"""Backend ``xformers``: calls of ``memory_efficient_attention``, and a check that its kernels are available.
 
-A wheel of xformers is built for one CUDA (that of 0.0.35 for 12). Where torch comes with another, the wheel's own library does
-not load; xformers then takes itself for a build without CUDA and refuses every operator. But the operators that attention
-goes through are torch's own kernels (their names end in "-pt": ``aten::_flash_attention_forward``,
-``aten::_efficient_attention_forward`` and their backward), and of that library, which holds 2:4 sparsity, they call nothing.
-So they are let through.
+A wheel of xformers is built for one CUDA version (0.0.35 for CUDA 12). With a torch for another version, the wheel's own
+library does not load; xformers then behaves as a build without CUDA and refuses every operator. But the operators that
+attention uses are torch's own kernels (their names end in "-pt": ``aten::_flash_attention_forward``,
+``aten::_efficient_attention_forward`` and their backward), and they need nothing from that library, which holds 2:4
+sparsity. This module enables them.
 
-Import this inside functions only: xformers is optional, and importing it takes a second.
+Import this module inside functions only: xformers is optional, and importing it takes a second.
 """
 
 import logging
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 
 def _load() -> Any:
-    """``xformers.ops``, without the warning that attention will not be there for want of that library."""
+    """Import ``xformers.ops``; suppress the warning that attention is unavailable without that library."""
     logging.getLogger("xformers").addFilter(lambda record: "can't load C++/CUDA extensions" not in record.getMessage())
     import xformers.ops
 
@@ -47,31 +47,41 @@ def unsupported() -> str | None:
 unsupported()  # enable PyTorch's kernels before the first call of an operator
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None, dropout: float, scale: float) -> Tensor:
-    """``attnlab.nn.attention.attend`` with everything but ``causal`` in a ``mask`` to add, and one or the other only."""
-    bias = ops.fmha.attn_bias.LowerTriangularFromBottomRightMask() if causal else _aligned(mask, q, k)
-    by_position = [x.transpose(1, 2) for x in _alike(q, k, v)]  # xformers wants (b, t, h, d)
-    return ops.memory_efficient_attention(*by_position, attn_bias=bias, p=dropout, scale=scale).transpose(1, 2)
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, additive: Tensor | None, dropout: float, scale: float
+) -> Tensor:
+    """Compute attention of q (b, h, t, d) over k (b, h, s, d) and v (b, h, s, e).
+
+    Args:
+        causal: query i attends to keys up to i + s - t only. Requires ``additive`` None.
+        additive: mask and bias, broadcastable to (b, h, t, s), added to the scaled logits.
+    """
+    bias = ops.fmha.attn_bias.LowerTriangularFromBottomRightMask() if causal else _aligned(additive, q, k)
+    q, k, v = (x.transpose(1, 2) for x in _same_dtype(q, k, v))  # xformers wants (b, t, h, d)
+    return ops.memory_efficient_attention(q, k, v, attn_bias=bias, p=dropout, scale=scale).transpose(1, 2)
 
 
-def local(q: Tensor, k: Tensor, v: Tensor, *, window: int, dropout: float, scale: float) -> Tensor:
-    """Causal, within a window: the sequences end to end, as the only local bias with a backward pass in float32 wants them."""
+def windowed_attention(q: Tensor, k: Tensor, v: Tensor, *, window: int, dropout: float, scale: float) -> Tensor:
+    """Compute causal attention of each query over the last ``window`` keys, its own included; q, k, v (b, h, t, d).
+
+    The sequences of the batch are concatenated: the only local bias with a backward pass in float32 requires it.
+    """
     b, _, t, _ = q.shape
     bias = ops.fmha.attn_bias.BlockDiagonalMask.from_seqlens([t] * b, device=q.device).make_local_attention(window)
-    end_to_end = [x.transpose(1, 2).flatten(0, 1).unsqueeze(0) for x in _alike(q, k, v)]  # (1, b t, h, d)
-    y = ops.memory_efficient_attention(*end_to_end, attn_bias=bias, p=dropout, scale=scale)
+    q, k, v = (x.transpose(1, 2).flatten(0, 1).unsqueeze(0) for x in _same_dtype(q, k, v))  # (1, b t, h, d)
+    y = ops.memory_efficient_attention(q, k, v, attn_bias=bias, p=dropout, scale=scale)
     return y.unflatten(1, (b, t))[0].transpose(1, 2)
 
 
-def _alike(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All in the type of v: autocast leaves q and k in float32 where a norm is the last that happens to them."""
+def _same_dtype(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cast q and k to the dtype of v: after a norm, autocast leaves q and k in float32."""
     return q.to(v.dtype), k.to(v.dtype), v
 
 
-def _aligned(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """(b, h, t, s) in memory whose rows begin at multiples of 8 elements, which the kernels demand."""
-    if mask is None:
+def _aligned(additive: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """Expand to (b, h, t, s), in memory whose rows begin at multiples of 8 elements, as the kernels require."""
+    if additive is None:
         return None
     b, h, t, s = *q.shape[:3], k.shape[-2]
-    rows = F.pad(mask.expand(*mask.shape[:-2], t, s), (0, -s % 8))
+    rows = F.pad(additive.expand(*additive.shape[:-2], t, s), (0, -s % 8))
     return rows[..., :s].expand(b, h, t, s)

@@ -233,7 +233,7 @@ def _device(config: RunConfig) -> str:
 
 
 def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, position: Any, *, device: str) -> str:
-    from attnlab.nn.attention import BACKENDS, resolve
+    from attnlab.nn.attention import BACKENDS, resolve_backend
 
     name = config.backend
     if name not in (*BACKENDS, "auto"):
@@ -242,4 +242,4 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
         raise UserError(message, cell.where("backend"))
     if name != "auto":
         return name
-    return resolve(device, hook=position.hook, offered=variant.backends, compiled=config.train.compile)
+    return resolve_backend(device, hook=position.hook, backends=variant.backends, compiled=config.train.compile)

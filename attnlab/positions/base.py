@@ -1,37 +1,41 @@
-"""Position schemes: where order enters attention.
+"""Position schemes: the ways in which order enters attention.
 
 A scheme acts through exactly one hook:
 
 ``embed``
-    added to the token embeddings, once, before the first block. One instance serves the model.
+    is added to the token embeddings, once, before the first block. One instance for the model.
 ``rotate``
-    changes queries and keys before their products are taken. One instance a block.
+    changes queries and keys before their products are computed. One instance for each block.
 ``bias``
-    is added to the scaled logits, and may depend on the queries and keys. One instance a block.
+    is added to the scaled logits, and may depend on the queries and keys. One instance for each block.
 ``none``
     does nothing: attention sees a set.
 
-Keys may run over more positions than queries (``s > t``, memory in front): query ``i`` stands at ``i + s - t``.
+Keys may cover more positions than queries (``s > t``, memory in front): query ``i`` is at position ``i + s - t``.
 
-Some variants have logits only in pieces, and ask for the bias of one piece at a time: see ``Position.bias``.
+Some variants compute their logits in parts, and request the bias of one part at a time: see ``Position.bias``.
 """
 
 import inspect
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor, nn
+
+from attnlab.nn.attention import RelativeLogits
 
 
 @dataclass(frozen=True)
 class PositionConfig:
-    """What a scheme is built for.
+    """Settings that a position scheme is constructed with.
 
     Attributes:
-        dim: model width. heads: number of heads. head_dim: width of one head's queries and keys.
-        length: the longest sequence that it will meet, memory included; at other lengths a trained model may meet longer ones.
+        dim: model width.
+        heads: number of heads.
+        head_dim: width of one head's queries and keys.
+        length: the longest sequence in training, memory included; evaluation of a trained model may use longer ones.
         role: ``causal``, ``bidirectional`` or ``cross``.
-        pieces: whether ``bias`` will be asked for pieces (``Variant.pieces``).
+        blockwise_bias: True if the variant requests ``bias`` in parts (``Variant.blockwise_bias``).
     """
 
     dim: int
@@ -42,28 +46,31 @@ class PositionConfig:
     blockwise_bias: bool = False
 
 
-class RelativeLogits(NamedTuple):
-    """Logits as two products, ``scale * (content k^T + shift(distance r^T))``, with ``shift`` of ``attnlab.nn.layers``.
-
-    Attributes:
-        content, distance: (b, h, t, d), what meets the keys, and what meets the distances.
-        r: (h, n, d), of the distances s-1, s-2, ... down to -1 in a causal role, to -t in others.
-    """
-
-    content: Tensor
-    distance: Tensor
-    r: Tensor
-
-
 class Position(nn.Module):
-    """The contract of a position scheme: set ``hook``, and write the one method of that name.
+    """Base class of position schemes. A subclass sets ``hook`` and implements the method of that name.
 
     Attributes:
-        hook: where it acts.
-        relative: whether it depends on distances alone, so that where a sequence begins changes nothing.
-        extends: whether it knows positions beyond the length it was built for. Where it does not, a trained model is not
-            evaluated at longer sequences.
-        paper: who proposed it.
+        hook: ``embed``, ``rotate``, ``bias`` or ``none``.
+        relative: True for a scheme that depends on distances alone, so that the start of the sequence does not matter.
+        extrapolates: True for a scheme that supports positions beyond the length it was constructed for. Otherwise a trained
+            model is not evaluated at longer sequences.
+        paper: the citation, such as ``"Press et al. 2022"``.
+
+    Example:
+        >>> import torch
+        >>> from attnlab.nn import relative_distance
+        >>> from attnlab.positions import Position, PositionConfig
+        >>> class Decay(Position):
+        ...     hook = "bias"
+        ...     relative = True
+        ...     def bias(self, q, k, *, scale):
+        ...         return -relative_distance(q.shape[-2], k.shape[-2]).abs()
+        >>> scheme = Decay(PositionConfig(dim=4, heads=1, head_dim=4, length=3, role="causal"))
+        >>> q = torch.zeros(1, 1, 3, 4)
+        >>> scheme.bias(q, q, scale=1.0)
+        tensor([[ 0, -1, -2],
+                [-1,  0, -1],
+                [-2, -1,  0]])
     """
 
     hook: ClassVar[str] = "none"
@@ -86,43 +93,48 @@ class Position(nn.Module):
 
     @classmethod
     def has_blockwise_bias(cls) -> bool:
-        """Whether ``bias`` takes the arguments that say which piece is meant."""
+        """Return True if ``bias`` has the parameters that select a part of the logits."""
         return {"heads", "step", "offset"} <= set(inspect.signature(cls.bias).parameters)
 
     def embed(self, t: int) -> Tensor:
-        """(t, dim) to add to the embeddings of positions 0 .. t-1."""
+        """Return the tensor (t, dim) to add to the embeddings of positions 0 .. t-1."""
         raise NotImplementedError
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """q (b, h, t, d) and k (b, h, s, d), changed according to where they stand."""
+        """Return q (b, h, t, d) and k (b, h, s, d), changed according to their positions."""
         raise NotImplementedError
 
     def bias(
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
     ) -> Tensor:
-        """What is added to logits that ``scale`` has already multiplied.
+        """Return the bias of the logits, which are already multiplied by ``scale``.
 
-        A scheme may leave out ``heads``, ``step`` and ``offset``: q and k then are (b, h, t, d) and (b, h, s, d) of all heads
-        and of neighbouring positions, and variants that ask for pieces are refused in the plan. A scheme that takes them must
-        honour them. Key ``j`` of a piece lies behind query ``i`` by
+        A scheme may omit ``heads``, ``step`` and ``offset``: q and k then are (b, h, t, d) and (b, h, s, d) of all heads and
+        of neighboring positions, and the plan refuses it for variants that request parts. A scheme with these parameters must
+        apply them. Key ``j`` of a part is behind query ``i`` by
 
             relative_distance(t, s)[i, j] * step + offset
 
         Args:
-            q: (..., h, t, d). k: (..., h, s, d). Their leading dimensions broadcast.
-            heads: which of the scheme's heads q and k hold.
-            step: how far apart neighbouring queries stand, and neighbouring keys.
-            offset: whole numbers between -step and step, both excluded: one, or a tensor (..., 1, 1, 1).
+            q: (..., h, t, d).
+            k: (..., h, s, d). The leading dimensions of q and k broadcast.
+            scale: factor of the products q . k.
+            heads: the heads of the scheme that q and k hold.
+            step: distance between neighboring queries, and between neighboring keys.
+            offset: integers between -step and step, both excluded: one, or a tensor (..., 1, 1, 1).
 
         Returns:
-            Broadcastable to (..., h, t, s). In a causal role the values for keys ahead of their query mean nothing.
+            Broadcastable to (..., h, t, s). In a causal role, values for keys ahead of their query are ignored.
         """
         raise NotImplementedError
 
     def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
-        """``scale * q k^T + bias(q, k)`` as two products, where it is that: what goes by blocks then never holds a whole bias.
+        """Return ``scale * q k^T + bias(q, k)`` as two products, or None if it has no such form.
+
+        With it, backend ``blocked`` never holds the whole bias.
 
         Args:
-            q: (b, h, t, d) of all heads and neighbouring positions. s: how many keys there are.
+            q: (b, h, t, d) of all heads and of neighboring positions.
+            s: number of keys.
         """
         return None

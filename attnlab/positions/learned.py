@@ -1,16 +1,25 @@
-"""Learned absolute positions: one trained vector for every position (Gehring et al. 2017; Vaswani et al. 2017, 3.5)."""
+"""Learned absolute positions: one trained vector for each position.
+
+Gehring et al. 2017, arXiv:1705.03122, section 3.1; also Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+
+    x_p = e_p + P_p        the embedding e_p of token p, and the learned vector P_p
+
+Departures from the paper: none.
+Cost: length x dim parameters; time O(t dim), once for the model.
+Glossary: ``table`` P.
+"""
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.positions import Position, PositionConfig
+from attnlab.positions.base import Position, PositionConfig
 
 
 class Learned(Position):
     """A table of ``length`` vectors. Positions beyond it have no vector, so longer sequences are an error.
 
     Args:
-        std: standard deviation of the initial vectors; token embeddings start with 1.
+        std: standard deviation of the initial vectors; that of token embeddings is 1.
     """
 
     hook = "embed"
@@ -23,5 +32,5 @@ class Learned(Position):
 
     def embed(self, t: int) -> Tensor:
         if t > len(self.table):
-            raise ValueError(f"learned positions were trained for length {len(self.table)}, asked for {t}")
+            raise ValueError(f"learned positions: expected a length of at most {len(self.table)}, got {t}")
         return self.table[:t]

@@ -1,9 +1,17 @@
-"""No position scheme: without a causal mask, attention treats its input as a set."""
+"""No position scheme: without a causal mask, attention treats its input as a set.
 
-from attnlab.positions import Position
+Haviv et al. 2022, arXiv:2203.16634, find that causal language models learn positions without one.
+
+    x_p = e_p              the embedding of token p, unchanged
+
+Departures from the paper: none.
+Cost: none.
+"""
+
+from attnlab.positions.base import Position
 
 
 class NoPosition(Position):
-    """Does nothing."""
+    """Do nothing."""
 
     hook = "none"

@@ -1,33 +1,34 @@
-"""Relative positions of Transformer-XL (Dai et al. 2019, section 3.3).
+"""Relative positions of Transformer-XL.
 
-The logit between query i and key j, before the scale, has four terms:
+Dai et al. 2019, arXiv:1901.02860, "Transformer-XL", section 3.3. The logit between query i and key j has four terms before
+the scale:
 
     A_ij = q_i . k_j            (a) content, which the variant itself computes
          + q_i . r_(i-j)        (b) content-dependent distance
          + u . k_j              (c) global content
          + v . r_(i-j)          (d) global distance
 
-with r_n = W_kR R_n, R_n the sinusoid of the distance n, and u, v learned vectors of each head. This scheme adds (b), (c) and
-(d), so it works with any variant that has logits, whole or in pieces, with or without memory.
+with r_n = W_kR R_n, R_n the sinusoid of the distance n, and learned vectors u, v for each head. This scheme adds (b), (c) and
+(d), so it works with any variant that has logits, whole or in parts, with or without memory.
 
-Departures: u and v belong to one block (the authors' ``untie_r``); the authors start them at zero or from a normal, we at
-zero; in a bidirectional role distances are negative for keys ahead (XLNet does the same).
-
-Code to paper: ``distance`` W_kR; ``u`` u; ``v`` v.
-Cost: one (b, h, t, s) tensor beside the logits; its distances are shifted into place by a view, not a gather. W_kR is
-applied once to each distance, also where pieces with different offsets share it.
+Departures from the paper: u and v belong to one block (the authors' ``untie_r``); the authors initialize them with zeros or
+from a normal distribution, attnlab with zeros; in a bidirectional role, distances are negative for keys ahead (as in XLNet).
+Cost: one (b, h, t, s) tensor in addition to the logits; a view, not a gather, moves its distances into place. W_kR is applied
+once to each distance, even where parts with different offsets share it. dim^2 + 2 dim parameters for each block.
+Glossary: ``distance`` W_kR; ``u`` u; ``v`` v; ``r`` r_n.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.nn.layers import shift, sinusoids
-from attnlab.positions import Position, PositionConfig, RelativeLogits
+from attnlab.nn.attention import RelativeLogits
+from attnlab.nn.layers import relative_shift, sinusoids
+from attnlab.positions.base import Position, PositionConfig
 
 
 class Relative(Position):
-    """Learned preference for content at a distance, with u and v."""
+    """Learned interaction of queries, keys and their distance, with the global vectors u and v. It supports any length."""
 
     hook = "bias"
     relative = True
@@ -44,23 +45,23 @@ class Relative(Position):
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
     ) -> Tensor:
         t, s = q.shape[-2], k.shape[-2]
-        # Distances s-1 .. 0, then those of keys ahead: one more than is used, so that `shift` can be a view.
+        # Distances s-1 .. 0, then those of keys ahead: one more than is used, so that `relative_shift` can be a view.
         ahead = 1 if self.config.role == "causal" else t
         n = torch.arange(s - 1, -ahead - 1, -1, device=q.device) * step
         if isinstance(offset, Tensor):
-            first = s * step - 1  # with offsets below a step, all distances lie between this one ...
-            every = torch.arange(first, -(ahead + 1) * step, -1, device=q.device)  # ... and this one
-            r = self.r(every, heads)[first - (n + offset[..., 0, 0])]
+            largest = s * step - 1  # offsets are smaller than a step, so all distances are in this range
+            distances = torch.arange(largest, -(ahead + 1) * step, -1, device=q.device)
+            r = self.r(distances, heads)[largest - (n + offset[..., 0, 0])]
         else:
             r = self.r(n + offset, heads)
         r = r.movedim(-2, -3).to(q.dtype)  # ([...,] h, s+ahead, d)
         u, v = self.u[heads].to(k.dtype), self.v[heads].to(q.dtype)
         by_distance = ((q + v[:, None]) * scale) @ r.mT  # (..., h, t, s+ahead), (b) + (d)
         by_content = torch.einsum("hd,...hsd->...hs", u * scale, k)  # (c)
-        return shift(by_distance, s) + by_content.unsqueeze(-2)
+        return relative_shift(by_distance, s) + by_content.unsqueeze(-2)
 
     def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
-        if type(self).bias is not Relative.bias:  # a scheme that is made of this one, with another bias
+        if type(self).bias is not Relative.bias:  # a subclass with another bias
             return None
         ahead = 1 if self.config.role == "causal" else q.shape[-2]
         n = torch.arange(s - 1, -ahead - 1, -1, device=q.device)
@@ -68,7 +69,7 @@ class Relative(Position):
         return RelativeLogits(q + self.u[:, None].to(q.dtype), q + self.v[:, None].to(q.dtype), r)  # (a) + (c), (b) + (d)
 
     def r(self, n: Tensor, heads: slice) -> Tensor:
-        """r_n of the distances n (m,): (m, h, d)."""
+        """Compute r_n (m, h, d) of the distances n (m,), for some of the heads."""
         weight = self.distance.weight.unflatten(0, self.u.shape)[heads].flatten(0, 1)
         waves = sinusoids(n, self.config.dim).to(weight.dtype)
         return F.linear(waves, weight).unflatten(-1, (-1, self.config.head_dim))

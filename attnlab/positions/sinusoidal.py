@@ -1,14 +1,24 @@
-"""Sinusoidal absolute positions (Vaswani et al. 2017, section 3.5): fixed waves, no parameters, any length."""
+"""Sinusoidal absolute positions.
+
+Vaswani et al. 2017, arXiv:1706.03762, "Attention Is All You Need", section 3.5.
+
+    PE(p, 2i)     = sin(p / 10000^(2i/dim))
+    PE(p, 2i + 1) = cos(p / 10000^(2i/dim))
+
+Departures from the paper: none.
+Cost: time O(t dim), once for the model; no parameters.
+Glossary: ``waves`` PE of the positions 0 .. length - 1.
+"""
 
 import torch
 from torch import Tensor
 
 from attnlab.nn.layers import sinusoids
-from attnlab.positions import Position, PositionConfig
+from attnlab.positions.base import Position, PositionConfig
 
 
 class Sinusoidal(Position):
-    """PE(p, 2i) = sin(p / 10000^(2i/dim)), PE(p, 2i+1) = cos of the same angle."""
+    """Fixed sines and cosines of the position. It has no parameters and supports any length."""
 
     hook = "embed"
     paper = "Vaswani et al. 2017"

@@ -57,7 +57,7 @@ def _map(folder: Path, *, length: int) -> AttentionMap:
     model = build(config.replace({"backend": "reference"}), task).eval()
     model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
     batch = _first(task, config, length)
-    with torch.inference_mode(), attention.recorded_weights() as weights:
+    with torch.inference_mode(), attention.record_attention_weights() as weights:
         forward(model, batch, None)
     words = [] if model.backbone.class_token is None else ["[class]"]
     words += [_word(task, token) for token in batch.inputs[0].tolist()]

@@ -1,7 +1,7 @@
 """Attention variants: modules ``(b, t, dim) -> (b, t, dim)`` that mix along ``t``.
 
-A variant owns its projections and declares, as class attributes, what it can do. What it does not declare is refused when
-the plan is made, with the reason; nothing falls back silently. To add one, write a class like this in a file of your own:
+A variant owns its projections and declares its capabilities as class attributes. The plan refuses configurations that need
+anything else, with the reason; nothing falls back silently. To add a variant, write a class like this in a file of your own:
 
     @register_variant("mine")
     class Mine(Variant):
@@ -15,18 +15,20 @@ the plan is made, with the reason; nothing falls back silently. To add one, writ
         def forward(self, x, *, context=None, mask=None):
             ...
 
-Keyword-only parameters of the constructor are the options that a YAML may set. ``attnlab check FILE.py:Mine`` holds a variant
-against this contract.
+Keyword-only parameters of the constructor are the options that a study may set. ``attnlab check FILE.py:Mine`` tests a
+variant against this contract.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from attnlab.nn import processor
-from attnlab.nn.attention import BACKENDS, attend
+from attnlab.nn.attention import BACKENDS, AttentionMask, attend
 from attnlab.nn.layers import merge_heads, split_heads
+from attnlab.nn.sparse import GroupOptions
 from attnlab.positions import Position
 
 ROLES = ("causal", "bidirectional", "cross")
@@ -34,15 +36,16 @@ ROLES = ("causal", "bidirectional", "cross")
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """What a variant is built for.
+    """Settings that a variant is constructed with.
 
     Attributes:
-        dim: model width. heads: number of heads.
-        role: ``causal`` (query i sees keys up to its own position), ``bidirectional``, or ``cross`` (``context`` is
+        dim: model width.
+        heads: number of heads.
+        role: ``causal`` (query i attends to keys up to its own position), ``bidirectional``, or ``cross`` (``context`` is
             another sequence).
-        backend: which implementation of softmax attention to use.
+        backend: implementation of softmax attention, one of ``BACKENDS``.
         dropout: probability of dropping an attention weight in training.
-        position: the scheme of this block when it acts on queries and keys (hook ``rotate`` or ``bias``), else None.
+        position: position scheme of this block if it acts on queries and keys (hook ``rotate`` or ``bias``), else None.
     """
 
     dim: int
@@ -54,27 +57,42 @@ class AttentionConfig:
 
 
 class Variant(nn.Module):
-    """The contract of an attention variant, and what most variants need to keep it.
+    """Base class of attention variants: the contract, and methods that most variants need.
 
     Attributes:
-        roles: the roles it can play.
-        hooks: the position hooks that it honours, of ``embed``, ``rotate`` and ``bias``. ``embed`` acts on its input, so
-            leave it out only where an absolute position would be meaningless.
-        pieces: whether it asks for the bias of pieces of its logits (``attnlab.positions.Position.bias``). Schemes that give it
-            whole only are then refused.
-        memory: whether keys and values may run over more positions than the queries.
-        backends: the names in ``attnlab.nn.attention`` that it passes on to; ``BACKENDS``, all, where it calls ``attend``.
-        default_position: the scheme used when a YAML names none.
-        has_heads: False where ``model.heads`` changes nothing; the plan then sets it to 1.
-        drops: whether it has attention weights that ``model.attention_dropout`` can drop.
-        equivariant: whether it treats what it attends to as a set, role and position scheme apart. False where its own pattern
-            knows positions.
-        growth: the exponent of t that bounds both its arithmetic and the bytes it saves for the backward pass, at the options
-            of ``recommended_options``.
-        recurrent_layers: PyTorch's recurrent layers that it is built of, such as ``nn.LSTM``. Some CPUs have no bf16 kernel of
-            one; the plan then refuses bf16.
-        compiles: whether ``torch.compile`` takes it whole, without a graph break, with backends ``reference`` and ``sdpa``.
-        paper: who proposed it.
+        roles: the supported roles, of ``causal``, ``bidirectional`` and ``cross``.
+        hooks: the supported position hooks, of ``embed``, ``rotate`` and ``bias``. ``embed`` acts on the input, so omit it
+            only where an absolute position would be meaningless.
+        blockwise_bias: True for a variant that computes its logits in parts and requests the bias of each part
+            (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
+        memory: True for a variant whose keys and values may cover more positions than the queries.
+        backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
+        default_position: the position scheme of configurations that name none.
+        has_heads: False where ``model.heads`` has no effect; the plan then sets it to 1.
+        has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
+        permutation_equivariant: True for a variant that treats its keys as a set, role and position scheme aside. False where
+            its own pattern depends on positions.
+        cost_exponent: the exponent of t that bounds both the arithmetic and the bytes saved for the backward pass, with the
+            options of ``recommended_options``.
+        recurrent_layers: PyTorch's recurrent layers that the variant contains, such as ``nn.LSTM``. Some CPUs have no bf16
+            kernel for one of them; the plan then refuses bf16.
+        compiles: True for a variant that ``torch.compile`` captures without a graph break, with backends ``reference`` and
+            ``sdpa``.
+        paper: the citation, such as ``"Vaswani et al. 2017"``.
+
+    Example:
+        >>> import torch
+        >>> from attnlab.variants import AttentionConfig, Projections, Variant, merge_heads
+        >>> class Attention(Variant):
+        ...     def __init__(self, config):
+        ...         super().__init__(config)
+        ...         self.project = Projections(config.dim, config.dim, heads=config.heads)
+        ...     def forward(self, x, *, context=None, mask=None):
+        ...         q, k, v = self.project(x, context)
+        ...         return merge_heads(self.attend(q, k, v, mask))
+        >>> variant = Attention(AttentionConfig(dim=8, heads=2, role="causal"))
+        >>> variant(torch.zeros(3, 5, 8)).shape
+        torch.Size([3, 5, 8])
     """
 
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)
@@ -101,12 +119,12 @@ class Variant(nn.Module):
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:
-        """The width of one head's queries and keys, which ``rotate`` and ``bias`` schemes are built for."""
+        """Return the width of one head's queries and keys, for which ``rotate`` and ``bias`` schemes are constructed."""
         return dim // heads
 
     @classmethod
     def recommended_options(cls, length: int) -> dict[str, Any]:
-        """The options at which ``cost_exponent`` holds for sequences of ``length``: where an option grows with it."""
+        """Return the options with which ``cost_exponent`` holds at ``length``, for variants with options that grow with it."""
         return {}
 
     @classmethod
@@ -173,10 +191,10 @@ class Variant(nn.Module):
         """Mix along t.
 
         Args:
-            x: (b, t, dim), the queries' side.
-            source: (b, s, dim), what keys and values run over: ``[memory; x]``, or the other sequence of a ``cross``
-                role. None: ``x`` itself.
-            mask: (b, s) boolean, True = may be attended; None: everything may.
+            x: (b, t, dim), the input of the queries.
+            context: (b, s, dim), the input of the keys and values: ``[memory; x]``, or the other sequence of a ``cross``
+                role. None: ``x``.
+            mask: (b, s), boolean, True = may be attended to; None: all.
 
         Returns:
             (b, t, dim).
@@ -184,51 +202,70 @@ class Variant(nn.Module):
         raise NotImplementedError
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
-        """Softmax attention as this block is set: role, position scheme, backend, dropout.
+        """Compute softmax attention with the role, position scheme, backend and dropout of this block.
 
         Args:
-            q: (b, h, t, d). k: (b, h, s, d). v: (b, h, s, e). mask: (b, s) or None.
-            scale: what the products are multiplied by; default 1 / sqrt(d).
+            q: (b, h, t, d).
+            k: (b, h, s, d).
+            v: (b, h, s, e).
+            mask: (b, s), boolean, True = may be attended to; None: all.
+            scale: factor of the products q . k; default 1 / sqrt(d).
 
         Returns:
             (b, h, t, e).
         """
-        scale = float(q.shape[-1] ** -0.5) if scale is None else scale
-        q, k = self.rotated(q, k)
-        relative_logits = (
-            self.position.relative_logits(q, k.shape[-2]) if self.position is not None and self.backend == "blocked" else None
-        )
+        q, k = self.rotate(q, k)
         return attend(
-            q if relative_logits is None else relative_logits.content,
+            q,
             k,
             v,
+            AttentionMask(causal=self.causal, attn_mask=None if mask is None else mask[:, None, None, :]),
+            self.position if self.has_position_bias else None,
             backend=self.backend,
-            causal=self.causal,
-            attn_mask=None if mask is None else mask[:, None, None, :],
-            bias=self.logit_bias(q, k, scale=scale) if relative_logits is None else None,
-            relative=None if relative_logits is None else relative_logits[1:],
             dropout=self.dropout if self.training else 0.0,
-            scale=scale,
+            scale=float(q.shape[-1] ** -0.5) if scale is None else scale,
         )
 
-    def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """q and k after the position scheme, where it acts by ``rotate``."""
+    @property
+    def has_position_bias(self) -> bool:
+        """True if the position scheme acts by ``bias``."""
+        return self.position is not None and self.position.hook == "bias"
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply the position scheme to q (b, h, t, d) and k (b, h, s, d) if it acts by ``rotate``; else return them."""
         if self.position is not None and self.position.hook == "rotate":
             return self.position.rotate(q, k)
         return q, k
 
-    def logit_bias(self, q: Tensor, k: Tensor, *, scale: float, **piece: Any) -> Tensor | None:
-        """The position scheme's ``bias``, where it acts by that. piece: its ``heads``, ``step`` and ``offset``."""
-        if self.position is not None and self.position.hook == "bias":
-            return self.position.bias(q, k, scale=scale, **piece)
+    def position_bias(self, q: Tensor, k: Tensor, *, scale: float, **part: Any) -> Tensor | None:
+        """Return the bias of the position scheme if it acts by ``bias``, else None.
+
+        Args:
+            q: (b, h, t, d).
+            k: (b, h, s, d).
+            scale: factor of the products q . k.
+            part: ``heads``, ``step`` and ``offset`` of ``attnlab.positions.Position.bias``, for a part of the logits.
+
+        Returns:
+            Broadcastable to (b, h, t, s).
+        """
+        if self.position is not None and self.has_position_bias:
+            return self.position.bias(q, k, scale=scale, **part)
         return None
+
+    def group_options(self, heads: slice) -> GroupOptions:
+        """Return the settings of ``attnlab.nn.sparse`` for some of the heads."""
+        bias = partial(self.position_bias, heads=heads) if self.has_position_bias else None
+        return GroupOptions(self.backend, self.dropout if self.training else 0.0, bias)  # type: ignore[arg-type] never None
 
 
 class Projections(nn.Module):
-    """Queries, keys and values of every head, by one matrix product where they come from the same sequence.
+    """Project to queries, keys and values of every head, in one matrix product if all come from the same sequence.
 
     Args:
-        dim: model width. width: the heads' widths together.
+        dim: model width.
+        width: sum of the widths of the heads.
+        heads: number of heads.
     """
 
     def __init__(self, dim: int, width: int, *, heads: int) -> None:
@@ -237,7 +274,7 @@ class Projections(nn.Module):
         self.weight = nn.Parameter(nn.Linear(dim, 3 * width, bias=False).weight.data)  # (3 width, dim): W_Q, W_K, W_V
 
     def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """x (b, t, dim) and source (b, s, dim) -> q (b, h, t, d), k and v (b, h, s, d)."""
+        """Project x (b, t, dim), and context (b, s, dim) or None for x itself, to q (b, h, t, d), k and v (b, h, s, d)."""
         if context is None:
             q, k, v = nn.functional.linear(x, self.weight).chunk(3, dim=-1)
         else:

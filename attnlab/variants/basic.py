@@ -1,17 +1,23 @@
-"""Basic attention, without parameters (Bloem 2019, "basic self-attention").
+"""Basic attention, without parameters.
+
+Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers, "basic self-attention".
 
     y = softmax(x s^T) s
 
-No projections, no heads, no scale: a token mixes in the tokens that it resembles, itself first of all.
+No projections, no heads, no scale: each token averages the tokens that resemble it, most of all itself.
+
+Departures from the paper: none.
+Cost: time O(t s dim); no parameters.
+Glossary: ``x`` x; ``s`` the context, x itself by default.
 """
 
 from torch import Tensor
 
-from attnlab.variants import BACKENDS, Variant
+from attnlab.variants.base import BACKENDS, Variant
 
 
 class Basic(Variant):
-    """Attention of the input over itself. It has no heads, so ``model.heads`` is set to 1."""
+    """Attention of the input over itself. It has no heads, so the plan sets ``model.heads`` to 1."""
 
     memory = True
     backends = BACKENDS

@@ -1,38 +1,41 @@
-"""Gated convolution along the sequence: Gehring et al. 2017, section 3.2; Dauphin et al. 2017, equation 1.
+"""Gated convolution along the sequence. Not attention: a variant to compare attention with.
+
+Gehring et al. 2017, arXiv:1705.03122, "Convolutional Sequence to Sequence Learning", section 3.2; the gate is that of
+Dauphin et al. 2017, arXiv:1612.08083, equation 1.
 
     y_i = (sum_j A_j x_(i-j) + a) * sigmoid(sum_j B_j x_(i-j) + b)        j = 0 .. k-1, of k positions
 
-Causal: position i sees itself and the k - 1 before it, zeros before the beginning. Bidirectional: it stands in the middle of
-its k positions. A block looks no further; n blocks together see n (k - 1) positions away. Not attention: it is here to be
-compared with.
+Causal: position i sees itself and the k - 1 positions before it, with zeros before the beginning. Bidirectional: position i is
+in the middle of its k positions. n blocks together see n (k - 1) positions away.
 
-Departures: no weight normalisation, no dropout inside, and the residual connection around it is the model's own. Padding counts
-as the zeros outside the sequence do.
-
-Cost: time O(t k dim^2), every position side by side; 2 k dim^2 + 2 dim parameters a block, against 4 dim^2 of ``dense``.
-Of a memory only the last k - 1 positions are read.
-
-Code to paper: ``convolve`` A and B stacked, with a and b; ``kernel`` k.
+Departures from the paper: no weight normalization and no dropout inside, and the residual connection around it is the
+model's. Padding counts as zeros, as positions outside the sequence do.
+Cost: time O(t k dim^2), all positions in parallel; 2 k dim^2 + 2 dim parameters for each block, against 4 dim^2 of ``dense``.
+Of a memory it reads only the last k - 1 positions.
+Glossary: ``convolve`` A and B stacked, with a and b; ``kernel`` k.
 """
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.errors import UserError
-from attnlab.variants import AttentionConfig, Variant
+from attnlab.variants.base import AttentionConfig, Variant
 
 
 class Convolution(Variant):
-    """A weighted sum of the neighbouring positions, and a gate that is another. It has no heads and no logits.
+    """A weighted sum of the neighboring positions, multiplied by a gate that is another. It has no heads and no logits.
 
     Args:
-        kernel: k, how many positions one output sees, itself included; odd in a bidirectional role.
+        kernel: k, the number of positions that one output sees, its own included; odd in a bidirectional role.
+
+    Raises:
+        UserError: ``kernel`` is less than 1, or even in a bidirectional role.
     """
 
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed"})
     memory = True
-    default_position = "none"  # its weights know the order
+    default_position = "none"  # the kernel depends on the order
     has_heads = False
     has_attention_dropout = False
     permutation_equivariant = False
@@ -45,7 +48,7 @@ class Convolution(Variant):
             raise UserError(f"convolution: expected a kernel of at least 1, got {kernel}")
         if not self.causal and kernel % 2 == 0:
             raise UserError(f"convolution: expected an odd kernel in a bidirectional role, got {kernel}")
-        self.before = kernel - 1 if self.causal else kernel // 2  # positions seen to the left
+        self.before = kernel - 1 if self.causal else kernel // 2  # positions that are seen to the left
         self.after = kernel - 1 - self.before
         self.convolve = nn.Conv1d(config.dim, 2 * config.dim, kernel)
 

@@ -1,31 +1,32 @@
-"""Multi-head attention written as one Einstein summation a step: the mathematics of ``dense``, index by index.
+"""Multi-head attention with one Einstein summation per step: the mathematics of ``dense``, index by index.
 
-Vaswani et al. 2017, equation 1, without reshaping: the heads are an index of the weights. It exchanges state_dicts with
-``dense`` and must agree with it; what it adds is that the formulas can be read off the code.
+Vaswani et al. 2017, arXiv:1706.03762, "Attention Is All You Need", section 3.2.
 
-Indices: b batch, t query position, s key position, m model feature, h head, d head feature, c one of (query, key, value).
+    head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(d)) s W_V,i                         (1)
+    y      = Concat(head_1, ..., head_h) W_O
+
+The heads are an index of the weights, so no tensor is reshaped. The variant exchanges state_dicts with ``dense`` and must
+agree with it; it exists because its code shows the formulas.
+
+Departures from the paper: none.
+Cost: that of ``dense`` with backend ``reference``: time O(t s dim), and O(h t s) memory for the logits.
+Glossary: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O. Indices: b batch, t query position, s key position, m model feature,
+h head, d head feature, c one of (query, key, value).
 """
 
 import torch
 from einops import rearrange
-from torch import Tensor, einsum, nn
+from torch import Tensor, einsum
 from torch.nn import functional as F
 
 from attnlab.nn.layers import causal_mask
-from attnlab.variants import AttentionConfig, Projections, Variant
+from attnlab.variants.dense import Dense
 
 
-class Einsum(Variant):
+class Einsum(Dense):
     """``dense`` by einsum alone."""
 
-    memory = True
     backends = ("reference",)
-    paper = "Vaswani et al. 2017"
-
-    def __init__(self, config: AttentionConfig) -> None:
-        super().__init__(config)
-        self.project = Projections(config.dim, config.dim, heads=config.heads)
-        self.out = nn.Linear(config.dim, config.dim, bias=False)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         context = x if context is None else context
@@ -36,20 +37,20 @@ class Einsum(Variant):
         k = einsum("bsm,hdm->bhsd", context, w_k)
         v = einsum("bsm,hdm->bhsd", context, w_v)
         scale = q.shape[-1] ** -0.5
-        q, k = self.rotated(q, k)
+        q, k = self.rotate(q, k)
 
         logits = einsum("bhtd,bhsd->bhts", q, k) * scale
-        bias = self.logit_bias(q, k, scale=scale)
+        bias = self.position_bias(q, k, scale=scale)
         if bias is not None:
             logits = logits + bias
         visible = self._visible(logits, mask)
         weights = logits.masked_fill(~visible, torch.finfo(logits.dtype).min).softmax(-1)
-        weights = weights * visible.any(-1, keepdim=True)  # a query that sees nothing yields zeros
+        weights = weights * visible.any(-1, keepdim=True)  # a query that may attend to no key yields zeros
         weights = F.dropout(weights, self.dropout, self.training)
         return einsum("bhts,bhsd,mhd->btm", weights.to(v.dtype), v, w_o)
 
     def _visible(self, logits: Tensor, mask: Tensor | None) -> Tensor:
-        """(1 or b, 1, t, s), True where query t may see key s."""
+        """Return the mask (1 or b, 1, t, s), True where query t may attend to key s."""
         t, s = logits.shape[-2:]
         visible = torch.ones(1, 1, t, s, dtype=torch.bool, device=logits.device)
         if self.causal:

@@ -1,21 +1,24 @@
-"""Narrow attention: one small projection shared by all heads (Bloem 2019, "narrow self-attention").
+"""Narrow attention: one small projection shared by all heads.
 
-The input is cut into h pieces of d = dim / h features, and each head sees its own piece only:
+Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers, "narrow self-attention".
+
+The input is cut into h pieces of d = dim / h features, and each head sees only its own piece x_i, s_i:
 
     head_i = softmax(x_i W_Q (s_i W_K)^T / sqrt(d)) s_i W_V,       W_Q, W_K, W_V of d x d, the same for every head
     y      = Concat(head_1, ..., head_h) W_O
 
-3 d^2 + dim^2 parameters a block: the projections shrink by h^2.
+Departures from the paper: W_O has no bias.
+Cost: time O(t s dim) as ``dense``; 3 d^2 + dim^2 parameters: the projections are smaller by a factor of h^2.
+Glossary: ``query`` W_Q; ``key`` W_K; ``value`` W_V; ``out`` W_O.
 """
 
 from torch import Tensor, nn
 
-from attnlab.nn.layers import split_heads
-from attnlab.variants import BACKENDS, AttentionConfig, Variant, merge_heads
+from attnlab.variants.base import BACKENDS, AttentionConfig, Variant, merge_heads, split_heads
 
 
 class Narrow(Variant):
-    """Heads that each look at a slice of the input through the same small projections."""
+    """Heads that each attend within a slice of the features, through the same small projections."""
 
     memory = True
     backends = BACKENDS

@@ -1,27 +1,33 @@
 """Multi-head attention without the output projection W_O.
 
+Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers, raises the question; everything else as in
+Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
+
     head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(d)) s W_V,i
     y      = Concat(head_1, ..., head_h)
 
-Everything else is ``dense``: heads, projections of every head, scale. Without W_O head i writes to its own d features of the
-output and no other; with a single head, W_V W_O is one matrix, and W_O is redundant. dim^2 parameters fewer a block.
+The heads, their projections and the scale are those of ``dense``. Without W_O, head i writes to its own d features of the
+output only; with a single head, W_V W_O is one matrix, and W_O is redundant.
+
+Departures from the paper: no W_O.
+Cost: that of ``dense``, less dim^2 parameters and the time O(t dim^2) of their product.
+Glossary: ``project`` W_Q, W_K, W_V stacked.
 """
 
 from torch import Tensor
 
-from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, merge_heads
+from attnlab.variants.base import AttentionConfig, merge_heads
+from attnlab.variants.dense import Dense
 
 
-class NoWo(Variant):
+class NoWo(Dense):
     """``dense`` with the concatenated heads as its output."""
 
-    memory = True
-    backends = BACKENDS
     paper = "Bloem 2019 asks the question"
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
-        self.project = Projections(config.dim, config.dim, heads=config.heads)
+        del self.out
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, context)

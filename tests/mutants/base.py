@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.nn.attention import attend
+from attnlab.nn.attention import AttentionMask, attend
 from attnlab.nn.layers import merge_heads
 from attnlab.positions import Position
 from attnlab.variants.dense import Dense
@@ -60,16 +60,15 @@ class Hooked(Plain):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
         scale = q.shape[-1] ** -0.5
-        q, k = self.rotated(q, k)
+        q, k = self.rotate(q, k)
         bias = self.position.bias(q, k, scale=scale) if _hook(self.position) == "bias" else None  # type: ignore[union-attr]
         return attend(
             q,
             k,
             v,
+            AttentionMask(causal=self.causal, attn_mask=None if mask is None else mask[:, None, None, :]),
+            None if bias is None else self.placed(bias),
             backend=self.backend,
-            causal=self.causal,
-            attn_mask=None if mask is None else mask[:, None, None, :],
-            bias=None if bias is None else self.placed(bias),
             dropout=self.dropout if self.training else 0.0,
             scale=scale,
         )

@@ -42,7 +42,7 @@ class IgnoresAlibi(Plain):
 class IgnoresRotation(Plain):
     """Declares a hook that it ignores."""
 
-    def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return q, k
 
 
@@ -65,23 +65,23 @@ class Transposed(Hooked):
 class FirstHeadsTwice(StridedSparse):
     """Its later heads ask for the bias of the first."""
 
-    def logit_bias(self, q: Tensor, k: Tensor, *, scale: float, **piece: Any) -> Tensor | None:
-        return super().logit_bias(q, k, scale=scale, **{**piece, "heads": slice(q.shape[-3])})
+    def position_bias(self, q: Tensor, k: Tensor, *, scale: float, **part: Any) -> Tensor | None:
+        return super().position_bias(q, k, scale=scale, **{**part, "heads": slice(q.shape[-3])})
 
 
 class ColumnsOfNeighbours(StridedSparse):
     """Asks for the bias of neighbours where positions stand a stride apart."""
 
-    def logit_bias(self, q: Tensor, k: Tensor, *, scale: float, **piece: Any) -> Tensor | None:
-        return super().logit_bias(q, k, scale=scale, **{**piece, "step": 1})
+    def position_bias(self, q: Tensor, k: Tensor, *, scale: float, **part: Any) -> Tensor | None:
+        return super().position_bias(q, k, scale=scale, **{**part, "step": 1})
 
 
 class SummariesOffByOne(FixedSparse):
-    """A summary gets the bias of the next one."""
+    """A summary gets the bias of the summary one block before."""
 
-    def _summary_bias(self, q: Tensor, k: Tensor, n: int) -> Tensor | None:
-        bias = super()._summary_bias(q, k, n)
-        return None if bias is None else bias.roll(1, -1)
+    def position_bias(self, q: Tensor, k: Tensor, *, scale: float, **part: Any) -> Tensor | None:
+        bias = super().position_bias(q, k, scale=scale, **part)
+        return bias.roll(1, -1) if bias is not None and "offset" in part else bias
 
 
 class IgnoresHeads(Alibi):
@@ -116,8 +116,8 @@ class TurnsQueriesOnly(Plain):
 
     permutation_equivariant = False  # it says that positions count in it, so that no check of order looks
 
-    def rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return super().rotated(q, k)[0], k
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotate(q, k)[0], k
 
 
 class AnyHook(Plain):

@@ -1,8 +1,7 @@
-"""Backends compute the same function; where one cannot run, it says so."""
+"""All backends compute the same function; one that cannot run gives the reason."""
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -11,9 +10,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.nn import blocked
-from attnlab.nn.attention import BACKENDS, attend, resolve, unsupported
+from attnlab.nn.attention import BACKENDS, AttentionMask, RelativeLogits, attend, resolve_backend, unsupported
+from attnlab.nn.layers import relative_shift
 
-HERE = ("reference", "blocked", "sdpa")  # what runs on a CPU
+HERE = ("reference", "blocked", "sdpa")  # the backends that run on a CPU
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
@@ -29,12 +29,12 @@ def masks(t: int, s: int, *, device: str = "cpu") -> dict[str, Tensor | None]:
     return {"none": None, "padding": padded}
 
 
-@pytest.fixture(params=[False, True], ids=["computed again", "kept"])
+@pytest.fixture(params=[False, True], ids=["recomputed", "saved"])
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several blocks a sequence, and one sequence at a time, where they would be one; with and without kept weights."""
-    monkeypatch.setattr(blocked, "keeps", lambda *_: request.param)
-    monkeypatch.setattr(blocked, "ROWS", 2)
-    monkeypatch.setattr(blocked, "AT_A_TIME", 40)
+    """Split small inputs into several blocks per sequence and one sequence at a time; with and without saved weights."""
+    monkeypatch.setattr(blocked, "saves_weights", lambda *_: request.param)
+    monkeypatch.setattr(blocked, "CAUSAL_BLOCK", 2)
+    monkeypatch.setattr(blocked, "MAX_LOGITS", 40)
 
 
 CASES = list(itertools.product([(7, 7), (5, 11)], [False, True], ["none", "padding"], [False, True]))
@@ -48,35 +48,43 @@ def test_backends_equal_reference_with_their_gradients(
     t, s = sizes
     torch.manual_seed(1)
     bias = torch.randn(3, t, s, dtype=torch.float64, requires_grad=True) if biased else None
-    outcome = []
+    results = []
     for backend in ("reference", other):
         q, k, v = tensors(t, s)
-        y = attend(q, k, v, backend=backend, causal=causal, attn_mask=masks(t, s)[mask], bias=bias)
+        y = attend(q, k, v, AttentionMask(causal=causal, attn_mask=masks(t, s)[mask]), bias, backend=backend)
         leaves = [q, k, v] + ([bias] if bias is not None else [])
-        outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), leaves)])
-    for one, another in zip(*outcome, strict=True):
-        torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
+        results.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), leaves)])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("sizes", "causal", "mask", "biased"), CASES)
-def test_xformers_is_asked_for_the_same(
+def test_xformers_computes_the_same(
     sizes: tuple[int, int], causal: bool, mask: str, biased: bool, xformers_on_cpu: list[str]
 ) -> None:
     t, s = sizes
     bias = torch.randn(3, t, s, dtype=torch.float64) if biased else None
-    one, other = (
-        attend(*tensors(t, s), backend=backend, causal=causal, attn_mask=masks(t, s)[mask], bias=bias)
+    expected, actual = (
+        attend(*tensors(t, s), mask=AttentionMask(causal=causal, attn_mask=masks(t, s)[mask]), bias=bias, backend=backend)
         for backend in ("reference", "xformers")
     )
-    torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("asked", [{}, {"causal": True}, {"causal": True, "window": 3}, {"attn_mask": masks(7, 7)["padding"]}])
-def test_xformers_gets_the_type_of_the_values(asked: dict[str, Any], xformers_on_cpu: list[str]) -> None:
+@pytest.mark.parametrize(
+    "mask",
+    [
+        AttentionMask(),
+        AttentionMask(causal=True),
+        AttentionMask(causal=True, window=3),
+        AttentionMask(attn_mask=masks(7, 7)["padding"]),
+    ],
+)
+def test_xformers_gets_the_dtype_of_the_values(mask: AttentionMask, xformers_on_cpu: list[str]) -> None:
     q, k, v = (z.detach() for z in tensors(7, 7, dtype=torch.float32))
-    rough = attend(q, k, v.bfloat16(), backend="xformers", **asked)  # what autocast makes of them where q and k were normed
+    rough = attend(q, k, v.bfloat16(), mask, backend="xformers")  # the dtypes under autocast after q and k are normalized
     assert rough.dtype == torch.bfloat16
-    torch.testing.assert_close(rough.float(), attend(q, k, v, **asked), rtol=0.05, atol=0.05)
+    torch.testing.assert_close(rough.float(), attend(q, k, v, mask), rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("window", [1, 3, 20])
@@ -88,14 +96,14 @@ def test_a_window_hides_what_lies_further_back(
     (t, s), (q, k, v) = sizes, tensors(*sizes)
     near = torch.tensor([[0 <= i + s - t - j < window for j in range(s)] for i in range(t)])
     attn_mask = masks(t, s)[mask]
-    y = attend(q, k, v, backend=backend, causal=True, window=window, attn_mask=attn_mask)
-    exact = attend(q, k, v, attn_mask=near if attn_mask is None else near & attn_mask)
+    y = attend(q, k, v, AttentionMask(causal=True, window=window, attn_mask=attn_mask), backend=backend)
+    exact = attend(q, k, v, AttentionMask(attn_mask=near if attn_mask is None else near & attn_mask))
     torch.testing.assert_close(y, exact, rtol=1e-7, atol=1e-9)
 
 
-def test_a_window_without_causality_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="a window needs causal=True"):
-        attend(*tensors(3, 3), window=2)
+def test_a_window_requires_a_causal_mask() -> None:
+    with pytest.raises(ValueError, match="causal=True"):
+        AttentionMask(window=2)
 
 
 @pytest.mark.parametrize("backend", HERE)
@@ -103,7 +111,7 @@ def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
     q, k, v = tensors(5, 5)
     attn_mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
     attn_mask[1] = False
-    y = attend(q, k, v, backend=backend, attn_mask=attn_mask)
+    y = attend(q, k, v, AttentionMask(attn_mask=attn_mask), backend=backend)
     assert (y[1] == 0).all() and (y[0] != 0).all()
     y.sum().backward()
     assert all(z.grad is not None and z.grad.isfinite().all() for z in (q, k, v))
@@ -113,7 +121,7 @@ def test_a_query_that_sees_nothing_yields_zeros(backend: str) -> None:
 def test_queries_end_where_keys_end(backend: str) -> None:
     q, k, v = tensors(3, 8)
     q.data.zero_()  # all visible keys weigh the same
-    y = attend(q, k, v, backend=backend, causal=True)
+    y = attend(q, k, v, AttentionMask(causal=True), backend=backend)
     torch.testing.assert_close(y[:, :, 0], v[:, :, :6].mean(2))
     torch.testing.assert_close(y[:, :, 2], v.mean(2))
 
@@ -129,54 +137,68 @@ def test_dropout_keeps_the_expectation(backend: str) -> None:
     assert ((samples.mean(0) - without).abs() < 5 * error + 1e-9).all()
 
 
+class DistanceBias:
+    """A bias that has ``relative_logits``: scale * relative_shift(distance r^T)."""
+
+    def __init__(self, distance: Tensor, r: Tensor) -> None:
+        self.distance, self.r = distance, r
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        return relative_shift(self.distance * scale @ self.r.mT, k.shape[-2])
+
+    def relative_logits(self, q: Tensor, s: int) -> RelativeLogits:
+        return RelativeLogits(q, self.distance, self.r)
+
+
 @pytest.mark.parametrize(("sizes", "causal"), list(itertools.product([(7, 7), (5, 11)], [False, True])))
 def test_blocks_shift_logits_by_distance_into_place(sizes: tuple[int, int], causal: bool, small_blocks: None) -> None:
     t, s = sizes
-    outcome = []
+    results = []
     for backend in ("reference", "blocked"):
         q, k, v = tensors(t, s)
         distance, r = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 3, t, 8), (3, s + t, 8)))
-        y = attend(q, k, v, backend=backend, causal=causal, relative=(distance, r[:, : s + 1] if causal else r))
-        outcome.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), [q, k, v, distance, r])])
-    for one, another in zip(*outcome, strict=True):
-        torch.testing.assert_close(one, another, rtol=1e-7, atol=1e-9)
+        bias = DistanceBias(distance, r[:, : s + 1] if causal else r)
+        y = attend(q, k, v, AttentionMask(causal=causal), bias, backend=backend)
+        results.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), [q, k, v, distance, r])])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
 
 
 def test_blocks_drop_the_same_weights_on_the_way_back(small_blocks: None) -> None:
     def dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         torch.manual_seed(0)
-        return attend(q, k, v, backend="blocked", causal=True, dropout=0.5)
+        return attend(q, k, v, AttentionMask(causal=True), backend="blocked", dropout=0.5)
 
     assert torch.autograd.gradcheck(dropped, tensors(5, 7))
 
 
 @pytest.mark.parametrize("again", [torch.autograd.grad, lambda y, x: y.backward()], ids=["grad", "backward"])
 def test_blocks_refuse_a_second_derivative_instead_of_leaving_it_out(again: Callable[[Tensor, Tensor], object]) -> None:
-    """Of a loss that is quadratic in y a graph of the first gradient exists without them: nothing else would tell."""
+    """For a loss that is quadratic in y, the first gradient has a graph even without them, so nothing else would raise."""
     q, k, v = tensors(5, 7)
     y = attend(q, k, v, backend="blocked").square().sum()
-    with pytest.raises(RuntimeError, match="backend blocked cannot be differentiated twice: take backend reference"):
+    with pytest.raises(RuntimeError, match="blocked .* second derivative.* reference"):
         again(torch.autograd.grad(y, q, create_graph=True)[0].square().sum(), q)
     y = attend(q, k, v).square().sum()
     again(torch.autograd.grad(y, q, create_graph=True)[0].square().sum(), q)
 
 
-def test_blocks_computed_once_more_have_the_same_gradients() -> None:
-    found = []
+def test_blocks_under_activation_checkpointing_have_the_same_gradients() -> None:
+    gradients = []
     for call in (lambda run, *x: run(*x), lambda run, *x: checkpoint(run, *x, use_reentrant=False)):
         x = tensors(5, 7)
         torch.manual_seed(0)
         y = call(lambda q, k, v: attend(q, k, v, backend="blocked", dropout=0.5), *x)
-        found.append(torch.autograd.grad(y.square().sum(), x))
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+        gradients.append(torch.autograd.grad(y.square().sum(), x))
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
 def test_long_sequences_save_what_grows_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked, "KEPT", 63)
+    monkeypatch.setattr(blocked, "MAX_SAVED_LENGTH", 63)
     saved = []
     for t in (64, 128):
         with saved_tensors_hooks(lambda z: saved.append(z.numel()) or z, lambda z: z):
-            attend(*tensors(t, t), backend="blocked", causal=True)
+            attend(*tensors(t, t), mask=AttentionMask(causal=True), backend="blocked")
     one, two = sum(saved[:3]), sum(saved[3:])
     assert len(saved) == 6 and two == 2 * one
 
@@ -185,8 +207,8 @@ def test_a_bias_of_heads_leaves_sdpa_its_fast_path() -> None:
     (q, k, v), bias = tensors(64, 64), torch.randn(3, 64, 64, dtype=torch.float64)
     saved = []
     with saved_tensors_hooks(lambda z: saved.append(z.numel()) or z, lambda z: z):
-        attend(q, k, v[..., :8], backend="sdpa", bias=bias)
-    assert max(saved) == bias.numel(), "and no logits, which every sequence has its own of"
+        attend(q, k, v[..., :8], bias=bias, backend="sdpa")
+    assert max(saved) == bias.numel(), "it must save no logits, which have a batch dimension"
 
 
 @pytest.mark.parametrize("backend", HERE)
@@ -194,32 +216,33 @@ def test_a_bias_of_heads_leaves_sdpa_its_fast_path() -> None:
 def test_nothing_attended_to_is_zero_with_its_gradients(
     sizes: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch, "empty_like", lambda z: torch.full_like(z, float("nan")))  # what nobody writes to is seen
-    given = tensors(*sizes)
-    y = attend(*given, backend=backend)
+    monkeypatch.setattr(torch, "empty_like", lambda z: torch.full_like(z, float("nan")))  # unwritten memory becomes visible
+    inputs = tensors(*sizes)
+    y = attend(inputs[0], inputs[1], inputs[2], backend=backend)
     assert y.shape == (2, 3, sizes[0], 16) and not y.any()
     y.sum().backward()
-    assert all(z.grad is not None and not z.grad.any() for z in given)
+    assert all(z.grad is not None and not z.grad.any() for z in inputs)
 
 
-def test_sums_over_blocks_and_sequences_keep_what_is_small_in_bf16(small_blocks: None) -> None:
-    """Of a bias and of relative positions every sequence adds a little to one gradient."""
+@pytest.mark.parametrize("relative", [True, False], ids=["relative logits", "bias"])
+def test_sums_over_blocks_and_sequences_keep_small_terms_in_bf16(relative: bool, small_blocks: None) -> None:
+    """Every sequence adds a small term to the one gradient of a bias or of relative positions."""
     torch.manual_seed(3)
     shapes = [(400, 2, 7, 4)] * 4 + [(2, 8, 4), (2, 7, 7)]
     rounded = [torch.randn(*shape).bfloat16() for shape in shapes]
-    found = []
+    gradients = []
     for dtype in (torch.float64, torch.bfloat16):
         q, k, v, distance, r, bias = (z.to(dtype).requires_grad_() for z in rounded)
-        y = attend(q, k, v, backend="blocked", causal=True, bias=bias, relative=(distance, r))
-        found.append(torch.autograd.grad(y.square().sum(), [r, bias]))
-    for exact, rough in zip(*found, strict=True):
-        assert (rough.double() - exact).norm() < 0.01 * exact.norm()
+        y = attend(q, k, v, AttentionMask(causal=True), DistanceBias(distance, r) if relative else bias, backend="blocked")
+        gradients.append(torch.autograd.grad(y.square().sum(), r if relative else bias)[0])
+    exact, rough = gradients
+    assert (rough.double() - exact).norm() < 0.01 * exact.norm()
 
 
 def test_bf16_is_close_to_float64() -> None:
-    exact = attend(*tensors(9, 9), causal=True)
+    exact = attend(*tensors(9, 9), mask=AttentionMask(causal=True))
     for backend in HERE:
-        rough = attend(*tensors(9, 9, dtype=torch.bfloat16), backend=backend, causal=True)
+        rough = attend(*tensors(9, 9, dtype=torch.bfloat16), mask=AttentionMask(causal=True), backend=backend)
         torch.testing.assert_close(rough.double(), exact, rtol=0.05, atol=0.05)
 
 
@@ -261,7 +284,7 @@ def test_kernels_of_torch_are_let_through_where_the_library_of_xformers_does_not
 
 
 @pytest.mark.parametrize(
-    ("device", "hook", "offered", "expected"),
+    ("device", "hook", "backends", "expected"),
     [
         ("cpu", "embed", BACKENDS, "blocked"),
         ("cpu", "bias", BACKENDS, "blocked"),
@@ -272,13 +295,15 @@ def test_kernels_of_torch_are_let_through_where_the_library_of_xformers_does_not
         ("cuda", "rotate", ("reference",), "reference"),
     ],
 )
-def test_auto_is_resolved_by_rule(device: str, hook: str, offered: tuple[str, ...], expected: str) -> None:
-    assert resolve(device, hook=hook, offered=offered) == expected
+def test_auto_is_resolved_by_rule(device: str, hook: str, backends: tuple[str, ...], expected: str) -> None:
+    assert resolve_backend(device, hook=hook, backends=backends) == expected
 
 
 @pytest.mark.parametrize(("hook", "expected"), [("embed", "sdpa"), ("bias", "reference")])
 def test_auto_is_the_same_on_each_device_where_it_is_compiled(hook: str, expected: str) -> None:
-    assert [resolve(device, hook=hook, offered=BACKENDS, compiled=True) for device in ("cpu", "cuda")] == [expected] * 2
+    assert [resolve_backend(device, hook=hook, backends=BACKENDS, compiled=True) for device in ("cpu", "cuda")] == [
+        expected
+    ] * 2
 
 
 @pytest.mark.parametrize("device", [CUDA])
@@ -291,7 +316,7 @@ def test_xformers_equals_reference(
     bias = torch.randn(3, t, s, device=device, dtype=dtype) if biased else None
     attn_mask = masks(t, s, device=device)[mask]
     q, k, v = tensors(t, s, dtype=dtype, device=device)
-    y = attend(q, k, v[..., :8], backend="xformers", causal=causal, attn_mask=attn_mask, bias=bias)
-    exact = attend(*(z.double() for z in (q, k, v[..., :8])), causal=causal, attn_mask=attn_mask, bias=bias)
+    y = attend(q, k, v[..., :8], AttentionMask(causal=causal, attn_mask=attn_mask), bias, backend="xformers")
+    exact = attend(*(z.double() for z in (q, k, v[..., :8])), mask=AttentionMask(causal=causal, attn_mask=attn_mask), bias=bias)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(y.double(), exact, rtol=tolerance, atol=tolerance)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from attnlab.nn.layers import angles, relative_distance, shift, sinusoids
+from attnlab.nn.layers import angles, relative_distance, relative_shift, sinusoids
 from attnlab.positions import PositionConfig
 from attnlab.positions.alibi import Alibi, slopes
 from attnlab.positions.learned import Learned
@@ -16,11 +16,11 @@ from attnlab.positions.rotary import Rotary
 from attnlab.positions.sinusoidal import Sinusoidal
 from tests.oracles import positions as papers
 
-SETTING = PositionConfig(dim=10, heads=3, head_dim=4, length=13, role="causal")
+CONFIG = PositionConfig(dim=10, heads=3, head_dim=4, length=13, role="causal")
 
 
 def replace(**changes: object) -> PositionConfig:
-    return PositionConfig(**{**vars(SETTING), **changes})  # type: ignore[arg-type]
+    return PositionConfig(**{**vars(CONFIG), **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dim", [1, 7, 10])
@@ -31,16 +31,16 @@ def test_sinusoids_follow_vaswani(dim: int) -> None:
 
 
 def test_sinusoidal_goes_beyond_the_trained_length() -> None:
-    scheme = Sinusoidal(SETTING)
+    scheme = Sinusoidal(CONFIG)
     torch.testing.assert_close(scheme.embed(20)[:13], scheme.embed(13))
     assert scheme.embed(20).shape == (20, 10)
     assert not list(scheme.parameters())
 
 
 def test_learned_has_a_vector_a_position_and_no_more() -> None:
-    scheme = Learned(SETTING)
+    scheme = Learned(CONFIG)
     assert scheme.embed(5).shape == (5, 10)
-    with pytest.raises(ValueError, match="length 13, asked for 14"):
+    with pytest.raises(ValueError, match="at most 13, got 14"):
         scheme.embed(14)
 
 
@@ -56,7 +56,7 @@ def test_alibi_counts_beyond_what_bf16_can() -> None:
 
 
 def test_rotary_products_depend_on_the_difference_of_positions_only() -> None:
-    scheme = Rotary(SETTING)
+    scheme = Rotary(CONFIG)
     torch.manual_seed(0)
     q, k = torch.randn(2, 4, dtype=torch.float64)
     turned_q, turned_k = scheme.rotate(q.expand(1, 3, 13, 4), k.expand(1, 3, 13, 4))
@@ -72,7 +72,7 @@ def test_rotary_products_depend_on_the_difference_of_positions_only() -> None:
 @pytest.mark.parametrize(("t", "s"), [(13, 13), (5, 13), (20, 20), (5, 20)])
 def test_rotary_turns_by_its_table_and_beyond_it_by_the_same_angles(t: int, s: int, dtype: torch.dtype) -> None:
     q, k = (torch.randn(2, 3, n, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in (t, s))
-    turned = Rotary(SETTING).rotate(q.to(dtype), k.to(dtype))
+    turned = Rotary(CONFIG).rotate(q.to(dtype), k.to(dtype))
     angle = angles(torch.arange(s), 4)
     cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
     for x, y, first in ((q.to(dtype), turned[0], s - t), (k.to(dtype), turned[1], 0)):
@@ -82,9 +82,9 @@ def test_rotary_turns_by_its_table_and_beyond_it_by_the_same_angles(t: int, s: i
 
 
 def test_rotary_takes_sines_once_and_keeps_them_out_of_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheme = deepcopy(Rotary(SETTING))
+    scheme = deepcopy(Rotary(CONFIG))
     assert not scheme.state_dict() and scheme.to("meta").cos.device.type == "meta"
-    scheme, x = deepcopy(Rotary(SETTING)), torch.randn(1, 3, 13, 4)
+    scheme, x = deepcopy(Rotary(CONFIG)), torch.randn(1, 3, 13, 4)
     taken: list[int] = []
 
     def counted(positions: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
@@ -101,7 +101,7 @@ def test_rotary_takes_sines_once_and_keeps_them_out_of_checkpoints(monkeypatch: 
 
 def test_rotary_refuses_an_odd_head_width() -> None:
     assert "even head width, got 5" in (Rotary.unsupported(replace(head_dim=5)) or "")
-    assert Rotary.unsupported(SETTING) is None
+    assert Rotary.unsupported(CONFIG) is None
 
 
 @pytest.mark.parametrize("scheme", [Rotary, Alibi, Relative])
@@ -113,7 +113,7 @@ def test_schemes_on_pairs_refuse_cross_attention(scheme: type) -> None:
 @pytest.mark.parametrize(("t", "s", "ahead"), [(1, 1, 1), (5, 5, 1), (5, 12, 1), (5, 5, 5), (5, 12, 5), (1, 7, 1)])
 def test_shift_puts_every_distance_in_its_place(t: int, s: int, ahead: int) -> None:
     by_distance = torch.arange(s - 1, -ahead - 1, -1.0).expand(2, 3, t, s + ahead).contiguous()  # each entry says its distance
-    shifted = shift(by_distance, s)
+    shifted = relative_shift(by_distance, s)
     assert shifted.shape == (2, 3, t, s)
     assert shifted.data_ptr() == by_distance.data_ptr() + (t - 1) * by_distance.element_size(), "it must be a view"
     held = relative_distance(t, s) >= 1 - ahead

@@ -35,8 +35,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_weights_are_recorded_inside_the_block_only_and_are_those_that_were_used() -> None:
     q, k, v = torch.randn(3, 1, 2, 5, 7).unbind(0)
-    with attention.recorded_weights() as seen:
-        y = attention.attend(q, k, v, causal=True)
+    with attention.record_attention_weights() as seen:
+        y = attention.attend(q, k, v, attention.AttentionMask(causal=True))
         attention.attend(q, k, v, backend="sdpa")
     attention.attend(q, k, v)
     assert len(seen) == 1 and seen[0].shape == (1, 2, 5, 5)

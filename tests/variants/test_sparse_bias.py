@@ -78,9 +78,13 @@ def test_padding_and_bias_together(name: str, options: dict[str, int], position:
 @pytest.mark.parametrize("position", ["relative", "alibi"])
 def test_the_oracle_sees_summaries_in_another_order(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the two summaries of a block, each gets the other's bias: what no check of a single one could see."""
-    right: Callable[..., Tensor] = FixedSparse._summary_bias  # type: ignore[assignment]
-    turned = lambda *given: right(*given)[..., [1, 0, 3, 2, 5, 4]]  # noqa: E731
-    monkeypatch.setattr(FixedSparse, "_summary_bias", turned)
+    correct: Callable[..., Tensor] = FixedSparse.position_bias  # type: ignore[assignment]
+
+    def swapped(*args: Any, **part: Any) -> Tensor:
+        bias = correct(*args, **part)
+        return bias.flip(-4) if "offset" in part else bias  # (p, e, h, a, m): e is the place of a summary in its block
+
+    monkeypatch.setattr(FixedSparse, "position_bias", swapped)
     with pytest.raises(AssertionError, match="not close"):
         assert_follows_child("fixed_sparse", position, {"stride": 4, "summary": 2}, t=12, mask=None)
 

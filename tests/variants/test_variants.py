@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn import blocked
-from attnlab.nn.layers import shift
+from attnlab.nn.layers import relative_shift
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.training.costs import saved_bytes
@@ -101,7 +101,7 @@ def test_relative_positions_follow_dai(name: str, role: str, memory: int) -> Non
 @pytest.mark.parametrize("off", [-1, 1])
 def test_the_oracle_sees_a_shift_off_by_one(off: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole scale of distances moved by one keeps every invariance: only the paper knows better."""
-    monkeypatch.setattr("attnlab.positions.relative.shift", lambda x, s: shift(x.roll(off, -1), s))
+    monkeypatch.setattr("attnlab.positions.relative.relative_shift", lambda x, s: relative_shift(x.roll(off, -1), s))
     with pytest.raises(AssertionError, match="not close"):
         test_relative_positions_follow_dai("dense", "causal", M)
 
@@ -168,8 +168,8 @@ BLOCKS = pytest.mark.parametrize(
 def test_strided_sparse_follows_child(
     stride: int, backend: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, xformers_on_cpu: list[str]
 ) -> None:
-    monkeypatch.setattr(blocked, "AT_A_TIME", most)
-    monkeypatch.setattr(blocked, "keeps", lambda *_: kept)
+    monkeypatch.setattr(blocked, "MAX_LOGITS", most)
+    monkeypatch.setattr(blocked, "saves_weights", lambda *_: kept)
     variant = make("strided_sparse", stride=stride)
     variant.backend = backend
     half = HEADS // 2
@@ -181,8 +181,8 @@ def test_strided_sparse_follows_child(
 def test_fixed_sparse_follows_child(
     stride: int, summary: int, backend: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, xformers_on_cpu: list[str]
 ) -> None:
-    monkeypatch.setattr(blocked, "AT_A_TIME", most)
-    monkeypatch.setattr(blocked, "keeps", lambda *_: kept)
+    monkeypatch.setattr(blocked, "MAX_LOGITS", most)
+    monkeypatch.setattr(blocked, "saves_weights", lambda *_: kept)
     variant = make("fixed_sparse", stride=stride, summary=summary)
     variant.backend = backend
     half = HEADS // 2

@@ -61,7 +61,7 @@ def _gap(subject: CheckTarget, backend: str, role: str, dtype: torch.dtype) -> f
                 case = f"{role}, position {subject.scheme_name}, {name}, {dtype}"
                 raise Failure(
                     f"{case}: {what} by {backend} differs from reference by {number(gap)} of its largest",
-                    "Hand everything to `attend(..., backend=self.backend)`: scale, bias, causal and allowed; or take the "
+                    "Pass everything to `attend(..., backend=self.backend)`: mask, bias and scale; or take the "
                     "backend out of `backends`.",
                 )
             worst = max(worst, gap)

@@ -7,7 +7,7 @@ from attnlab.testing.checks.target import LENGTHS, LONG, Check, CheckTarget, Fai
 # Length -> positions: every one of few, and of many those around the borders of blocks that are powers of 2.
 PLACES = {**{t: range(t) for t in LENGTHS}, LONG: (63, 64, 65, 128, 129, 200, 256, LONG - 1)}
 MASK = (
-    "Query i may see keys up to position i + s - t and no further: pass causal=self.causal to attend, or hide with "
+    "Query i may attend to keys up to position i + s - t only: pass AttentionMask(causal=self.causal) to attend, or hide with "
     "`~layers.causal_mask(t, s)`, whose diagonal is visible."
 )
 

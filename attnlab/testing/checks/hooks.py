@@ -10,7 +10,7 @@ from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclar
 HOOKS = ("embed", "rotate", "bias")
 USE = {
     "embed": "The scheme is added to x before the variant sees it: the output must depend on x.",
-    "rotate": "Take `q, k = self.rotated(q, k)` before their product (self.attend does), or take 'rotate' out of `hooks`.",
+    "rotate": "Take `q, k = self.rotate(q, k)` before their product (self.attend does), or take 'rotate' out of `hooks`.",
     "bias": "Add `self.position.bias(q, k, scale=scale)` to scaled logits (self.attend does), or take 'bias' out of `hooks`.",
 }
 
@@ -85,7 +85,7 @@ def rotation_lands(subject: CheckTarget) -> str:
         if not gap <= subject.tolerance:
             raise Failure(
                 f"{role}, batch 1, length 3: turning queries and keys alike changes the output by {number(gap)}",
-                "Multiply both turned ones: `q, k = self.rotated(q, k)`, not what was computed from them before.",
+                "Multiply both turned ones: `q, k = self.rotate(q, k)`, not what was computed from them before.",
             )
         for signs, what in (((-1, 1), "queries"), ((1, -1), "keys")):
             if not distance(outputs[1, 1], outputs[signs]) > subject.tolerance:

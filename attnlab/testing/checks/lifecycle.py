@@ -81,8 +81,8 @@ def compiled(subject: CheckTarget) -> str:
         raise NotDeclared("claimed for torch's own kernels alone")
     if reason := attention.unsupported(subject.backend, device=subject.device, compile=True):
         raise NotDeclared(reason)
-    offered = subject.variant.backends
-    auto = attention.resolve(subject.device, hook=subject.scheme.hook, offered=offered, compiled=True)
+    backends = subject.variant.backends
+    auto = attention.resolve_backend(subject.device, hook=subject.scheme.hook, backends=backends, compiled=True)
     names = dict.fromkeys([subject.backend, auto] if subject.backend == "reference" else [subject.backend])
     gap = max(_compiled(subject, name) for name in names)
     return f"{', '.join(names)}: one graph, differs by {number(gap)}"
