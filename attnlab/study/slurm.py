@@ -10,12 +10,14 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.log import log_to
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 
@@ -117,13 +119,14 @@ class Job:
         # Slurm sends SIGTERM together with the signal that makes submitit queue the job again.
         previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
-            failed = _run(self.request)
+            with log_to(lambda line: print(line, file=sys.stderr, flush=True)):
+                failed = _run(self.request)
         except (UserError, KeyboardInterrupt) as error:
             raise RuntimeError(redact(str(error)) or "interrupted") from None  # submitit writes the error to a file
         finally:
             signal.signal(signal.SIGTERM, previous)
         if failed:
-            raise RuntimeError(f"{len(failed)} runs failed: {', '.join(failed)}")
+            raise RuntimeError(f"runs without a result: {', '.join(failed)}")
 
     def checkpoint(self) -> DelayedSubmission:
         """Return the job to queue when its time is over or it is preempted: this one, because running it again resumes."""
