@@ -1,4 +1,4 @@
-"""Values of an axis: their short labels, when two are the same, and which of them a word means."""
+"""Values of an axis: short labels, equality, and selection by a label or a name."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Label = str | int | float | bool
 
 
 def text(value: Any) -> str:
-    """A value on one line: ``strided_sparse stride=16``, ``0.9,0.98``, ``true``; of a path only the class."""
+    """Return a value on one line: ``strided_sparse stride=16``, ``0.9,0.98``, ``true``; a path shows only its class."""
     if isinstance(value, dict):
         name = value.get("name")
         named = [name.rpartition(":")[2]] if isinstance(name, str) else []
@@ -24,32 +24,32 @@ def text(value: Any) -> str:
 
 
 def labels(values: Sequence[Any]) -> list[Label]:
-    """A label for each value: scalars as they are, paths by their class unless two would look the same."""
-    found: list[Label] = []
+    """Return a label for each value: scalars as they are, paths by their class unless two would look the same."""
+    result: list[Label] = []
     for value in values:
         if isinstance(value, str):
-            found.append(text({"name": value}))
+            result.append(text({"name": value}))
         else:
-            found.append(value if isinstance(value, int | float) else text(value))
-    if len(set(map(str, found))) < len(found):
-        found = [value if isinstance(value, str | int | float) else json.dumps(value) for value in values]
-    return found
+            result.append(value if isinstance(value, int | float) else text(value))
+    if len(set(map(str, result))) < len(result):
+        result = [value if isinstance(value, str | int | float) else json.dumps(value) for value in values]
+    return result
 
 
 def canonical(value: Any) -> str:
-    """The same for two ways to write a value: ``dense``, ``{name: dense}``; 1, 1.0; but not 1, true."""
+    """Return the same text for two ways to write a value: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
     if isinstance(value, dict) and set(value) == {"name"}:
         value = value["name"]
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53:
-        value = float(value)  # beyond that not every whole number has a float of its own
+        value = float(value)  # beyond 2**53, two integers may have one float
     return json.dumps(value, sort_keys=True, default=str)
 
 
 def pick(axis: str, values: Sequence[Any], wanted: Any, *, place: str) -> list[int]:
-    """Which values of an axis ``wanted`` means: the one it equals, else those of that label or name.
+    """Return the indices of the values that ``wanted`` means: the equal one, else those with that label, else that name.
 
     Raises:
-        UserError: none.
+        UserError: no value matches; at ``place``.
     """
     written = [str(label) for label in labels(values)]
     tests = (
@@ -58,14 +58,14 @@ def pick(axis: str, values: Sequence[Any], wanted: Any, *, place: str) -> list[i
         lambda i: isinstance(wanted, str) and wanted in _names(values[i]),
     )
     for test in tests:
-        found = [i for i in range(len(values)) if test(i)]
-        if found:
-            return found
+        matches = [i for i in range(len(values)) if test(i)]
+        if matches:
+            return matches
     near = nearest(wanted, written) if isinstance(wanted, str) else ""
     raise UserError(f"{axis}: expected one of {', '.join(written)}, got {kind(wanted)}{near}", place)
 
 
 def _names(value: Any) -> list[str]:
-    """What a value may be called without its options."""
+    """Return the names of a value without its options: in full, and the class alone."""
     name = value.get("name") if isinstance(value, dict) else value
     return [name, name.rpartition(":")[2]] if isinstance(name, str) else []

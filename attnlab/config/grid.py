@@ -1,4 +1,4 @@
-"""The grid of a study multiplied over its base into cells, with the place of whatever decided each."""
+"""Expand the grid of a study over its base into cells, each of which knows the places of its values."""
 
 import copy
 import itertools
@@ -13,14 +13,21 @@ from attnlab.config.validation import validate
 from attnlab.config.yaml import Loc
 from attnlab.errors import UserError
 
-PLAIN = ("variant", "position", "task", "backend")  # axes whose values speak for themselves in a cell's name
-MOST = 10_000  # cells of one study
+PLAIN = ("variant", "position", "task", "backend")  # axes whose values stand without a field name in the name of a cell
+MAX_CELLS = 10_000  # cells of one study
 _ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
 
 
 @dataclass(frozen=True)
 class CellConfig:
-    """One point of the grid: its axes as short labels, and its configuration (with seed 0)."""
+    """One point of the grid.
+
+    Attributes:
+        name: the values of its axes, as in ``no_wo learned``.
+        axes: axis -> short label of its value.
+        config: of the cell, with seed 0, as the study file writes it (``planning.resolve`` resolves it).
+        chosen: axis -> index of its value.
+    """
 
     name: str
     axes: dict[str, Label]
@@ -29,13 +36,13 @@ class CellConfig:
     chosen: dict[str, int]
 
     def where(self, *loc: str | int, key: bool = False) -> str:
-        """The place that decided ``loc``: an item of the grid, an assignment, or a line of the base."""
+        """Return the place that sets ``loc``: an item of the grid, an assignment, or a line of the base."""
         return _where(self.study, self.chosen, loc, key=key)
 
 
 @dataclass(frozen=True)
 class SkippedCell:
-    """A point of the grid that the study leaves out, with its reason."""
+    """A point of the grid that the study leaves out, and the reason."""
 
     name: str
     axes: dict[str, Label]
@@ -43,15 +50,15 @@ class SkippedCell:
 
 
 def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
-    """Every point of the grid, the last axis varying fastest: the cells, and those that ``skip`` leaves out.
+    """Return the cells of the grid, the last axis varying fastest, and the points that ``skip`` leaves out.
 
     Raises:
-        UserError: a cell is no valid configuration, or none is left.
+        UserError: too many cells, a cell whose configuration is invalid, or no cell left.
     """
     points = math.prod(map(len, study.grid.values()))
-    if points > MOST:
+    if points > MAX_CELLS:
         where = study.where("grid", key=True)
-        raise UserError(f"grid: expected a product of at most {MOST:,} cells, got {points:,}", where)
+        raise UserError(f"grid: expected a product of at most {MAX_CELLS:,} cells, got {points:,}", where)
     cells: list[CellConfig] = []
     skipped: list[SkippedCell] = []
     skips = [(skip.because, _indices(study, skip.where)) for skip in study.skip]
@@ -59,9 +66,9 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     for point in itertools.product(*(range(len(values)) for values in study.grid.values())):
         chosen = dict(zip(study.grid, point, strict=True))
         axes = {axis: written[axis][i] for axis, i in chosen.items()}
-        because = [why for why, where in skips if all(chosen[axis] in where[axis] for axis in where)]
-        if because:
-            skipped.append(SkippedCell(cell_name(axes), axes, because[0]))
+        reasons = [reason for reason, where in skips if all(chosen[axis] in where[axis] for axis in where)]
+        if reasons:
+            skipped.append(SkippedCell(cell_name(axes), axes, reasons[0]))
             continue
         config = _config(study, chosen)
         axes = axes or {"variant": config.variant.label}
@@ -72,7 +79,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
 
 
 def cell_name(axes: dict[str, Label]) -> str:
-    """``no_wo learned`` for names, ``no_wo lr=0.001`` for other fields (in full where two end alike)."""
+    """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if two end alike)."""
     ends = [axis.rpartition(".")[2] for axis in axes]
     parts = []
     for axis, value in axes.items():
@@ -83,7 +90,7 @@ def cell_name(axes: dict[str, Label]) -> str:
 
 
 def _indices(study: StudyConfig, where: dict[str, Any]) -> dict[str, set[int]]:
-    """Axis -> which of its values a skip names (checked when the study was read)."""
+    """Return axis -> indices of the values that a skip names, which ``reader`` has checked."""
     return {
         axis: {
             i
@@ -95,25 +102,27 @@ def _indices(study: StudyConfig, where: dict[str, Any]) -> dict[str, set[int]]:
 
 
 def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
+    """Return the configuration of a cell: the base, then the assignments over it, then the values of the axes."""
     fields = copy.deepcopy(study.base)
     for path, value in study.sets.items():
         other = _ONE_OF.get(path)
         if other and f"train.{other}" not in study.sets and isinstance(fields.get("train"), dict):
-            fields["train"].pop(other, None)  # --set train.steps=50 shortens a study that counts epochs
+            fields["train"].pop(other, None)  # --set train.steps=50 also shortens a study that sets epochs
         set_path(fields, path, copy.deepcopy(value))
     for axis in sorted(chosen, key=lambda axis: axis.count(".")):  # a whole section before a field in it
         set_path(fields, axis, copy.deepcopy(study.grid[axis][chosen[axis]]))
-    return validate(RunConfig, fields, where=lambda loc, key=False: _where(study, chosen, loc, key=key))
+    return validate(RunConfig, fields, where=lambda loc, /, *, key=False: _where(study, chosen, loc, key=key))
 
 
 def _where(study: StudyConfig, chosen: dict[str, int], loc: Loc, *, key: bool) -> str:
+    """Return the place of the axis, the assignment or the line that sets ``loc``, the longest path first."""
     axes: dict[Loc, str] = {tuple(axis.split(".")): axis for axis in chosen}
     sets: dict[Loc, str] = {tuple(path.split(".")): path for path in study.sets}
-    for length in range(len(loc), 0, -1):  # what is most specific has the last word
+    for length in range(len(loc), 0, -1):  # the most specific one applies
         head, rest = loc[:length], loc[length:]
         if head in axes:
             axis = axes[head]
-            if key and not rest and length > 1:  # of the axis task.lenght, the key is the axis' own name
+            if key and not rest and length > 1:  # the key of the axis task.length is the axis itself
                 return study.where("grid", axis, key=True)
             return study.where("grid", axis, chosen[axis], *rest, key=key)
         if head in sets:

@@ -1,7 +1,7 @@
-"""The typed, frozen configuration of one run: what decides its numbers, and the fingerprint of it.
+"""The typed, frozen configuration of one run, and its fingerprint.
 
-What it is made of stands in ``fields``. A study file is read in ``grid.studyfile``, its grid multiplied in ``grid.cells``, a
-mistake put into one line in ``grid.problems``.
+A field is one line of a section here: the JSON Schema, ``attnlab list config``, the fingerprint, the columns of the report
+and the parameters of MLflow derive from it. ``types`` has the building blocks, ``validation`` the errors.
 """
 
 import hashlib
@@ -35,43 +35,57 @@ class ModelConfig(Section):
     ff_mult: float = Field(default=4.0, gt=0, description="width of the feed-forward, in multiples of dim")
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post"] = Field(default="pre", description="layer norm before or after each sublayer")
-    dropout: Fraction = Field(default=0.0, description="share of what each sublayer returns that is dropped in training")
-    attention_dropout: Fraction = Field(default=0.0, description="share of the attention weights dropped in training")
-    embedding_dropout: Fraction = Field(default=0.0, description="share of the embeddings dropped in training")
-    word_dropout: Fraction = Field(default=0.0, description="share of the input tokens that are blanked in training")
-    pool: Literal["mean", "max", "class"] = Field(default="mean", description="how a classifier sums up a sequence")
-    tie_embeddings: bool = Field(default=False, description="the output layer of a language model is its embedding")
-    mem_len: int = Field(default=0, ge=0, description="hidden states of earlier segments that keys also run over")
+    dropout: Fraction = Field(default=0.0, description="probability of dropping an output of a sublayer in training")
+    attention_dropout: Fraction = Field(default=0.0, description="probability of dropping an attention weight in training")
+    embedding_dropout: Fraction = Field(
+        default=0.0, description="probability of dropping a feature of an embedding in training"
+    )
+    word_dropout: Fraction = Field(default=0.0, description="probability of blanking an input token in training")
+    pool: Literal["mean", "max", "class"] = Field(
+        default="mean", description="how a classifier reduces a sequence to one vector"
+    )
+    tie_embeddings: bool = Field(
+        default=False, description="share the weights of a language model's embedding and output layer"
+    )
+    mem_len: int = Field(
+        default=0, ge=0, description="hidden states of earlier segments that queries attend to as well (Transformer-XL)"
+    )
 
 
 class TrainConfig(Section):
-    """Optimiser, schedule and pace. Exactly one of ``steps`` and ``epochs`` says how long."""
+    """Optimiser, schedule and length of training: exactly one of ``steps`` and ``epochs`` is set."""
 
     steps: Count | None = Field(default=None, description="optimiser steps")
     epochs: float | None = Field(
-        default=None, gt=0, description="passes over the training split; of rows at random places, as many bytes as it has"
+        default=None, gt=0, description="passes over the training split; with random sampling, as many bytes as it has"
     )
-    batch_size: Count = Field(default=32, description="sequences of one optimiser step, all micro-batches together")
-    gradient_accumulation: Count = Field(default=1, description="micro-batches that a batch is split into; divides batch_size")
+    batch_size: Count = Field(default=32, description="sequences in one optimiser step, all micro-batches together")
+    gradient_accumulation: Count = Field(default=1, description="micro-batches of one optimiser step; divides batch_size")
     lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
     weight_decay: float = Field(default=0.01, ge=0, description="of AdamW")
     betas: Betas = Field(default=(0.9, 0.98), description="of AdamW")
     warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")
     schedule: Literal["constant", "cosine"] = "cosine"
-    final_lr: float = Field(default=0.0, ge=0, le=1, description="where cosine ends, as a fraction of lr")
-    grad_clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="largest gradient norm; null: any")
+    final_lr: float = Field(
+        default=0.0, ge=0, le=1, description="learning rate at the end of the cosine schedule, as a fraction of lr"
+    )
+    grad_clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="maximum gradient norm; null: no clipping")
     activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
-        description="auto: bf16 on CUDA, on a CPU only where it is measured to be faster; fp32 where a cell cannot run in bf16",
+        description="auto: bf16 on CUDA, and on a CPU if it is measured to be faster; fp32 if a cell does not support bf16",
     )
-    compile: bool = Field(default=False, description="torch.compile the blocks, for variants that declare it")
-    eval_every: Count | None = Field(default=None, description="steps; null: each epoch, or only at the end")
-    checkpoint_every: Count | None = Field(default=None, description="steps; null: at each evaluation")
+    compile: bool = Field(default=False, description="torch.compile the blocks, for variants that support it")
+    eval_every: Count | None = Field(
+        default=None, description="steps between evaluations; null: each epoch, or only at the end"
+    )
+    checkpoint_every: Count | None = Field(default=None, description="steps between checkpoints; null: at each evaluation")
     log_every: Count = Field(default=10, description="steps between two points of a curve")
-    checkpoint_selection: Literal["last", "best"] = Field(default="last", description="weights that meet the test split")
+    checkpoint_selection: Literal["last", "best"] = Field(
+        default="last", description="weights that are evaluated on the test split"
+    )
     patience: Count | None = Field(
-        default=None, description="evaluations without a better score that end the run early; null: never"
+        default=None, description="evaluations without a better score after which training stops; null: never"
     )
 
     @field_validator("warmup", mode="before")
@@ -93,20 +107,22 @@ class TrainConfig(Section):
                 f"expected a divisor of batch_size {self.batch_size}, got {self.gradient_accumulation}", "gradient_accumulation"
             )
         if self.patience is not None and self.eval_every is None and self.epochs is None:
-            raise conflict("expected 'eval_every' or 'epochs' beside 'patience': got one evaluation, at the end", "patience")
+            raise conflict(
+                "expected 'eval_every' or 'epochs' together with 'patience', got one evaluation, at the end", "patience"
+            )
         return self
 
 
 class EvaluateConfig(Section):
-    """How ``valid`` and ``test`` are read."""
+    """Evaluation on ``valid`` and ``test``."""
 
     protocol: Literal["segment", "sliding"] = "segment"
-    stride: Count | None = Field(default=None, description="tokens between two windows of the sliding protocol")
+    stride: Count | None = Field(default=None, description="tokens between the starts of two windows of the sliding protocol")
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
     valid_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
     test_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
-    test: bool = Field(default=True, description="false: the test split is never read")
-    lengths: Lengths = Field(default=(), description="lengths at which the trained model is tested, too")
+    test: bool = Field(default=True, description="false: never read the test split")
+    lengths: Lengths = Field(default=(), description="further lengths at which the trained model is tested")
 
     @field_validator("lengths")
     @classmethod
@@ -116,29 +132,29 @@ class EvaluateConfig(Section):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.protocol == "sliding" and self.stride is None:
-            raise conflict("expected a 'stride' beside the protocol 'sliding', got none", "protocol")
+            raise conflict("expected a 'stride' with the protocol 'sliding', got none", "protocol")
         if self.protocol == "segment" and self.stride is not None:
             raise conflict("expected 'stride' only with the protocol 'sliding', got 'segment'", "stride")
-        twice = [length for length in self.lengths if self.lengths.count(length) > 1]
-        if twice:
-            raise conflict(f"expected each length once, got {twice[0]} again", "lengths")
+        repeated = [length for length in self.lengths if self.lengths.count(length) > 1]
+        if repeated:
+            raise conflict(f"expected each length once, got {repeated[0]} again", "lengths")
         if self.lengths and not self.test:
             raise conflict("expected 'lengths' only with the test split, got 'test: false'", "lengths")
         return self
 
 
 class MachineConfig(Section):
-    """What it runs on. Part of the fingerprint: speed, memory and the last bits depend on it."""
+    """The machine that a run uses. Part of the fingerprint: speed, memory and the last bits depend on it."""
 
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-    threads: Count | None = Field(default=None, description="null: what the machine has, shared among the workers")
+    threads: Count | None = Field(default=None, description="CPU threads; null: all of the machine, divided among the workers")
     matmul_precision: Literal["highest", "high", "medium"] = Field(
         default="highest",
-        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, in cuDNN neither; high, medium: TF32",
+        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, nor in cuDNN; high, medium: TF32",
     )
     reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
     processes_per_run: Count = Field(
-        default=1, description="that share one run; each takes its rows of a batch, and its own CUDA device"
+        default=1, description="data-parallel processes of one run, each with its rows of a batch and its own CUDA device"
     )
 
     @field_validator("device", mode="before")
@@ -150,11 +166,11 @@ class MachineConfig(Section):
 
 
 class RunConfig(Section):
-    """Everything that decides the numbers of one run."""
+    """Everything that determines the numbers of one run."""
 
     task: NamedField
     variant: VariantField
-    position: NamedField | None = Field(default=None, description="null: the variant's own default")
+    position: NamedField | None = Field(default=None, description="null: the default of the variant")
     backend: str = Field(default="auto", min_length=1, description="reference, blocked, sdpa, xformers or auto")
     model: ModelConfig = ModelConfig()
     train: TrainConfig
@@ -166,9 +182,9 @@ class RunConfig(Section):
     data: str = Field(default="", description="the identity of the task's data; filled in by the plan")
 
     def fingerprint(self) -> str:
-        """16 hex digits over everything above and attnlab's version.
+        """Return 16 hex digits over every field and attnlab's version.
 
-        Folders are left out (of user files their content counts), so that a project may be moved.
+        Folders do not count, only the names and the content of user files, so that a project can be moved.
         """
         from attnlab._version import __version__
 
@@ -184,33 +200,32 @@ class RunConfig(Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """The configuration as JSON, in the words of the YAML; ``from_json`` reads it back."""
+        """Return the configuration as JSON, with the keys of the YAML; ``from_json`` reads it."""
         return self.model_dump_json(indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what ``to_json`` wrote."""
+        """Return the configuration that ``to_json`` wrote."""
         return cls.model_validate(json.loads(text))
 
     def replace(self, changes: dict[str, Any]) -> Self:
-        """A copy with dotted paths set: ``config.replace({"train.lr": 1e-3, "variant": "no_wo"})``.
+        """Return a copy with dotted paths set: ``config.replace({"train.lr": 1e-3, "variant": "no_wo"})``.
 
         Raises:
-            UserError: a path that names no field, or a value that the field does not take.
+            UserError: a path that is not a field, or a value that the field does not accept; its place is the path.
         """
         from attnlab.config.validation import validate
 
         fields = self.model_dump()
         for path, value in changes.items():
             set_path(fields, path, value)
-        return validate(type(self), fields, where=lambda loc: ".".join(map(str, loc)))
+        return validate(type(self), fields, where=lambda loc, /, *, key=False: ".".join(map(str, loc)))
 
 
 def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
     """Set a dotted path in nested dicts, in place.
 
-    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict set over a section is merged
-    into it.
+    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict that is set over a section is merged into it.
     """
     *parents, last = path.split(".")
     for parent in parents:

@@ -1,36 +1,36 @@
 """The JSON Schema of a study file, for completion and checks in an editor.
 
 ``python -m attnlab.config.schema > ablations/study.schema.json`` writes it; a study names it in its first line:
-``# yaml-language-server: $schema=study.schema.json``. An editor sees less than ``attnlab plan``.
+``# yaml-language-server: $schema=study.schema.json``. ``attnlab plan`` checks more than an editor can.
 """
 
 import json
 from typing import Any
 
-from attnlab.config.reader import NOT_SEARCHED
 from attnlab.config.run import RunConfig
+from attnlab.config.search_checks import UNSEARCHABLE
 from attnlab.config.study import StudyConfig
 from attnlab.config.validation import FILLED_IN
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema: a study's own keys, ``base`` with a run's fields, ``grid`` and ``space`` with every dotted path."""
+    """Return the schema of a study, with the fields of a run in ``base`` and every dotted path in ``grid`` and ``space``."""
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")
     fields = {name: field for name, field in run["properties"].items() if name not in FILLED_IN}
     for part in definitions.values():
-        part.pop("required", None)  # what the base leaves out, the grid may say
-    about = study["properties"]["base"]["description"]
+        part.pop("required", None)  # the grid may set what the base leaves out
+    description = study["properties"]["base"]["description"]
     study["properties"]["base"] = {
         "type": "object",
-        "description": about,
+        "description": description,
         "properties": fields,
         "additionalProperties": False,
     }
     axes = _axes(fields, definitions)
     study["properties"]["grid"] |= {"properties": axes}
-    searched = [path for path in axes if "." in path and path.partition(".")[0] not in NOT_SEARCHED]
+    searched = [path for path in axes if "." in path and path.partition(".")[0] not in UNSEARCHABLE]
     space = study["$defs"]["SearchConfig"]["properties"]["space"]
     space |= {"properties": {path: {"$ref": "#/$defs/Dimension"} for path in searched}}
     study["$defs"] |= definitions
@@ -38,7 +38,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _axes(fields: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Dotted path -> the schema of an axis over it."""
+    """Return dotted path -> the schema of an axis over it, for every field in ``fields`` and every field of a section in it."""
     axes: dict[str, Any] = {}
     for name, field in fields.items():
         axes[name] = _axis(field)

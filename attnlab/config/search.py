@@ -1,7 +1,7 @@
-"""The sections ``search``, ``confirm`` and ``run`` of a study file, and what they may hold together.
+"""The sections ``search``, ``confirm`` and ``run`` of a study file.
 
-Architecture stands in ``grid``; ``search`` chooses what is a nuisance in a comparison (the learning rate), for each
-cell by itself and with the same budget. What it chose is trained anew on the seeds of ``confirm``.
+The grid holds what is compared; a search chooses nuisance parameters such as the learning rate, separately in each cell and
+with the same budget. The chosen values are then trained on the fresh seeds of ``confirm``.
 """
 
 import math
@@ -15,7 +15,7 @@ from attnlab.config.types import Count, Named, NamedField, Section, conflict, ex
 
 SIZES = {f"{letter}{end}": base**power for end, base in (("iB", 1024), ("B", 1000)) for power, letter in enumerate("KMGT", 1)}
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-LEAST_MEMORY = 1 << 20
+MIN_MEMORY = 1 << 20  # bytes
 
 
 def _number(value: Any) -> Any:
@@ -23,7 +23,7 @@ def _number(value: Any) -> Any:
         raise expected("a number")
     try:
         finite = math.isfinite(value)
-    except OverflowError:  # a whole number of more than 300 digits
+    except OverflowError:  # an integer of more than 300 digits
         finite = False
     if not finite:
         raise expected("a finite number")
@@ -31,26 +31,26 @@ def _number(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """A chosen value, or one that may be: short, and a list as a list."""
+    """Return a value of a search in short; a list stays in brackets."""
     return f"[{', '.join(map(written, value))}]" if isinstance(value, list) else text(value)
 
 
 def _size(value: Any) -> Any:
-    """``"8GiB"`` -> bytes."""
+    """Convert ``"8GiB"`` to bytes."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d+)?) ?([KMGT]i?B)", value) if isinstance(value, str) else None
-    found = int(float(match[1]) * SIZES[match[2]]) if match else value
-    if isinstance(found, bool) or not isinstance(found, int) or found < LEAST_MEMORY:
+    size = int(float(match[1]) * SIZES[match[2]]) if match else value
+    if isinstance(size, bool) or not isinstance(size, int) or size < MIN_MEMORY:
         raise expected("a size of at least 1MiB, such as 8GiB or 512MiB, or a whole number of bytes")
-    return found
+    return size
 
 
 def _time(value: Any) -> Any:
-    """``"30m"`` -> seconds."""
+    """Convert ``"30m"`` to seconds."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d+)?) ?([smhd])", value) if isinstance(value, str) else None
-    found = float(match[1]) * SECONDS[match[2]] if match else value
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < 1e9:
+    seconds = float(match[1]) * SECONDS[match[2]] if match else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 1e9:
         raise expected("a time such as 90s, 30m or 2h, or a number of seconds above 0")
-    return float(found)
+    return float(seconds)
 
 
 def _schema(pattern: str, number: str) -> WithJsonSchema:
@@ -63,12 +63,12 @@ Time = Annotated[float, BeforeValidator(_time), _schema(r"^\d+(\.\d+)? ?[smhd]$"
 
 
 class Dimension(Section):
-    """What a search may choose for one field: a range, or choices. A range with whole ends (and step) is of whole numbers."""
+    """The values that a search chooses from for one field: a range or choices. Whole ends and steps give whole numbers."""
 
-    low: Number | None = Field(default=None, description="smallest value; whole ends, whole values")
+    low: Number | None = Field(default=None, description="smallest value; if both ends are whole numbers, so are the values")
     high: Number | None = Field(default=None, description="largest value")
-    log: bool = Field(default=False, description="choose the logarithm evenly")
-    step: Number | None = Field(default=None, description="null: every value between the ends")
+    log: bool = Field(default=False, description="sample uniformly on a logarithmic scale")
+    step: Number | None = Field(default=None, description="distance between values; null: every value between the ends")
     choices: list[Any] | None = Field(default=None, description="instead of low and high")
 
     @model_validator(mode="before")
@@ -81,10 +81,10 @@ class Dimension(Section):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.choices is not None:
-            given = {"low": self.low, "high": self.high, "log": self.log or None, "step": self.step}
-            beside = [key for key, value in given.items() if value is not None]
-            if beside:
-                raise conflict(f"expected 'choices' alone, got {beside[0]!r} beside it", beside[0])
+            range_fields = {"low": self.low, "high": self.high, "log": self.log or None, "step": self.step}
+            extra = [key for key, value in range_fields.items() if value is not None]
+            if extra:
+                raise conflict(f"expected 'choices' alone, got {extra[0]!r} as well", extra[0])
             if len(self.choices) < 2:
                 raise conflict(f"expected at least two choices, got {len(self.choices)}", "choices")
             return self
@@ -94,21 +94,21 @@ class Dimension(Section):
         if low >= high:
             raise conflict(f"expected a high above the low, {text(low)}, got {text(high)}", "high")
         if self.log and low <= 0:
-            raise conflict(f"expected a low above 0 where log is true, got {text(low)}", "low")
+            raise conflict(f"expected a low above 0 with log: true, got {text(low)}", "low")
         if self.log and step is not None:
-            raise conflict("expected no step where log is true", "step")
+            raise conflict("expected no step with log: true", "step")
         if step is not None and not 0 < step <= high - low:
             raise conflict(f"expected a step above 0, at most high - low, got {text(step)}", "step")
         return self
 
     @property
     def whole(self) -> bool:
-        """It holds whole numbers only."""
-        return all(isinstance(each, int) for each in (self.low, self.high, 1 if self.step is None else self.step))
+        """Whether all values are whole numbers."""
+        return all(isinstance(number, int) for number in (self.low, self.high, 1 if self.step is None else self.step))
 
     @property
     def ends(self) -> list[tuple[tuple[str | int, ...], Any]]:
-        """The ends of a range or every choice, as they are sampled, each with where it stands."""
+        """The ends of a range or all choices, as they are sampled, each with its location in the dimension."""
         if self.choices is not None:
             return [(("choices", i), choice) for i, choice in enumerate(self.choices)]
         assert self.low is not None and self.high is not None
@@ -117,38 +117,38 @@ class Dimension(Section):
 
     @property
     def label(self) -> str:
-        """For people: ``0.0001 to 0.01, log``; ``one of 16, 32``."""
+        """The dimension in words: ``0.0001 to 0.01, log`` or ``one of 16, 32``."""
         if self.choices is not None:
             return f"one of {', '.join(map(written, self.choices))}"
-        more = ", log" if self.log else "" if self.step is None else f" in steps of {text(self.step)}"
-        return f"{text(self.low)} to {text(self.high)}{more}{', whole' if self.whole and self.step is None else ''}"
+        spacing = ", log" if self.log else "" if self.step is None else f" in steps of {text(self.step)}"
+        return f"{text(self.low)} to {text(self.high)}{spacing}{', whole' if self.whole and self.step is None else ''}"
 
 
 class SearchConfig(Section):
     """One Optuna study for each cell, all with the same budget."""
 
-    trials: Count = Field(description="trainings of one cell, each with other values")
+    trials: Count = Field(description="runs of each cell, each with other values")
     space: dict[str, Dimension] = Field(
         min_length=1, description="dotted path of the configuration -> {low, high, log, step} or {choices}"
     )
     sampler: NamedField = Field(default=Named(name="TPESampler"), description="of optuna.samplers, with its arguments")
     pruner: NamedField = Field(default=Named(name="NopPruner"), description="of optuna.pruners, with its arguments")
-    seed: int = Field(default=0, ge=0, description="every trial trains with it")
+    seed: int = Field(default=0, ge=0, description="seed of every trial")
     parallel: Count = Field(
         default=1,
-        description="trials of one cell that run at a time. With 1, what is suggested depends on no timing: "
+        description="trials of one cell that run at a time; with 1, no suggestion depends on timing: "
         "the search is reproducible",
     )
 
 
 class ConfirmConfig(Section):
-    """What the search chose in each cell is trained anew with these seeds, never pruned; only this is reported."""
+    """The seeds of the runs that confirm the values chosen in each cell. They are never pruned, and only they are reported."""
 
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, description="none of them search.seed")
 
 
 class RunLimits(Section):
-    """Where a run is ended from outside. No part of its configuration: they decide no number."""
+    """Limits at which the study stops a run. They are not part of its configuration, because no number depends on them."""
 
     memory_limit: Size | None = Field(default=None, description="of one run's process, such as 8GiB; null: none")
     timeout: Time | None = Field(default=None, description="of one run, such as 90s, 30m or 2h; null: none")

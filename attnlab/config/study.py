@@ -1,4 +1,4 @@
-"""A study file: read strictly, checked as far as that needs no registry. ``cells`` multiplies its grid."""
+"""The typed content of a study file. ``reader`` reads and checks one, ``grid`` expands it into cells."""
 
 import json
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from attnlab.errors import UserError, nearest
 
 
 class Skip(Section):
-    """Cells to leave out, and why."""
+    """Cells that the study leaves out, and the reason."""
 
     where: dict[str, Any] = Field(min_length=1, description="axis -> value, or a list of values")
-    because: str = Field(min_length=1, description="the reason, which the plan and the report repeat")
+    because: str = Field(min_length=1, description="the reason, for the plan and the report")
 
 
 class StudyConfig(Section):
-    """One study file. After reading, ``baseline`` maps axes to labels, as the axes of a cell do."""
+    """One study. After reading, ``baseline`` maps axes to labels, as ``Cell.axes`` does."""
 
     study: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
@@ -29,96 +29,113 @@ class StudyConfig(Section):
         description="its name: letters, digits, _ - .",
     )
     imports: list[str] = Field(default=[], description="Python files to import first, relative to this file")
-    base: dict[str, Any] = Field(default={}, description="what every cell shares")
+    base: dict[str, Any] = Field(default={}, description="the configuration that every cell starts from")
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default={}, min_length=1, description="axis (a dotted path of the configuration) -> values"
     )
     skip: list[Skip] = []
     seeds: list[Annotated[int, Field(ge=0)]] = Field(
-        default=[0], min_length=1, description="of a study without a search; with one: confirm.seeds"
+        default=[0], min_length=1, description="of each cell; in a study with search: confirm.seeds"
     )
-    search: SearchConfig | None = Field(default=None, description="one search for each cell, then confirm")
-    confirm: ConfirmConfig | None = Field(default=None, description="needed with search, and only with it")
+    search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
+    confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
     run: RunLimits = RunLimits()
-    baseline: dict[str, Any] | None = Field(default=None, description="the cells that the others are compared with")
-    metric: str | None = Field(default=None, description="null: the task's own")
-    margin: float | None = Field(default=None, gt=0, description="the difference that still counts as none")
-    reference_scores: bool | list[str] = Field(
-        default=True, description="the task's trivial baselines: all of them, none (false), or those named"
+    baseline: dict[str, Any] | None = Field(
+        default=None, description="the cell that the others are compared with: axis -> value"
     )
-    retries: int = Field(default=1, ge=0, description="how often a failed run is tried again")
+    metric: str | None = Field(default=None, description="null: the primary metric of the task")
+    margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")
+    reference_scores: bool | list[str] = Field(
+        default=True,
+        description="scores of methods without a network (gzip, n-grams, ...): all, none (false), or a list of names",
+    )
+    retries: int = Field(default=1, ge=0, description="how often a failed run is repeated")
 
     _path: Path | None = PrivateAttr(None)
-    _origin: "_Origin" = PrivateAttr(default_factory=lambda: _Origin(SourceMap(), {}))
+    _source: "StudySource" = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("study", mode="after")
     @classmethod
-    def _not_mlflows(cls, value: str) -> str:
+    def _not_default(cls, value: str) -> str:
         if value == "Default":
-            raise expected("another name than that of MLflow's own experiment")
+            raise expected("a name other than that of MLflow's own experiment")
         return value
 
     @field_validator("baseline", mode="after")
     @classmethod
-    def _some_baseline(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _not_empty(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         if value == {}:
             raise expected("at least one axis, such as {variant: dense}")
         return value
 
     @property
     def path(self) -> Path | None:
-        """The file it was read from; None of a study given as a dict."""
+        """The file that the study was read from; None if it was given as a dict."""
         return self._path
 
     @property
     def folder(self) -> Path:
-        """What the paths in it are relative to: the file's folder, of a dict the working directory."""
+        """The folder that paths in the study are relative to: that of the file, or the working directory for a dict."""
         return self._path.parent if self._path else Path()
 
     @property
     def sets(self) -> dict[str, Any]:
-        """The assignments over the base that it was read with."""
+        """The assignments over the base: dotted path -> value."""
         return self._sets
 
     def where(self, *loc: str | int, key: bool = False) -> str:
-        """The place of something in the file: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``.
+        """Return the place of a value: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``.
 
-        Of what an assignment says over the study, that assignment.
+        The place of a value that an assignment sets is that assignment.
         """
-        return self._origin.at(loc, key=key)
+        return self._source.at(loc, key=key)
+
+    def place(self, loc: Loc, /, *, key: bool = False) -> str:
+        """Return ``where(*loc, key=key)``: the same as a ``Where``."""
+        return self._source.at(loc, key=key)
+
+    def set_source(self, path: Path | None, source: "StudySource", sets: dict[str, Any]) -> None:
+        """Record the file, the places of its values and the assignments over the base. For ``reader`` only."""
+        self._path, self._source, self._sets = path, source, sets
 
     @property
     def reported_seeds(self) -> list[int]:
-        """The seeds of the runs that are reported: of a searched study those of ``confirm``."""
+        """The seeds of the runs that are reported: those of ``confirm`` if the study has a search."""
         return self.seeds if self.confirm is None else self.confirm.seeds
 
 
 @dataclass(frozen=True)
-class _Origin:
-    """Where each part of a study comes from: the file, whose keys are ``top``, or an assignment over it."""
+class StudySource:
+    """The source of each part of a study: its file, or an assignment over it.
 
-    places: SourceMap
+    Attributes:
+        source_map: the places in the file.
+        assignments: dotted path of a part of the study -> value.
+        keys: the top-level keys of the file.
+    """
+
+    source_map: SourceMap
     assignments: dict[str, Any]
-    top: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
-    def at(self, loc: Loc, *, key: bool = False) -> str:
-        """The place of ``loc``: what is most specific has the last word."""
-        said = [".".join(map(str, loc[:length])) for length in range(len(loc), 0, -1)]
-        if loc and loc[0] not in self.top:  # a section that only assignments speak of
-            said += [path for path in self.assignments if path.startswith(f"{loc[0]}.")]
-        path = next((path for path in said if path in self.assignments), None)
-        return self.places.at(loc, key=key) if path is None else assignment(path, self.assignments[path])
+    def at(self, loc: Loc, /, *, key: bool = False) -> str:
+        """Return the place of ``loc``: the most specific assignment over it, else the place in the file."""
+        paths = [".".join(map(str, loc[:length])) for length in range(len(loc), 0, -1)]
+        if loc and loc[0] not in self.keys:  # a section that only assignments set
+            paths += [path for path in self.assignments if path.startswith(f"{loc[0]}.")]
+        path = next((path for path in paths if path in self.assignments), None)
+        return self.source_map.at(loc, key=key) if path is None else assignment(path, self.assignments[path])
 
 
 def assignment(key: str, value: Any) -> str:
-    """How an assignment is called in a message: as it was typed."""
+    """Return an assignment as it is typed on the command line, for messages."""
     return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
 
 
 def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
-    """Raise unless the study's grid has that axis."""
+    """Raise ``UserError`` at ``place`` unless ``axis`` is an axis of the study's grid."""
     if axis not in study.grid:
         known = list(study.grid)
         expectation = f"expected one of {', '.join(known)}" if known else "the study has no grid"
-        raise UserError(f"{axis!r} is no axis of the grid{nearest(axis, known)}: {expectation}", place)
+        raise UserError(f"{axis!r} is not an axis of the grid{nearest(axis, known)}: {expectation}", place)

@@ -1,6 +1,6 @@
-"""What configurations are made of: strict sections, names with options, small types, and the errors of one field.
+"""Building blocks of configurations: strict sections, names with options, small types, and the errors of one field.
 
-Validation is strict: ``"8"`` is no number, ``true`` is no 1, an unknown key is an error.
+Validation is strict: ``"8"`` is not a number, ``true`` is not 1, and an unknown key is an error.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,17 +10,17 @@ from pydantic_core import PydanticCustomError
 
 
 def expected(what: str) -> PydanticCustomError:
-    """The error of one field: ``what`` completes "expected ..."."""
+    """Return the error of one field; ``what`` completes "expected ..."."""
     return PydanticCustomError("expected", "{what}", {"what": what})
 
 
 def conflict(message: str, field: str) -> PydanticCustomError:
-    """The error of fields that do not go together; ``field`` is the one to point at."""
+    """Return the error of fields that contradict each other; ``field`` is the one whose place is shown."""
     return PydanticCustomError("conflict", "{message}", {"message": message, "field": field})
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, strict, closed."""
+    """Base class of the parts of a configuration: frozen, strict, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -41,7 +41,7 @@ class Named(Section):
         if set(value) == {"name", "options"} and isinstance(value["options"], dict):
             return value
         if "name" not in value:
-            raise expected("the key 'name' beside the options")
+            raise expected("the key 'name' in addition to the options")
         own = {key: item for key, item in value.items() if key in cls.model_fields and key != "options"}
         return {**own, "options": {key: item for key, item in value.items() if key not in own}}
 
@@ -51,12 +51,12 @@ class Named(Section):
 
     @property
     def label(self) -> str:
-        """Short, for tables: ``strided_sparse stride=16``; of a path only the class: ``Cosine``."""
+        """A short name for tables: ``strided_sparse stride=16``; a path shows only its class: ``Cosine``."""
         return " ".join([self.name.rpartition(":")[2], *(f"{k}={v}" for k, v in self.options.items())])
 
 
 class Match(Section):
-    """What a cell is made to cost as much as its baseline in, and the field that is adjusted until it does."""
+    """Adjust the field ``by`` until a cell has the same ``cost`` as its baseline."""
 
     cost: Literal["params", "flops"]
     by: str = Field(default="model.ff_mult", min_length=1, description="a dotted path to a number")
@@ -70,7 +70,7 @@ class Match(Section):
 
 
 class NamedVariant(Named):
-    """A variant, perhaps matched to the baseline: ``{name: no_wo, match: params}``. What the plan resolves has no ``match``."""
+    """A variant, optionally matched to the baseline: ``{name: no_wo, match: params}``. The plan resolves ``match`` to None."""
 
     match: Match | None = None
 

@@ -1,17 +1,15 @@
-"""From what pydantic found wrong to one line: what was expected, what came, where, and the nearest name."""
+"""Validation with pydantic whose errors are one line: what was expected, what came, where, and the nearest name."""
 
-from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from attnlab.config.yaml import Loc, dotted, kind
+from attnlab.config.yaml import Loc, Where, dotted, kind
 from attnlab.errors import UserError, nearest
 
 M = TypeVar("M", bound=BaseModel)
-Where = Callable[..., str]  # where(loc, key=False) -> the place in a file
 
-FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that no study file sets
+FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that the plan sets, not a study file
 # Keys of 0.2 -> their names since 0.3. An old key is an error that gives the new name.
 RENAMED = {
     "accumulate": "gradient_accumulation",
@@ -23,15 +21,15 @@ RENAMED = {
     "select": "checkpoint_selection",
     "tied": "tie_embeddings",
 }
-PARTIAL = frozenset({"missing", "conflict"})  # what a part of a configuration cannot be blamed for
+PARTIAL = frozenset({"missing", "conflict"})  # errors that a part of a configuration may have: other fields decide
 
 
 def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> M:
-    """``fields`` as a ``model``.
+    """Return ``fields`` as an instance of ``model``.
 
     Args:
-        where: the place of a location in ``fields``; ``key=True`` asks for the key rather than the value.
-        prefix: what to write before a location in messages.
+        where: the place of a location in ``fields``.
+        prefix: what messages write before a location.
 
     Raises:
         UserError: the first mistake, in one line.
@@ -43,7 +41,7 @@ def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Lo
 
 
 def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> None:
-    """Like ``validate`` for some of the fields: what is missing, or takes others to judge, may pass."""
+    """Check some of the fields of ``model``, as ``validate`` does. Missing fields and conflicts between fields pass."""
     try:
         model.model_validate(fields)
     except ValidationError as error:
@@ -61,7 +59,7 @@ def _first(
     ignore: frozenset[str],
 ) -> UserError:
     problems = [problem for problem in error.errors() if problem["type"] not in ignore]
-    # A misspelt key is also a missing one: the misspelling is the mistake, so it comes first.
+    # A misspelt key is also a missing one; the misspelling is the mistake, so it comes first.
     problems.sort(key=lambda problem: (problem["type"] == "missing", problem["type"] != "extra_forbidden"))
     problem = problems[0]
     loc: Loc = problem["loc"]
@@ -78,25 +76,26 @@ def _first(
             message = f"expected a list of more than {loc[-1]}, got {kind(problem['input'])}"
             return _error(here[:-1], message, where(loc))
         return UserError(f"expected the key {loc[-1]!r}{_inside(here[:-1])}, got none", where(loc))
-    came = problem["input"]
-    near = nearest(came, _choices(context.get("expected", ""))) if isinstance(came, str) else ""
-    return _error(here, f"expected {_wanted(problem)}, got {kind(came)}{near}", where(loc))
+    value = problem["input"]
+    near = nearest(value, _choices(context.get("expected", ""))) if isinstance(value, str) else ""
+    return _error(here, f"expected {_expectation(problem)}, got {kind(value)}{near}", where(loc))
 
 
 def check_option(cls: Any, option: str, value: Any, *, place: str) -> None:
-    """Hold an option's value against the annotation of the constructor's parameter, as ``check_hint`` does."""
+    """Check the value of an option against the annotation of the constructor's parameter, as ``check_hint`` does."""
     try:
         hint = get_type_hints(cls.__init__)[option]
-    except (KeyError, NameError, TypeError):  # none, or one that is there for type checkers only
+    except (KeyError, NameError, TypeError):  # no annotation, or one that only type checkers can resolve
         return
     check_hint(hint, value, loc=(option,), place=place)
 
 
 def check_hint(hint: Any, value: Any, *, loc: Loc, place: str) -> None:
-    """Hold a value against a type annotation, as strictly as a study; a type unknown to pydantic takes anything.
+    """Check a value against a type annotation, as strictly as a study; a type unknown to pydantic accepts anything.
 
     Args:
-        loc: what the value is called in the message.
+        loc: the name of the value in the message.
+        place: where the value comes from.
     """
     try:
         adapter = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
@@ -109,21 +108,21 @@ def check_hint(hint: Any, value: Any, *, loc: Loc, place: str) -> None:
 
 
 def _field_error(error: ValidationError, loc: Loc, place: str) -> UserError:
-    """The first mistake of a value that was validated by itself, called ``loc``."""
+    """Return the error for the first mistake in a value named ``loc``."""
     problem = error.errors()[0]
-    wanted = " or ".join(dict.fromkeys(_wanted(p) for p in error.errors()))  # of a union each part complains
-    return _error((*loc, *_inner(problem)), f"expected {wanted}, got {kind(problem['input'])}", place)
+    expectations = " or ".join(dict.fromkeys(_expectation(p) for p in error.errors()))  # one for each type of a union
+    return _error((*loc, *_inner(problem)), f"expected {expectations}, got {kind(problem['input'])}", place)
 
 
 def _inner(problem: Any) -> Loc:
-    """Where in the value: numbers only, since pydantic also writes the names of types there."""
+    """Return the location inside the value: only its indices, since pydantic also puts names of types there."""
     return tuple(part for part in problem["loc"] if isinstance(part, int))
 
 
 def _error(loc: Loc, message: str, place: str) -> UserError:
-    """The message with the field's path before it, unless the place itself says it."""
-    said = not loc or place.startswith(dotted(loc))
-    return UserError(message if said else f"{dotted(loc)}: {message}", place)
+    """Return the error with the field's path before the message, unless ``place`` begins with that path."""
+    repeated = not loc or place.startswith(dotted(loc))
+    return UserError(message if repeated else f"{dotted(loc)}: {message}", place)
 
 
 def _inside(loc: Loc) -> str:
@@ -131,7 +130,7 @@ def _inside(loc: Loc) -> str:
 
 
 def unknown_key(name: str, known: list[str], loc: Loc) -> str:
-    """The message for a key that nothing reads."""
+    """Return the message for a key that is not among ``known``, the keys that ``loc`` can have."""
     if RENAMED.get(name) in known:
         return f"{'.'.join(map(str, (*loc, name)))} is now called {RENAMED[name]}"
     expectation = f"expected one of {', '.join(known)}"
@@ -139,9 +138,9 @@ def unknown_key(name: str, known: list[str], loc: Loc) -> str:
 
 
 def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
-    """The keys that may stand at ``loc`` of a study file or a configuration."""
+    """Return the keys that a study file or a configuration can have at ``loc``."""
     for part in loc:
-        if part not in model.model_fields:  # an item of a list or a mapping of models: what stands in it
+        if part not in model.model_fields:  # an index or a key of a list or a mapping of models
             continue
         model = next(iter(_models(model.model_fields[part].annotation)), model)
     return [name for name in model.model_fields if name not in FILLED_IN]
@@ -150,11 +149,11 @@ def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for inner in getattr(annotation, "__args__", ()) for found in _models(inner)]
+    return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
 
 
 def _choices(text: str) -> list[str]:
-    """``"'relu' or 'gelu'"`` (pydantic's wording of a Literal) -> the choices."""
+    """Return the choices in pydantic's wording of a Literal, such as ``"'relu' or 'gelu'"``."""
     return text.split("'")[1::2]
 
 
@@ -182,7 +181,8 @@ _TYPES = {
 }
 
 
-def _wanted(problem: Any) -> str:
+def _expectation(problem: Any) -> str:
+    """Return what pydantic expected, in words that complete "expected ..."."""
     context = problem.get("ctx", {})
     if problem["loc"] == ("grid",):
         return "at least one axis, such as variant: [dense, no_wo]"

@@ -1,15 +1,15 @@
-"""Strict YAML 1.2: plain values, and where in the file each of them stands.
+"""Strict YAML 1.2: plain values, and the line and column of each.
 
-``1e-3`` and ``20_000`` are numbers, ``no`` and ``off`` are strings, a duplicate key is an error. So are tags,
-merge keys, several documents and aliases that contain themselves: a study has no need of them. Nothing in a file
-is ever called or made into an object, and none can take more than a moment to read.
+``1e-3`` and ``20_000`` are numbers, and ``no`` and ``off`` are strings. Duplicate keys, tags, merge keys, several documents
+and aliases that contain themselves are errors. No value of a file is called or turned into an object, and limits on size,
+depth and number of values bound the time to read one.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from attnlab.errors import UserError, nearest
 
@@ -20,50 +20,76 @@ MOST = 20_000  # values in a file, those of an alias counted where it stands
 DEEPEST = 50  # lists and mappings in one another
 _TOO_DEEP = f"expected at most {DEEPEST} lists and mappings in one another, got more"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-Loc = tuple[str | int, ...]
+Loc = tuple[str | int, ...]  # keys and indices from the root down to a value, as in pydantic's errors
 
 
-def dotted(path: Loc) -> str:
-    """``("grid", "train.lr", 1)`` -> ``grid.train.lr[1]``."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+class Where(Protocol):
+    """A function from a location to its place in a file, such as ``wo.yaml:12:5``."""
+
+    def __call__(self, loc: Loc, /, *, key: bool = False) -> str:
+        """Return the place of the value at ``loc``, or of its key if ``key`` is True."""
+        ...
+
+
+def within(where: Where, *prefix: str | int) -> Where:
+    """Return ``where`` for locations relative to ``prefix``."""
+    return lambda loc, /, *, key=False: where((*prefix, *loc), key=key)
+
+
+def constant_place(place: str) -> Where:
+    """Return a ``Where`` that gives every location the same place, such as an assignment."""
+    return lambda loc, /, *, key=False: place
+
+
+def dotted(loc: Loc) -> str:
+    """Return a location as text: ``("grid", "train.lr", 1)`` -> ``grid.train.lr[1]``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return text.removeprefix(".")
 
 
 @dataclass(frozen=True)
 class SourceMap:
-    """Where each value and each key stands; of something that came from no file, its dotted path."""
+    """The places of the values and keys of a file, as ``name:line:column``. Empty for a study that is a dict.
+
+    Attributes:
+        values: location -> place of the value.
+        keys: location -> place of the key.
+    """
 
     values: dict[Loc, str] = field(default_factory=dict)
     keys: dict[Loc, str] = field(default_factory=dict)
 
-    def at(self, path: Loc, *, key: bool = False) -> str:
-        """The place of ``path``, or of the nearest thing around it that is written down."""
+    def at(self, loc: Loc, *, key: bool = False) -> str:
+        """Return the place of ``loc``, or of the nearest value that contains it; without a file, the dotted path."""
         if not self.values:
-            return dotted(path)
-        known = path
-        if key and known in self.keys:
-            return self.keys[known]
-        while known not in self.values and known:
-            known = known[:-1]
-        return self.values[known]
+            return dotted(loc)
+        if key and loc in self.keys:
+            return self.keys[loc]
+        while loc not in self.values and loc:
+            loc = loc[:-1]
+        return self.values[loc]
 
 
 def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
-    """A YAML file that holds a mapping.
+    """Read a YAML file that holds a mapping.
 
     Args:
-        what: what it should be, for messages: ``"a study"``.
+        path: of the file.
+        what: what the file should be, for messages, such as ``"a study"``.
+
+    Returns:
+        The values, and their places.
 
     Raises:
-        UserError: the file is not there, is not UTF-8, is not YAML, or holds no mapping.
+        UserError: the file does not exist, is larger than ``LARGEST``, or is not UTF-8, not YAML or not a mapping.
     """
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)  # a device or a pipe has no end
+            data = file.read(LARGEST + 1)  # a bound, because a device or a pipe has no end
     except FileNotFoundError:
-        raise UserError(f"expected {what}, but there is no such file{_neighbour(path)}", str(path)) from None
+        raise UserError(f"expected {what}, but the file does not exist{_neighbour(path)}", str(path)) from None
     except (OSError, ValueError) as error:  # the latter: a name with a NUL in it
-        raise UserError(f"expected {what} that can be read: {getattr(error, 'strerror', error)}", str(path)) from None
+        raise UserError(f"cannot read {what}: {getattr(error, 'strerror', error)}", str(path)) from None
     if len(data) > LARGEST:
         raise UserError(f"expected {what}, got a file of more than {LARGEST:,} bytes", f"{path}:1:1")
     try:
@@ -72,21 +98,22 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         raise UserError(f"expected text in UTF-8, got the byte 0x{data[error.start]:02x}", f"{path}:{line}:{column}") from None
-    value, places = parse(text, name=str(path))
+    value, source_map = parse(text, name=str(path))
     if not isinstance(value, dict):
-        came = "an empty file" if value is None else kind(value)
-        raise UserError(f"expected {what} (a mapping of keys), got {came}", places.at(()))
-    return value, places
+        actual = "an empty file" if value is None else kind(value)
+        raise UserError(f"expected {what} (a mapping of keys), got {actual}", source_map.at(()))
+    return value, source_map
 
 
 def _neighbour(path: Path) -> str:
+    """Return a suggestion for the path of a file that does not exist."""
     if not path.parent.is_dir():
-        return f" (nor a folder {path.parent})"
+        return f" (no folder {path.parent})"
     return nearest(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
 
 
 def kind(value: Any) -> str:
-    """A value in words for "got ...": short, and in YAML's spelling."""
+    """Return a value in words for "got ...": short, and in YAML's spelling."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -100,25 +127,25 @@ def kind(value: Any) -> str:
 
 
 def parse(text: str, *, name: str) -> tuple[Any, SourceMap]:
-    """One YAML document as plain values, with the place of each as ``name:line:column`` (counted from 1)."""
+    """Parse one YAML document; return its plain values, and their places as ``name:line:column``, both counted from 1."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     reader = YAML(typ="rt", pure=True)
     reader.max_depth = DEEPEST
     try:
-        reader.composer.warn_double_anchors = False  # that is allowed: the nearest before an alias counts
+        reader.composer.warn_double_anchors = False  # YAML allows them: an alias means the nearest one before it
         node = reader.compose(text)
     except MarkedYAMLError as error:
         raise _syntax(error, name, text) from None
-    except YAMLError as error:  # a character that YAML does not allow: it comes without a line
+    except YAMLError as error:  # a character that YAML does not allow: the error has no line
         at = getattr(error, "position", 0)
         place = f"{name}:{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}"
         raise UserError("expected text, got a control character", place) from None
-    except Exception as error:  # for a bad escape or directive ruamel.yaml raises whatever it runs into
+    except Exception as error:  # a bad escape or directive makes ruamel.yaml raise errors of any kind
         raise UserError(f"not YAML: {type(error).__name__}: {error}", f"{name}:1:1") from None
-    places = SourceMap({(): f"{name}:1:1"})
-    return (None if node is None else _build(node, (), name, places, ())), places
+    source_map = SourceMap({(): f"{name}:1:1"})
+    return (None if node is None else _build(node, (), name, source_map, ())), source_map
 
 
 def _syntax(error: Any, name: str, text: str) -> UserError:
@@ -138,23 +165,27 @@ def _syntax(error: Any, name: str, text: str) -> UserError:
     return UserError(f"not YAML: {problem}", f"{name}:{mark.line + 1}:{mark.column + 1}")
 
 
-def _build(node: Any, path: Loc, name: str, places: SourceMap, around: tuple[Any, ...]) -> Any:
-    """The plain value of a node of the parsed document; fills ``places`` on the way."""
+def _build(node: Any, loc: Loc, name: str, source_map: SourceMap, ancestors: tuple[Any, ...]) -> Any:
+    """Return the plain value of a node of the parsed document, and add its place and those inside it to ``source_map``.
+
+    Args:
+        ancestors: the nodes that contain this one; an alias of one of them would not end.
+    """
     place = _place(node, name)
-    places.values[path] = place
-    if node in around:
+    source_map.values[loc] = place
+    if node in ancestors:
         raise UserError("expected a value, got an alias of something that contains it", place)
-    if len(path) > DEEPEST:
+    if len(loc) > DEEPEST:
         raise UserError(_TOO_DEEP, place)
-    if len(places.values) > MOST:
+    if len(source_map.values) > MOST:
         raise UserError(f"expected at most {MOST:,} values, got more (aliases of aliases?)", place)
     tag = str(node.tag).removeprefix(_TAG)
     if tag not in {"mapping": ("map",), "sequence": ("seq",)}.get(node.id, _SCALARS):
         raise UserError(f"expected a plain value, got one with the tag {str(node.tag)!r}", place)
     if node.id == "mapping":
-        return _mapping(node, path, name, places, (*around, node))
+        return _mapping(node, loc, name, source_map, (*ancestors, node))
     if node.id == "sequence":
-        return [_build(child, (*path, i), name, places, (*around, node)) for i, child in enumerate(node.value)]
+        return [_build(child, (*loc, i), name, source_map, (*ancestors, node)) for i, child in enumerate(node.value)]
     try:
         return scalar(tag, _text(node, place))
     except ValueError:
@@ -162,25 +193,25 @@ def _build(node: Any, path: Loc, name: str, places: SourceMap, around: tuple[Any
         raise UserError(f"expected {wanted}, got {kind(node.value)}", place) from None
 
 
-def _mapping(node: Any, path: Loc, name: str, places: SourceMap, around: tuple[Any, ...]) -> dict:
-    found: dict[str, Any] = {}
+def _mapping(node: Any, loc: Loc, name: str, source_map: SourceMap, ancestors: tuple[Any, ...]) -> dict:
+    mapping: dict[str, Any] = {}
     for key_node, value_node in node.value:
         place = _place(key_node, name)
         if key_node.id != "scalar" or key_node.tag != f"{_TAG}str":
             raise UserError(f"expected the name of a key, got {kind(key_node.value)}", place)
         key = _text(key_node, place)
-        if key in found:
-            first = places.keys[(*path, key)].removeprefix(f"{name}:").split(":")[0]
+        if key in mapping:
+            first = source_map.keys[(*loc, key)].removeprefix(f"{name}:").split(":")[0]
             raise UserError(f"expected each key once, got {key!r} again (first in line {first})", place)
-        places.keys[(*path, key)] = place
-        found[key] = _build(value_node, (*path, key), name, places, around)
-        if found[key] is None and not value_node.value:  # nothing was written: YAML's own place is the next line
-            places.values[(*path, key)] = place
-    return found
+        source_map.keys[(*loc, key)] = place
+        mapping[key] = _build(value_node, (*loc, key), name, source_map, ancestors)
+        if mapping[key] is None and not value_node.value:  # an empty value: YAML places it in the next line
+            source_map.values[(*loc, key)] = place
+    return mapping
 
 
 def _text(node: Any, place: str) -> str:
-    """The text of a scalar; one with a NUL or half a character could be no file's name and could not be written."""
+    """Return the text of a scalar without control characters and surrogates, which file names and records cannot hold."""
     if _CONTROL.search(node.value):
         raise UserError(f"expected text without control characters, got {kind(node.value)}", place)
     return node.value
@@ -191,7 +222,7 @@ def _place(node: Any, name: str) -> str:
 
 
 def scalar(tag: str, text: str) -> str | int | float | bool | None:
-    """The value of a scalar that YAML 1.2 resolved to ``tag``."""
+    """Return the value of a scalar that YAML 1.2 resolves to ``tag``."""
     if tag == "null":
         return None
     if tag == "bool" and text.lower() in ("true", "false"):
@@ -204,27 +235,27 @@ def scalar(tag: str, text: str) -> str | int | float | bool | None:
         return whole
     if tag == "float":
         return float(number.replace(".inf", "inf").replace(".nan", "nan"))
-    return text  # also dates, and the words that only YAML 1.1 took for booleans
+    return text  # including dates, and the words that are booleans only in YAML 1.1
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
-    """``["train.steps=50", "variant=no_wo"]`` -> ``{"train.steps": 50, "variant": "no_wo"}``.
+    """Parse ``["train.steps=50", "variant=no_wo"]`` into ``{"train.steps": 50, "variant": "no_wo"}``.
 
-    Values are YAML, so ``{name: strided_sparse, stride: 16}`` is an assignment's value too.
+    Values are YAML, and may be mappings such as ``{name: strided_sparse, stride: 16}``.
 
     Raises:
-        UserError: naming the assignment.
+        UserError: not ``key=value``, a key given twice, or a value that is not YAML; its place is the assignment.
     """
-    found: dict[str, Any] = {}
+    assignments: dict[str, Any] = {}
     for item in items:
         key, equals, text = item.partition("=")
         key = key.strip()
         if not equals or not key or not text.strip():
             raise UserError("expected key=value, such as train.steps=50", item)
-        if key in found:
+        if key in assignments:
             raise UserError(f"expected each key once, got {key!r} again", item)
         try:
-            found[key], _ = parse(text, name=item)
+            assignments[key], _ = parse(text, name=item)
         except UserError as error:
             raise UserError(error.message, item) from None
-    return found
+    return assignments

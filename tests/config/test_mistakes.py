@@ -85,7 +85,7 @@ MISTAKES = {
         "name: pydocs, ",
         "",
         "4:9",
-        "expected the key 'name' beside the options, got a mapping",
+        "expected the key 'name' in addition to the options, got a mapping",
     ),
     "a task that is a number": ("{name: pydocs, length: 64}", "7", "4:9", "expected a name, or {name: ...,"),
     "duplicate key": ("    lr: 3e-4", "    steps: 30", "8:5", "got 'steps' again (first in line 7)"),
@@ -118,10 +118,10 @@ MISTAKES = {
         "  train.lr:",
         "  train.lrr:",
         "11:3",
-        "'train.lrr' names no field of a run (did you",
+        "'train.lrr' is not a field of a run (did you",
     ),
     "an axis without its section": ("  train.lr:", "  lr:", "11:3", "(did you mean 'train.lr'?)"),
-    "an axis too deep": ("  train.lr:", "  train.lr.x:", "11:3", "names no field of a run"),
+    "an axis too deep": ("  train.lr:", "  train.lr.x:", "11:3", "is not a field of a run"),
     "the seed as an axis": ("  train.lr:", "  seed:", "11:3", "expected 'seeds: [...]' at the top"),
     "a wrong value on an axis": (
         "[1e-3, 3e-4]",
@@ -146,7 +146,7 @@ MISTAKES = {
         "train.lr: 3e-4}",
         "train.lrr: 3e-4}",
         "13:38",
-        "'train.lrr' is no axis of the grid (did you mean",
+        "'train.lrr' is not an axis of the grid (did you mean",
     ),
     "a bad skip value": (
         "train.lr: 3e-4}",
@@ -164,7 +164,7 @@ MISTAKES = {
         "{variant: dense}",
         "{varant: dense}",
         "16:12",
-        "'varant' is no axis of the grid (did you mean",
+        "'varant' is not an axis of the grid (did you mean",
     ),
     "a bad baseline value": (
         "{variant: dense}",
@@ -180,7 +180,7 @@ MISTAKES = {
         "  task:",
         "  seed: 3\n  task:",
         "4:3",
-        "expected 'seeds: [...]' at the top of the study",
+        "expected 'seeds: [...]' at the top level",
     ),
     "what the plan fills in": ("  task:", "  data: x\n  task:", "4:3", "unknown key 'data' in base"),
     "both steps and epochs": (
@@ -242,7 +242,7 @@ MISTAKES = {
         "grid: expected a product of at most 10,000 cells, got 47,952",
     ),
     "too many heads": ("heads: 2", "heads: 1000000000", "5:37", "expected a number of at most 10000, got 1000000000"),
-    "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected another name than that of MLflow's own experiment"),
+    "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected a name other than that of MLflow's own experiment"),
     "a name too long for a file": ("study: wo", f"study: {'w' * 300}", "2:8", "expected a text of at most 100 characters"),
     "a control character": ("wo\n", "w\x01o\n", "2:9", "expected text, got a control character"),
 }
@@ -295,6 +295,6 @@ def test_a_file_without_end_is_no_study() -> None:
 
 def test_a_study_file_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
-    assert misread(tmp_path / "t.yaml") == ("t.yaml: expected a study, but there is no such file (did you mean 's.yaml'?)")
-    assert "nor a folder" in misread(tmp_path / "nowhere" / "s.yaml")
+    assert misread(tmp_path / "t.yaml") == ("t.yaml: expected a study, but the file does not exist (did you mean 's.yaml'?)")
+    assert "no folder" in misread(tmp_path / "nowhere" / "s.yaml")
     assert "expected a study that can be read: Is a directory" in misread(tmp_path)

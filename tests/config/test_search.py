@@ -44,12 +44,12 @@ MISTAKES = {
     "an infinite end": ("high: 1e-2", "high: .inf", "13:33", "expected a finite number, got inf"),
     "an endless end": ("high: 1e-2", f"high: {'9' * 400}", "13:33", "expected a whole number of 64 bits, got '999"),
     "ends the wrong way round": ("high: 6", "high: 1", "14:38", "expected a high above the low, 2, got 1"),
-    "a log from 0": ("low: 1e-4", "low: 0", "13:21", "expected a low above 0 where log is true, got 0"),
-    "a log with a step": ("log: true", "log: true, step: 1e-3", "13:56", "expected no step where log is true"),
+    "a log from 0": ("low: 1e-4", "low: 0", "13:21", "expected a low above 0 with log: true, got 0"),
+    "a log with a step": ("log: true", "log: true, step: 1e-3", "13:56", "expected no step with log: true"),
     "a log that is a word": ("log: true", "log: yes", "13:44", "log: expected true or false, got 'yes'"),
     "a step of 0": ("high: 6", "high: 6, step: 0", "14:47", "expected a step above 0, at most high - low, got 0"),
     "a step that is too wide": ("high: 6", "high: 6, step: 5", "14:47", "at most high - low, got 5"),
-    "choices beside ends": (CHOICES, f"{CHOICES}, low: 1", "15:52", "expected 'choices' alone, got 'low' beside it"),
+    "choices beside ends": (CHOICES, f"{CHOICES}, low: 1", "15:52", "expected 'choices' alone, got 'low'"),
     "one choice": ("[relu, gelu]", "[relu]", "15:33", "expected at least two choices, got 1"),
     "a choice twice": ("[relu, gelu]", "[relu, gelu, relu]", "15:46", "expected each choice once, got relu again"),
     "a choice that is none": ("[relu, gelu]", "[relu, glu]", "15:40", "got 'glu' (did you mean 'gelu'?)"),
@@ -73,12 +73,12 @@ MISTAKES = {
     ),
     "a fraction for a whole": ("high: 6", "high: 6.5", "14:38", "train.batch_size: expected a whole number, got 6.5"),
     "a step off the whole": ("high: 6", "high: 6, step: 0.5", "14:47", "expected a whole number, got 2.5"),
-    "a path that names no field": ("train.lr:", "train.lrr:", "13:5", "'train.lrr' names no field of a run (did you mean"),
+    "a path that names no field": ("train.lr:", "train.lrr:", "13:5", "'train.lrr' is not a field of a run (did you mean"),
     "a path without its section": ("train.lr:", "lr:", "13:5", "(did you mean 'train.lr'?)"),
-    "a whole variant": ("train.lr:", "variant:", "13:5", "expected a path into 'variant', got all of it"),
-    "a whole section": ("train.lr:", "train:", "13:5", "expected a path into 'train', got all of it"),
-    "the seed": ("train.lr:", "seed:", "13:5", "a search trains with search.seed"),
-    "how valid is read": ("train.lr:", "evaluate.stride:", "13:5", "all must be read in the same way"),
+    "a whole variant": ("train.lr:", "variant:", "13:5", "expected a path into 'variant', got 'variant' itself"),
+    "a whole section": ("train.lr:", "train:", "13:5", "expected a path into 'train', got 'train' itself"),
+    "the seed": ("train.lr:", "seed:", "13:5", "trained with search.seed"),
+    "how valid is read": ("train.lr:", "evaluate.stride:", "13:5", "all must be evaluated in the same way"),
     "the machine": ("train.lr:", "machine.threads:", "13:5", "expected no path into 'machine'"),
     "the backend": ("train.lr:", "backend:", "13:5", "expected no 'backend'"),
     "an axis of the grid": (
@@ -93,14 +93,14 @@ MISTAKES = {
         "14:5",
         "the axis 'train' of the grid sets it",
     ),
-    "no confirm": ("confirm:\n  seeds: [100, 101]\n", "", "10:1", "beside 'search', got none: only fresh seeds"),
+    "no confirm": ("confirm:\n  seeds: [100, 101]\n", "", "10:1", "together with 'search', got none: only fresh seeds"),
     "confirm without seeds": ("  seeds: [100, 101]", "  seed: 3", "19:3", "'seed' in confirm (did you mean 'seeds'?)"),
     "no seed to confirm with": ("[100, 101]", "[]", "19:10", "confirm.seeds: expected at least one value in the list"),
     "a seed twice": ("[100, 101]", "[100, 100]", "19:16", "confirm.seeds: expected each seed once, got 100 again"),
     "the search's own seed": ("[100, 101]", "[100, 0]", "19:16", "expected fresh seeds, got 0, which is search.seed"),
     "a negative seed": ("[100, 101]", "[-1]", "19:11", "confirm.seeds[0]: expected a number of at least 0, got -1"),
     "seeds beside a search": ("baseline:", "seeds: [1]\nbaseline:", "20:1", "expected 'confirm: {seeds: [...]}' in a"),
-    "a sampler without a name": ("name: TPESampler, ", "", "16:12", "expected the key 'name' beside the options"),
+    "a sampler without a name": ("name: TPESampler, ", "", "16:12", "expected the key 'name' in addition to the options"),
     "no parallel trials": ("  trials: 8", "  trials: 8\n  parallel: 0", "12:13", "search.parallel: expected a number of at"),
     "a size without a unit": ("baseline:", "run: {memory_limit: 8}\nbaseline:", "20:21", "expected a size of at least 1MiB"),
     "a size of another unit": ("baseline:", "run: {memory_limit: 8 gigs}\nbaseline:", "20:21", "8GiB or 512MiB, or a whole"),
@@ -132,7 +132,7 @@ def test_an_option_that_the_grid_sets_is_not_searched_too(tmp_path: Path) -> Non
 
 def test_confirm_without_a_search_points_to_seeds(tmp_path: Path) -> None:
     text = misread(write(tmp_path, GOOD.replace("margin: 0.005", "confirm: {seeds: [1]}")))
-    assert text == "s.yaml:17:1: expected 'confirm' only beside 'search'; without a search: seeds: [...]"
+    assert text == "s.yaml:17:1: expected 'confirm' only together with 'search'; without a search: seeds: [...]"
 
 
 def test_a_good_search(tmp_path: Path) -> None:
@@ -217,8 +217,8 @@ def test_assignments_reach_into_the_study(tmp_path: Path) -> None:
         ("search.seed=100", "s.yaml:19:11: confirm.seeds: expected fresh seeds, got 100"),
         ("seeds=[3]", "seeds=[3]: expected 'confirm: {seeds: [...]}' in a study with 'search', got 'seeds' at the top"),
         ("run.timeout=soon", "run.timeout=soon: expected a time such as 90s, 30m or 2h"),
-        ("train.lr=1e-3", "train.lr=0.001: the search sets it in each trial: its range stands in search.space"),
-        ("confirm=null", "s.yaml:10:1: expected 'confirm: {seeds: [...]}' beside 'search', got none"),
+        ("train.lr=1e-3", "train.lr=0.001: the search sets this field in each trial"),
+        ("confirm=null", "s.yaml:10:1: expected 'confirm: {seeds: [...]}' together with 'search', got none"),
     ],
 )
 def test_a_mistaken_assignment_names_itself(word: str, message: str, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def by(field: str) -> dict[str, Any]:
         (TO_PARAMS, {"baseline": None}, "expected a 'baseline' in the study to match to, got none"),
         (TO_PARAMS, {"baseline": {"variant": "no_wo"}}, "cannot be matched to itself"),
         (by("model.norm"), {}, "a field with a number to adjust, got model.norm"),
-        (by("model.wdth"), {}, "'model.wdth' names no field of a run"),
+        (by("model.wdth"), {}, "'model.wdth' is not a field of a run"),
         ({"name": "no_wo", "match": "size"}, {}, "expected 'params', 'flops' or {cost: ..., by: ...}, got 'size'"),
         (
             TO_PARAMS,

@@ -85,7 +85,7 @@ def test_only_keeps_some_cells(tmp_path: Path) -> None:
         "--only variant=no_w: variant: expected one of dense, no_wo, strided_sparse stride=7, got 'no_w' "
         "(did you mean 'no_wo'?)"
     )
-    assert misplanned(path, only={"varant": "dense"}).startswith("--only varant=dense: 'varant' is no axis of the grid")
+    assert misplanned(path, only={"varant": "dense"}).startswith("--only varant=dense: 'varant' is not an axis of the grid")
 
 
 def test_only_of_what_the_study_skips_is_a_mistake(tmp_path: Path) -> None:

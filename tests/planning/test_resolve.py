@@ -52,7 +52,7 @@ MISTAKES = {
         "no_wo, ",
         "attnlab.tasks.pydocs:PyDocs, ",
         "9:20",
-        "expected a subclass of attnlab.variants.Variant, got PyDocs",
+        "expected a subclass of attnlab.variants.base.Variant, got PyDocs",
     ),
     "a module without a name": ("no_wo, ", '":x", ', "9:20", "no module '' can be imported (ValueError: Empty module name)"),
     "a module that is no package": ("no_wo, ", "a.b:C, ", "9:20", "(ModuleNotFoundError: No module named 'a')"),
@@ -167,10 +167,10 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     )
     found = plan(write(tmp_path, text.replace("length: 24", "length: 24, sampling: contiguous")))
     refused = {cell.name: cell.refusal for cell, _ in found.refused}
-    assert "one position two meanings" in str(refused["dense learned memory=8"])
-    assert "strided_sparse stride=7 relative memory=0" not in refused
-    assert "does not support memory" in str(refused["strided_sparse stride=7 learned memory=8"])
-    assert set(refused).isdisjoint({"dense learned memory=0", "dense relative memory=8"})
+    assert "one position two meanings" in str(refused["dense learned mem_len=8"])
+    assert "strided_sparse stride=7 relative mem_len=0" not in refused
+    assert "does not support memory" in str(refused["strided_sparse stride=7 learned mem_len=8"])
+    assert set(refused).isdisjoint({"dense learned mem_len=0", "dense relative mem_len=8"})
     assert all(run.cell.refusal is None for run in found.runs)
     assert found.refused[0][0].parameters is None
     assert found.refused[0][1].seed == 3
