@@ -89,10 +89,11 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     (tmp_path / "site" / "cosine.py").write_text((EXAMPLE / "cosine.py").read_text())
     settings = [f"{key}={value}" for key, value in SMALL.items()]
     words = ["variant={name: cosine, length: 9}", "task=pydocs", *settings]
+    search_path = os.pathsep.join([str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "attnlab", "train", *words],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ATTNLAB_RUNS": str(tmp_path / "runs")},
+        env={**os.environ, "PYTHONPATH": search_path, "ATTNLAB_RUNS": str(tmp_path / "runs")},
         capture_output=True,
         text=True,
         timeout=300,

@@ -12,10 +12,10 @@ from attnlab._util.colors import color_of
 from attnlab.report.plots.curves import DASHES, Curve
 from attnlab.report.plots.growth import growth_plot
 from attnlab.report.table import Column, Line, Table, markdown
-from attnlab.testing.benchmark.suite import SHIPPED, fastest_dense, growth, ratios
+from attnlab.testing.benchmark.suite import TORCH_DEFAULTS, fastest_dense, fit_cost_exponent, speedups
 
 if TYPE_CHECKING:
-    from attnlab.testing.benchmark.suite import Bench, Measured
+    from attnlab.testing.benchmark.suite import BenchConfig, BenchResult
 
 MIB = 2**20
 FIELDS = ("variant", "backend", "length", "round", "seconds", "saved_bytes", "peak_bytes", "reason")
@@ -50,9 +50,9 @@ Not measured:
 {omissions}"""
 
 
-def costs(results: Sequence[Measured]) -> Table:
+def costs(results: Sequence[BenchResult]) -> Table:
     """Return a line per measured case: time, speed relative to dense, saved and peak memory."""
-    shipped = {result.case.length: result for result in results if result.case.label == SHIPPED}
+    shipped = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
     columns = [Column("variant", words=True), Column("backend", words=True), *map(Column, ("length", "ms", "speed"))]
     columns += [Column("speed over shipped")] if shipped else []
     lines = []
@@ -67,14 +67,14 @@ def costs(results: Sequence[Measured]) -> Table:
     return Table([*columns, Column("saved MiB"), Column("peak MiB")], lines)
 
 
-def _speed(result: Measured, base: Measured | None) -> str:
+def _speed(result: BenchResult, base: BenchResult | None) -> str:
     if base is None or not base.seconds:
         return ""
-    speeds = ratios(result, base)
+    speeds = speedups(result, base)
     return f"{median(speeds):.2f} ({min(speeds):.2f} to {max(speeds):.2f})"
 
 
-def exponents(results: Sequence[Measured]) -> Table:
+def exponents(results: Sequence[BenchResult]) -> Table:
     """Return the power of the length with which each variant's costs grow, by backend."""
     lines = []
     for (label, backend), group in _groups(results).items():
@@ -82,13 +82,13 @@ def exponents(results: Sequence[Measured]) -> Table:
             times = {result.case.length: result.time for result in group}
             saved = {result.case.length: result.saved_bytes for result in group}
             peaks = {result.case.length: result.peak_bytes for result in group}
-            powers = [f"{growth(by_length):.2f}" for by_length in (times, saved, peaks)]
+            powers = [f"{fit_cost_exponent(by_length):.2f}" for by_length in (times, saved, peaks)]
             lines.append(Line([label, backend, *powers], color_of(label)))
     words = [Column("variant", words=True), Column("backend", words=True)]
     return Table([*words, Column("time exponent"), Column("saved"), Column("peak")], lines)
 
 
-def omissions(results: Sequence[Measured]) -> list[str]:
+def omissions(results: Sequence[BenchResult]) -> list[str]:
     """Return a line per variant, backend and reason for the cases without a measurement, with their lengths."""
     lengths: dict[tuple[str, str, str], list[str]] = {}
     for result in results:
@@ -97,16 +97,16 @@ def omissions(results: Sequence[Measured]) -> list[str]:
     return [f"{label} {backend} at {'; '.join(at)} ({reason})" for (label, backend, reason), at in lengths.items()]
 
 
-def _groups(results: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]:
+def _groups(results: Sequence[BenchResult]) -> dict[tuple[str, str], list[BenchResult]]:
     """Return the measured cases by variant and backend."""
-    groups: dict[tuple[str, str], list[Measured]] = {}
+    groups: dict[tuple[str, str], list[BenchResult]] = {}
     for result in results:
         if result.seconds:
             groups.setdefault((result.case.label, result.case.backend), []).append(result)
     return groups
 
 
-def write(path: Path, results: Sequence[Measured], *, config: Bench, command: str) -> None:
+def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, command: str) -> None:
     """Write the page, the rounds as CSV, and the plots.
 
     Args:
@@ -126,7 +126,7 @@ def write(path: Path, results: Sequence[Measured], *, config: Bench, command: st
     page = PAGE.format(
         title=", ".join(dict.fromkeys(result.case.label for result in results)),
         config=config,
-        shipped=SHIPPED,
+        shipped=TORCH_DEFAULTS,
         device=device_name(resolve_device(config.machine.device)),
         versions=versions(),
         command=command,
@@ -140,7 +140,7 @@ def write(path: Path, results: Sequence[Measured], *, config: Bench, command: st
     path.with_name(f"{path.name}.md").write_text(page)
 
 
-def _write_rounds(path: Path, results: Sequence[Measured]) -> None:
+def _write_rounds(path: Path, results: Sequence[BenchResult]) -> None:
     """Write a row per round; a case without a measurement has one row with its reason."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -153,11 +153,11 @@ def _write_rounds(path: Path, results: Sequence[Measured]) -> None:
                 writer.writerow([*case, "", "", "", "", result.reason])
 
 
-def plots(results: Sequence[Measured]) -> dict[str, str]:
+def plots(results: Sequence[BenchResult]) -> dict[str, str]:
     """Return the SVG of time and of saved bytes over length."""
     dashes = dict(zip(dict.fromkeys(result.case.backend for result in results), DASHES, strict=False))
 
-    def plot(title: str, cost: Callable[[Measured], float]) -> str:
+    def plot(title: str, cost: Callable[[BenchResult], float]) -> str:
         lines = [
             Curve(
                 f"{label} {backend}",

@@ -13,7 +13,7 @@ from attnlab.cli._printing import print_table, relative
 from attnlab.cli._study import parse_sets
 
 if TYPE_CHECKING:
-    from attnlab.testing.benchmark.suite import Measured
+    from attnlab.testing.benchmark.suite import BenchResult
 
 HELP = "measure time, memory and scaling of an attention layer against dense: attnlab bench my_lab/cosine.py:Cosine"
 DESCRIPTION = "Measure one layer, forward and backward, with each backend at each length, taking turns with dense."
@@ -48,9 +48,9 @@ def main(arguments: Namespace) -> int:
         1 where every case of a variant failed with an error of its own, else 0.
     """
     from attnlab.cli import _bench_page as page
-    from attnlab.testing.benchmark.suite import FAST, Bench, bench, broken
+    from attnlab.testing.benchmark.suite import FAST_MACHINE, BenchConfig, bench, failed_variants
 
-    config = Bench(
+    config = BenchConfig(
         arguments.variants,
         lengths=arguments.lengths,
         backends=arguments.backend,
@@ -61,7 +61,7 @@ def main(arguments: Namespace) -> int:
         precision=arguments.precision,
         options=parse_sets(arguments.options),
         rounds=arguments.rounds,
-        machine=FAST.model_copy(update={"device": arguments.device}),
+        machine=FAST_MACHINE.model_copy(update={"device": arguments.device}),
         torch_defaults=arguments.torch_defaults,
     )
     results = bench(config, report=_print_progress)
@@ -73,10 +73,10 @@ def main(arguments: Namespace) -> int:
     path = Path(arguments.out or f"reports/bench/{'-'.join(name.rpartition(':')[2] for name in arguments.variants)}")
     page.write(path, results, config=config, command=shlex.join(["attnlab", *arguments.argv]))
     print(f"written: {relative(path)}.md, .csv, -time.svg, -saved.svg")
-    return 1 if broken(results) else 0
+    return 1 if failed_variants(results) else 0
 
 
-def _print_progress(result: Measured) -> None:
+def _print_progress(result: BenchResult) -> None:
     if sys.stderr.isatty():
         case, outcome = result.case, result.reason or f"{result.time * 1e3:.1f} ms"
         print(f"{case.label} {case.backend} at {case.length:,}: {outcome}", file=sys.stderr, flush=True)

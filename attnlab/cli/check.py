@@ -38,23 +38,26 @@ def main(arguments: Namespace) -> int:
     from attnlab.training.device import resolve_device
 
     variant, position, backend, device = arguments.variant, arguments.position, arguments.backend, arguments.device
-    outcomes = check(variant, options=parse_sets(arguments.options), position=position, backend=backend, device=device)
-    if {outcome.result for outcome in outcomes} == {"refused"}:
-        reasons = dict.fromkeys(outcome.measured for outcome in outcomes)
+    results = check(variant, options=parse_sets(arguments.options), position=position, backend=backend, device=device)
+    if {result.status for result in results} == {"refused"}:
+        reasons = dict.fromkeys(result.detail for result in results)
         raise UserError(f"not supported: {'; '.join(reasons)}", variant)
-    failed = [outcome for outcome in outcomes if outcome.result == "failed"]
+    failed = [result for result in results if result.status == "failed"]
     print_table(
         ["check", "result", "time", "measured"],
-        [[o.check, o.result, f"{o.seconds:.2f} s", "see below" if o in failed else o.measured] for o in outcomes],
+        [
+            [result.check, result.status, f"{result.seconds:.2f} s", "see below" if result in failed else result.detail]
+            for result in results
+        ],
     )
-    for outcome in failed:
-        print(f"\nFAILED {outcome.check}\n  smallest case:  {outcome.measured}\n  what to change: {outcome.advice}")
-        if arguments.debug and outcome.trace:
-            print(outcome.trace)
-    if failed and outcomes[-1].check == "shapes":
+    for result in failed:
+        print(f"\nFAILED {result.check}\n  smallest case:  {result.detail}\n  what to change: {result.advice}")
+        if arguments.debug and result.traceback:
+            print(result.traceback)
+    if failed and results[-1].check == "shapes":
         print("\nThe other checks depend on this one and were skipped.")
     scheme = f"position {position}" if position else "no position scheme"
     configuration = f"{scheme}, backend {backend or VARIANTS.get(variant).backends[0]}, {resolve_device(device)}"
-    counts = ", ".join(f"{count} {result}" for result, count in Counter(outcome.result for outcome in outcomes).items())
-    print(f"\n{variant} ({configuration}): {counts}, in {sum(outcome.seconds for outcome in outcomes):.1f} s")
+    counts = ", ".join(f"{count} {status}" for status, count in Counter(result.status for result in results).items())
+    print(f"\n{variant} ({configuration}): {counts}, in {sum(result.seconds for result in results):.1f} s")
     return 1 if failed else 0

@@ -1,0 +1,19 @@
+"""Check that an attention variant is correct, and measure what it costs; for variants of your own as for the built-in ones.
+
+``check`` runs the contract of ``attnlab.variants.Variant``: shapes, causality, padding, position schemes, gradients,
+backends and more. ``bench`` measures time and memory of single layers next to ``dense``.
+
+    >>> from attnlab.testing import check
+    >>> [result] = check("dense", position="rotary", roles=["causal"], only=["causality by gradient"])
+    >>> result.status
+    'passed'
+
+On the command line: ``attnlab check`` and ``attnlab bench``.
+"""
+
+from attnlab.testing.benchmark.layer import BenchCase, LayerConfig
+from attnlab.testing.benchmark.suite import BenchConfig, BenchResult, bench
+from attnlab.testing.checks import CHECKS
+from attnlab.testing.contract import CheckResult, check
+
+__all__ = ["CHECKS", "BenchCase", "BenchConfig", "BenchResult", "CheckResult", "LayerConfig", "bench", "check"]

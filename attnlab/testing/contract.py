@@ -1,16 +1,9 @@
-"""The contract of an attention variant, for ours and for anyone's: what it declares must be true, what it does not, refused.
-
-    from attnlab.testing.contract import check
-    for outcome in check("my_lab/cosine.py:Cosine", position="rotary"):
-        print(outcome.check, outcome.result, outcome.measured)
-
-The single checks stand in ``attnlab.testing.checks``, one file a group.
-"""
+"""Check a variant against the contract: what it declares must hold, and what it does not declare must be refused."""
 
 import inspect
 import traceback
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,28 +20,29 @@ from attnlab.testing.checks import CHECKS, CheckTarget, Failure, NotDeclared, Un
 from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 
-RESULTS = ("passed", "failed", "refused", "not declared")
+STATUSES = ("passed", "failed", "refused", "not declared")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of one check.
+class CheckResult:
+    """The result of one check.
 
     Attributes:
-        check: the property's name.
-        result: ``passed``, ``failed``, ``refused`` (the variant says why not) or ``not declared`` (it does not claim this).
-        measured: what was seen, or the reason of a refusal; for a failure the smallest failing case.
-        seconds: how long it took.
+        check: the name of the property.
+        status: ``passed``, ``failed``, ``refused`` (the variant does not support the configuration and gives the reason) or
+            ``not declared`` (the variant does not declare the property).
+        detail: what was measured; for a failure the smallest failing case; otherwise the reason.
+        seconds: how long the check took.
         advice: for a failure, what to change.
-        trace: the traceback where an exception was the failure.
+        traceback: for a failure by an exception, its traceback.
     """
 
     check: str
-    result: str
-    measured: str
+    status: str
+    detail: str
     seconds: float = 0.0
     advice: str = ""
-    trace: str = ""
+    traceback: str = ""
 
 
 def check(
@@ -60,53 +54,63 @@ def check(
     device: str = "cpu",
     roles: Collection[str] = ROLES,
     only: Collection[str] | None = None,
-    report: Callable[[Outcome], None] | None = None,
-) -> list[Outcome]:
-    """Hold a variant against the contract.
+    report: Callable[[CheckResult], None] | None = None,
+) -> list[CheckResult]:
+    """Check a variant against the contract.
 
     Args:
-        variant: a name, a path as in a study (``file.py:Class``), or the class itself.
-        options: of its constructor; without them those of ``Variant.suited`` for the lengths tried, then the defaults.
-        position: the scheme that everything is checked with; None: without a scheme, and
-            what schemes can break with every scheme there is.
-        backend: the backend that everything is checked with; None: the first that it declares.
-        device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``.
-        roles: the roles to look at, those that it declares among them are checked.
-        only: names of checks (keys of ``attnlab.testing.checks.CHECKS``); None: all.
-        report: called with each outcome as soon as it is there.
+        variant: a registered name, a path as in a study (``file.py:Class``), or the class itself.
+        options: keyword arguments of its constructor. Options not given are those of ``Variant.recommended_options``
+            for the length of each check, then the constructor's defaults.
+        position: the position scheme of every check. None: no scheme, except that checks which depend on the scheme
+            run with every registered one.
+        backend: the backend of every check. None: the first that the variant declares.
+        device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
+        roles: the roles to check; those that the variant does not declare are skipped.
+        only: names of checks (keys of ``CHECKS``). None: all.
+        report: called with each result as soon as the check has finished.
 
     Returns:
-        An outcome a check. Roles that cannot be had come first, as ``refused``; where none can be had they are all there is.
+        One result per check, preceded by a ``refused`` result for each declared role that this configuration does not
+        support. If no role is supported, or the backend does not run here, the list holds only ``refused`` results. If
+        ``shapes`` fails, the remaining checks, which depend on it, are left out.
 
     Raises:
-        UserError: a name that nothing has, or options that the constructor does not take.
+        UserError: a name is unknown, or the constructor does not take the options.
+
+    Example:
+        >>> from attnlab.testing import check
+        >>> for result in check("dense", position="rotary", roles=["causal"], only=["shapes", "seed"]):
+        ...     print(result.check, result.status)
+        shapes passed
+        seed passed
     """
-    subject = _subject(variant, options or {}, position=position, backend=backend, device=checked_device(device))
-    for each in only or ():
-        if each not in CHECKS:
-            raise UserError(f"there is no check {each!r}{nearest(each, CHECKS)}")
-    found: list[Outcome] = []
+    target = _make_target(variant, options or {}, position=position, backend=backend, device=resolve_check_device(device))
+    for name in only or ():
+        if name not in CHECKS:
+            raise UserError(f"unknown check {name!r}{nearest(name, CHECKS)}")
+    results: list[CheckResult] = []
 
-    def add(outcome: Outcome) -> None:
-        found.append(outcome)
+    def add(result: CheckResult) -> None:
+        results.append(result)
         if report is not None:
-            report(outcome)
+            report(result)
 
-    asked = tuple(role for role in ROLES if role in roles)
-    missing = attention.unsupported(subject.backend, device=subject.device)
-    subject = subject.fitted(asked)
-    claimed = [role for role in asked if role in subject.variant.roles]
-    for role, reason in subject.unsupported_roles.items():
-        if role in claimed or not claimed:  # a role that is not declared is looked at by "roles refused"
-            add(Outcome(f"role {role}", "refused", reason))
-    if missing and subject.roles:
-        add(Outcome(f"backend {subject.backend}", "refused", missing))
-    if subject.roles and not missing:
-        _run_all(subject, only, add)
-    return found
+    requested = tuple(role for role in ROLES if role in roles)
+    missing_backend = attention.unsupported(target.backend, device=target.device)
+    target = target.with_supported_shape(requested)
+    declared = [role for role in requested if role in target.variant.roles]
+    for role, reason in target.unsupported_roles.items():
+        if role in declared or not declared:  # the check "roles refused" covers roles that are not declared
+            add(CheckResult(f"role {role}", "refused", reason))
+    if missing_backend and target.roles:
+        add(CheckResult(f"backend {target.backend}", "refused", missing_backend))
+    if target.roles and not missing_backend:
+        _run_checks(target, only, add)
+    return results
 
 
-def _subject(
+def _make_target(
     variant: str | type[Variant],
     options: dict[str, Any],
     *,
@@ -114,21 +118,21 @@ def _subject(
     backend: str | None,
     device: str,
 ) -> CheckTarget:
-    """What is held against the contract, of arguments as ``check`` takes them; ``UserError`` where it cannot be had."""
+    """Resolve the names that ``check`` takes; raise ``UserError`` if one is unknown."""
     cls = VARIANTS.get(variant) if isinstance(variant, str) else variant
     if not (isinstance(cls, type) and issubclass(cls, Variant)):
         raise UserError(f"expected a subclass of attnlab.variants.Variant, got {getattr(cls, '__qualname__', cls)}")
-    checked_options(cls, options)
-    scheme = POSITIONS.get(position or "none") if not isinstance(position, type) else position
-    name = position if isinstance(position, str) else scheme.__name__ if position else "none"
-    chosen = backend or cls.backends[0]
-    if chosen not in BACKENDS:
-        raise UserError(f"unknown backend {chosen!r}{nearest(chosen, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
-    return CheckTarget(cls, options, scheme, chosen, device, scheme_name=name, any_scheme=position is None)
+    validate_options(cls, options)
+    scheme = position if isinstance(position, type) else POSITIONS.get(position or "none")
+    scheme_name = position if isinstance(position, str) else scheme.__name__ if position else "none"
+    backend = backend or cls.backends[0]
+    if backend not in BACKENDS:
+        raise UserError(f"unknown backend {backend!r}{nearest(backend, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
+    return CheckTarget(cls, options, scheme, backend, device, scheme_name=scheme_name, any_scheme=position is None)
 
 
-def checked_device(name: str) -> str:
-    """The device to check on; ``UserError`` where it is not there."""
+def resolve_check_device(name: str) -> str:
+    """Resolve ``auto``, and raise ``UserError`` if this machine does not have the device."""
     name = resolve_device(name)
     try:
         torch.device(name)
@@ -139,56 +143,57 @@ def checked_device(name: str) -> str:
     return name
 
 
-def checked_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if the constructor takes them and their types, and has what it needs; ``UserError`` otherwise."""
+def validate_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, Any]:
+    """Return ``options``; raise ``UserError`` if the constructor lacks one, or does not take a name, type or value."""
     check_options(cls, {**cls.recommended_options(16), **options}, what=cls.__name__)
     for name, value in options.items():
         check_option(cls, name, value, place=cls.__name__)
     return options
 
 
-def _run_all(subject: CheckTarget, only: Collection[str] | None, add: Callable[[Outcome], None]) -> None:
+def _run_checks(target: CheckTarget, only: Collection[str] | None, add: Callable[[CheckResult], None]) -> None:
     for name, one in CHECKS.items():
         if only is not None and name not in only:
             continue
-        began = perf_counter()
-        outcome = _outcome(name, lambda one=one: one.run(subject), subject)
-        add(Outcome(**{**vars(outcome), "seconds": perf_counter() - began}))
-        if outcome.result == "failed" and name == "shapes":  # the others would say the same, and advise wrongly
+        start = perf_counter()
+        result = _run_check(name, one.run, target)
+        add(replace(result, seconds=perf_counter() - start))
+        if result.status == "failed" and name == "shapes":  # the other checks would repeat this failure, with wrong advice
             return
 
 
-def _outcome(name: str, run: Callable[[], str], subject: CheckTarget) -> Outcome:
+def _run_check(name: str, run: Callable[[CheckTarget], str], target: CheckTarget) -> CheckResult:
     try:
-        return Outcome(name, "passed", run())
+        return CheckResult(name, "passed", run(target))
     except NotDeclared as reason:
-        return Outcome(name, "not declared", str(reason))
+        return CheckResult(name, "not declared", str(reason))
     except Unsupported as reason:
-        return Outcome(name, "refused", str(reason))
+        return CheckResult(name, "refused", str(reason))
     except Failure as failure:
-        return Outcome(name, "failed", failure.case, advice=failure.advice)
-    except UserError:  # an option's value: the user's mistake, not the variant's
+        return CheckResult(name, "failed", failure.case, advice=failure.advice)
+    except UserError:  # the value of an option: the user's mistake, not the variant's
         raise
-    except Exception as error:  # the variant is anyone's: whatever it raises is what was found
-        what = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        place = _place(error, subject.variant) or _place(error, subject.scheme)
-        return Outcome(name, "failed", f"it raises {what}{place}", advice=_hint(error), trace=traceback.format_exc())
+    except Exception as error:  # variants are user code: any exception is a failure of the check
+        message = next(iter(str(error).strip().splitlines()), "")
+        location = _error_location(error, target.variant) or _error_location(error, target.scheme)
+        detail = f"raises {type(error).__name__}: {message}{location}"
+        return CheckResult(name, "failed", detail, advice=_advice(error), traceback=traceback.format_exc())
 
 
-def _place(error: Exception, cls: type) -> str:
-    """Where in the file of a variant or a scheme an error came from."""
+def _error_location(error: Exception, cls: type) -> str:
+    """Return `` (file:line)`` of the innermost frame in the file of ``cls``, or an empty string."""
     try:
         file = inspect.getsourcefile(cls)
     except TypeError:
         return ""
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" ({Path(lines[-1].filename).name}:{lines[-1].lineno})" if lines else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
-def _hint(error: Exception) -> str:
+def _advice(error: Exception) -> str:
     if isinstance(error, TypeError) and "argument" in str(error):
         return (
-            "A variant is built as `__init__(self, setting, *, options ...)` and called as "
-            "`forward(self, x, *, source=None, mask=None)`."
+            "The constructor must be `__init__(self, config, *, options ...)` and the forward pass "
+            "`forward(self, x, *, context=None, mask=None)`."
         )
-    return "What it declares (roles, hooks, memory, backends) must run; --debug shows the traceback."
+    return "Everything that the variant declares (roles, hooks, memory, backends) must run; --debug shows the traceback."

@@ -16,7 +16,7 @@ from attnlab.errors import UserError
 from attnlab.nn import processor
 from attnlab.planning import precision
 from attnlab.planning.plan import Plan, plan
-from attnlab.testing.benchmark.layer import Layer, unsupported
+from attnlab.testing.benchmark.layer import LayerConfig, unsupported
 from attnlab.training import device
 from attnlab.variants.lstm import Lstm
 
@@ -86,7 +86,7 @@ def test_a_users_recurrence_is_refused_by_what_it_declares(imitate: Callable[...
 
 def test_the_bench_refuses_it_too(imitate: Callable[..., None]) -> None:
     shape: dict[str, Any] = {"batch": 1, "dim": 8, "heads": 1, "length": 4, "role": "causal", "position": "none", "options": {}}
-    asked = {name: Layer(variant="lstm", backend="reference", precision=name, **shape) for name in ("fp32", "bf16")}
+    asked = {name: LayerConfig(variant="lstm", backend="reference", precision=name, **shape) for name in ("fp32", "bf16")}
     imitate(speedup=2.0, lstm=False)
     assert "no bf16 kernel for nn.LSTM" in str(unsupported(asked["bf16"], torch.device("cpu")))
     assert unsupported(asked["fp32"], torch.device("cpu")) is None

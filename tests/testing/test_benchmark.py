@@ -11,8 +11,16 @@ from torch import nn
 from attnlab.cli import main
 from attnlab.config.run import MachineConfig
 from attnlab.nn.attention import BACKENDS
-from attnlab.testing.benchmark.layer import Case, Layer, Pass, unsupported
-from attnlab.testing.benchmark.suite import Bench, Measured, bench, broken, fastest_dense, growth, ratios
+from attnlab.testing.benchmark.layer import BenchCase, ForwardBackward, LayerConfig, unsupported
+from attnlab.testing.benchmark.suite import (
+    BenchConfig,
+    BenchResult,
+    bench,
+    failed_variants,
+    fastest_dense,
+    fit_cost_exponent,
+    speedups,
+)
 from attnlab.training.costs import saved_bytes
 
 B, DIM, HEADS = 2, 12, 3
@@ -36,30 +44,30 @@ class Gone(Dense):
 Out = pytest.CaptureFixture[str]
 
 
-def layer(variant: str = "dense", *, backend: str = "reference", length: int = 16, dim: int = DIM) -> Layer:
+def layer(variant: str = "dense", *, backend: str = "reference", length: int = 16, dim: int = DIM) -> LayerConfig:
     shape = {"batch": B, "dim": dim, "heads": HEADS}
-    return Layer(
+    return LayerConfig(
         variant=variant, backend=backend, length=length, role="causal", position="none", precision="fp32", options={}, **shape
     )
 
 
-def measured(label: str, *seconds: float, backend: str = "sdpa") -> Measured:
-    return Measured(Case(label, layer(label, backend=backend), MachineConfig()), seconds)
+def measured(label: str, *seconds: float, backend: str = "sdpa") -> BenchResult:
+    return BenchResult(BenchCase(label, layer(label, backend=backend), MachineConfig()), seconds)
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
 def test_the_exponent_of_a_power_is_found(power: float) -> None:
-    assert growth({n: 3 * n**power for n in (512, 1024, 4096)}) == pytest.approx(power)
+    assert fit_cost_exponent({n: 3 * n**power for n in (512, 1024, 4096)}) == pytest.approx(power)
 
 
 def test_one_length_has_no_growth() -> None:
-    assert math.isnan(growth({512: 1.0}))
+    assert math.isnan(fit_cost_exponent({512: 1.0}))
 
 
 def test_ratios_are_taken_round_by_round_over_the_fastest_dense() -> None:
     slow, fast, own = measured("dense", 9.0, 9.0), measured("dense", 2.0, 6.0, backend="reference"), measured("no_wo", 1.0, 2.0)
     assert fastest_dense([slow, fast, own], 16) is fast
-    assert ratios(own, fast) == [2.0, 3.0]
+    assert speedups(own, fast) == [2.0, 3.0]
 
 
 def test_saved_bytes_are_counted_by_hand() -> None:
@@ -72,12 +80,12 @@ def test_saved_bytes_are_counted_by_hand() -> None:
 def test_a_pass_saves_what_autograd_keeps_of_dense() -> None:
     """x, q, k, v, the softmax's weights and what the output projection gets; at most the logits and scaled copies besides."""
     t = 16
-    saved, _ = Pass(layer(length=t), torch.device("cpu")).memory()
+    saved, _ = ForwardBackward(layer(length=t), torch.device("cpu")).memory()
     assert 4 * B * (5 * t * DIM + HEADS * t * t) <= saved <= 4 * B * (8 * t * DIM + 2 * HEADS * t * t)
 
 
 def test_logits_that_would_fill_the_machine_are_not_tried() -> None:
-    assert "not tried: logits of all pairs" in (unsupported(layer(length=10**7), torch.device("cpu")) or "")
+    assert "logits of all pairs" in (unsupported(layer(length=10**7), torch.device("cpu")) or "")
     assert unsupported(layer("strided_sparse", length=10**7), torch.device("cpu")) is None
     assert unsupported(layer(backend="sdpa", length=10**7), torch.device("cpu")) is None
 
@@ -85,7 +93,9 @@ def test_logits_that_would_fill_the_machine_are_not_tried() -> None:
 def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     own = [f"{tmp_path}/own.py:{name}" for name in ("Broken", "Greedy", "Gone")]
-    asked = Bench(["strided_sparse", *own], lengths=(16, 25), backends=["reference"], batch=B, dim=DIM, heads=HEADS, rounds=2)
+    asked = BenchConfig(
+        ["strided_sparse", *own], lengths=(16, 25), backends=["reference"], batch=B, dim=DIM, heads=HEADS, rounds=2
+    )
     found = {(each.case.label, each.case.backend, each.case.length): each for each in bench(asked)}
     assert len(found) == 2 * (len(BACKENDS) + 4)  # dense with all of its backends
     for n in (16, 25):
@@ -97,7 +107,9 @@ def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> No
         assert found["dense", "xformers", n].seconds == ()
     assert found["Broken", "reference", 16].seconds and "(own.py:7)" in found["Broken", "reference", 25].reason
     assert {label for (label, *_), each in found.items() if each.failed} == {"Broken", "Gone"}
-    assert broken(list(found.values())) == ["Gone"], "some of Broken was measured, and no memory is no mistake of Greedy's"
+    assert failed_variants(list(found.values())) == ["Gone"], (
+        "some of Broken was measured, and no memory is no mistake of Greedy's"
+    )
 
 
 def test_a_variant_of_which_nothing_runs_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
@@ -118,7 +130,7 @@ def test_the_command_writes_its_table_every_round_and_two_plots(
     assert "time exponent" in out and "not measured: dense xformers at 16; 25 (" in out
     with (tmp_path / "here" / "sparse.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {row["variant"] for row in rows} == {"dense", "dense as shipped", "fixed_sparse"}
+    assert {row["variant"] for row in rows} == {"dense", "dense, torch defaults", "fixed_sparse"}
     rounds = [row["round"] for row in rows if (row["variant"], row["length"]) == ("fixed_sparse", "16")]
     assert rounds == ["1", "2"]
     assert all(float(row["seconds"]) > 0 and int(row["saved_bytes"]) > 0 for row in rows if not row["reason"])

@@ -1,4 +1,4 @@
-"""The contract over everything registered, and how `attnlab check` tells of it."""
+"""The contract for every registered combination, and the output of `attnlab check`."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,8 +14,9 @@ from attnlab.nn.attention import BACKENDS
 from attnlab.planning.plan import plan
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.testing import CheckResult, check
 from attnlab.testing.checks import CHECKS
-from attnlab.testing.contract import RESULTS, Outcome, check
+from attnlab.testing.contract import STATUSES
 from attnlab.variants import ROLES, AttentionConfig, Variant
 from attnlab.variants.dense import Dense
 from tests.mutants.base import ByHand
@@ -36,45 +37,45 @@ CHEAP = [name for name in CHECKS if name != "compile"]
 def test_every_combination_passes_or_is_refused(
     device: str, variant: str, position: str, role: str, backend: str, record_property: Record
 ) -> None:
-    only = list(CHECKS) if role == "causal" else CHEAP  # compiling is slow, and no other for another role
-    outcomes = check(variant, position=position, backend=backend, device=device, roles=[role], only=only)
-    counts = Counter(each.result for each in outcomes)
-    cell = "failed" if counts["failed"] else "passed" if counts["passed"] else "refused"
-    listed = " ".join(f"{result.replace(' ', '_')} {n}" for result, n in counts.items() if cell != "refused")
-    record_property("contract", f"{cell} {listed}".strip())
-    assert not [each for each in outcomes if each.result == "failed"]
-    assert all(each.result in RESULTS and each.measured for each in outcomes), "each says what was seen, or why not"
-    assert cell == "passed" or counts.total() == counts["refused"] == 1
-    if cell == "passed":
-        assert [each.check for each in outcomes] == only
+    only = list(CHECKS) if role == "causal" else CHEAP  # compiling is slow, and the graph is the same in other roles
+    results = check(variant, position=position, backend=backend, device=device, roles=[role], only=only)
+    counts = Counter(result.status for result in results)
+    overall = "failed" if counts["failed"] else "passed" if counts["passed"] else "refused"
+    listed = " ".join(f"{result.replace(' ', '_')} {n}" for result, n in counts.items() if overall != "refused")
+    record_property("contract", f"{overall} {listed}".strip())
+    assert not [result for result in results if result.status == "failed"]
+    assert all(result.status in STATUSES and result.detail for result in results)
+    assert overall == "passed" or counts.total() == counts["refused"] == 1
+    if overall == "passed":
+        assert [result.check for result in results] == only
 
 
 @pytest.mark.parametrize("name", ["dense", "strided_sparse", "fixed_sparse"])
-def test_options_are_checked_with_what_was_given(name: str) -> None:
-    for stride in (2, 4, 16):  # at 1 a block is one key, and its queries have nothing to learn
+def test_checks_use_the_given_options(name: str) -> None:
+    for stride in (2, 4, 16):  # with 1, a block is one key, whose softmax gives its query no gradient
         options = {"stride": stride, **({"summary": 1} if name == "fixed_sparse" else {})} if name != "dense" else {}
-        assert not [each for each in check(name, options=options, only=CHEAP) if each.result == "failed"]
+        assert not [result for result in check(name, options=options, only=CHEAP) if result.status == "failed"]
 
 
-def test_the_example_keeps_the_contract() -> None:
+def test_the_example_passes_every_check() -> None:
     for position in (None, "rotary", "relative"):
-        outcomes = check(f"{EXAMPLES / 'cosine.py'}:Cosine", position=position)
-        assert not [each for each in outcomes if each.result == "failed"]
+        results = check(f"{EXAMPLES / 'cosine.py'}:Cosine", position=position)
+        assert not [result for result in results if result.status == "failed"]
 
 
-def test_a_combination_that_cannot_be_had_is_refused_with_its_reason() -> None:
-    (outcome,) = check(Linear, position="alibi", roles=["bidirectional"])
-    assert outcome.result == "refused" and "does not support a position scheme" in outcome.measured
-    (outcome,) = check("dense", backend="xformers", device="cpu")
-    assert outcome.result == "refused" and "CUDA" in outcome.measured
+def test_an_unsupported_combination_is_refused_with_its_reason() -> None:
+    (result,) = check(Linear, position="alibi", roles=["bidirectional"])
+    assert result.status == "refused" and "does not support a position scheme" in result.detail
+    (result,) = check("dense", backend="xformers", device="cpu")
+    assert result.status == "refused" and "CUDA" in result.detail
     first = check("dense", position="rotary", only=["shapes"])[0]
-    assert (first.check, first.result) == ("role cross", "refused")
+    assert (first.check, first.status) == ("role cross", "refused")
 
 
-def test_arithmetic_of_xformers_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flops_of_xformers_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.nn.attention.unsupported", lambda *args, **config: None)
-    (outcome,) = check("strided_sparse", backend="xformers", only=["arithmetic"])
-    assert outcome.result == "not declared" and "counts no arithmetic of xformers" in outcome.measured
+    (result,) = check("strided_sparse", backend="xformers", only=["flops"])
+    assert (result.check, result.status) == ("flops", "not declared") and "xformers" in result.detail
 
 
 @pytest.mark.parametrize(
@@ -91,63 +92,63 @@ def test_arithmetic_of_xformers_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
         ({"variant": AttentionConfig}, "expected a subclass of attnlab.variants.Variant, got AttentionConfig"),
     ],
 )
-def test_a_mistake_in_what_is_asked_is_one_line(arguments: dict, message: str) -> None:
+def test_invalid_arguments_raise_a_user_error(arguments: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         check(**arguments)
 
 
-def test_outcomes_are_told_as_they_come() -> None:
-    told: list[Outcome] = []
-    assert check(Dense, only=["shapes", "seed"], report=told.append) == told
-    assert [each.check for each in told] == ["shapes", "seed"] and all(each.seconds > 0 for each in told)
+def test_results_are_reported_as_they_come() -> None:
+    reported: list[CheckResult] = []
+    assert check(Dense, only=["shapes", "seed"], report=reported.append) == reported
+    assert [result.check for result in reported] == ["shapes", "seed"] and all(result.seconds > 0 for result in reported)
 
 
 class Raises(Dense):
-    """Cannot be called."""
+    """Raises in forward()."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         raise RuntimeError("not written yet")
 
 
 class TakesXAlone(Dense):
-    """Knows neither source nor mask."""
+    """Takes neither context nor mask."""
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return x
 
 
-def test_what_cannot_be_called_fails_once_with_its_line() -> None:
-    (outcome,) = check(Raises)
-    assert (outcome.check, outcome.result) == ("shapes", "failed")
-    assert "RuntimeError: not written yet (test_check.py:" in outcome.measured and "Traceback" in outcome.trace
-    (outcome,) = check(TakesXAlone)
-    assert "source=None, mask=None" in outcome.advice
+def test_a_variant_that_raises_fails_once_with_its_line() -> None:
+    (result,) = check(Raises)
+    assert (result.check, result.status) == ("shapes", "failed")
+    assert "RuntimeError: not written yet (test_contract.py:" in result.detail and "Traceback" in result.traceback
+    (result,) = check(TakesXAlone)
+    assert "context=None, mask=None" in result.advice
 
 
 class Widens(Dense):
-    """Returns another width."""
+    """Returns twice the width."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return super().forward(x, context=context, mask=mask).repeat(1, 1, 2)
 
 
-class Nowhere(Dense):
-    """Returns no numbers."""
+class ReturnsNan(Dense):
+    """Returns NaN."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return super().forward(x, context=context, mask=mask) * float("nan")
 
 
-@pytest.mark.parametrize(("variant", "said"), [(Widens, "expected (1, 1, 21), got (1, 1, 42)"), (Nowhere, "is not finite")])
-def test_what_fails_at_shapes_is_told_once(variant: type[Variant], said: str, capsys: Out) -> None:
-    (outcome,) = check(variant)
-    assert (outcome.check, outcome.result) == ("shapes", "failed") and said in outcome.measured
-    assert main.main(["check", f"test_check:{variant.__name__}", "--device", "cpu"]) == 1
-    assert "The other checks rest on this one and were left out." in capsys.readouterr().out
+@pytest.mark.parametrize(("variant", "detail"), [(Widens, "expected (1, 1, 21), got (1, 1, 42)"), (ReturnsNan, "not finite")])
+def test_after_a_failure_of_shapes_the_other_checks_are_left_out(variant: type[Variant], detail: str, capsys: Out) -> None:
+    (result,) = check(variant)
+    assert (result.check, result.status) == ("shapes", "failed") and detail in result.detail
+    assert main.main(["check", f"tests.testing.test_contract:{variant.__name__}", "--device", "cpu"]) == 1
+    assert "other checks" in capsys.readouterr().out
 
 
 class TooLong(Position):
-    """A scheme of someone else's, one position too long."""
+    """A user's scheme that returns one position too many."""
 
     hook = "embed"
 
@@ -155,8 +156,8 @@ class TooLong(Position):
         return torch.zeros(t + 1, self.config.dim)
 
 
-class Turned(TooLong):
-    """A bias of keys by queries, of too few."""
+class Transposed(TooLong):
+    """A bias of (keys - 1, queries)."""
 
     hook = "bias"
 
@@ -165,27 +166,27 @@ class Turned(TooLong):
 
 
 class Fails(TooLong):
-    """A scheme that is not written yet."""
+    """A scheme that raises."""
 
     def embed(self, t: int) -> Tensor:
         raise ValueError("no table")
 
 
 @pytest.mark.parametrize(
-    ("scheme", "said"),
+    ("scheme", "detail"),
     [
-        (TooLong, "position scheme TooLong, role causal, length 13: embed(): expected (13, 21), got (14, 21)"),
-        (Turned, "position scheme Turned, role causal, length 13: bias(): expected (3, 3, 13, 13), got (12, 13)"),
-        (Fails, "it raises ValueError: no table (test_check.py:"),
+        (TooLong, "TooLong, role causal, length 13: embed(): expected (13, 21), got (14, 21)"),
+        (Transposed, "Transposed, role causal, length 13: bias(): expected (3, 3, 13, 13), got (12, 13)"),
+        (Fails, "raises ValueError: no table (test_contract.py:"),
     ],
 )
-def test_a_position_scheme_that_is_wrong_is_named(scheme: type[Position], said: str) -> None:
-    outcome = check(Dense, position=scheme)[-1]
-    assert outcome.check == "shapes" and outcome.measured.startswith(said)
+def test_a_wrong_position_scheme_fails_shapes_by_name(scheme: type[Position], detail: str) -> None:
+    result = check(Dense, position=scheme)[-1]
+    assert result.check == "shapes" and detail in result.detail
 
 
 class Gated(Dense):
-    """Right, and starts at zero: a check that trusts initial values would see nothing of it."""
+    """Correct, with a gate initialised to zero, at which the output does not depend on the input."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -195,8 +196,8 @@ class Gated(Dense):
         return super().forward(x, context=context, mask=mask) * self.gate
 
 
-def test_a_gate_at_zero_hides_nothing() -> None:
-    assert not [each for each in check(Gated, only=CHEAP) if each.result == "failed"]
+def test_a_gate_at_zero_fails_no_check() -> None:
+    assert not [result for result in check(Gated, only=CHEAP) if result.status == "failed"]
 
 
 class Linear(Variant):
@@ -218,41 +219,42 @@ class Linear(Variant):
         return q @ (k.softmax(1).mT @ v)
 
 
-def test_a_variant_of_another_kind_passes_by_what_it_declares() -> None:
-    found = {each.check: each for each in check(Linear)}
-    assert not [each for each in found.values() if each.result == "failed"]
-    assert found["dropout"].result == "not declared"
-    assert "(declared 1)" in found["saved bytes"].measured
+def test_linear_attention_passes_by_what_it_declares() -> None:
+    results = {result.check: result for result in check(Linear)}
+    assert not [result for result in results.values() if result.status == "failed"]
+    assert results["dropout"].status == "not declared"
+    assert "(declared 1)" in results["saved bytes"].detail
 
 
 class KeepsAll(Dense):
-    """Says that it has no weights to drop."""
+    """Declares that it has no attention weights to drop."""
 
     has_attention_dropout = False
 
 
 def test_dropout_without_weights_to_drop_is_refused_in_the_plan() -> None:
-    base = {"task": "pydocs", "train": {"steps": 1}, "variant": "test_check:KeepsAll"}
-    found = plan({"study": "drops", "base": base, "grid": {"model.attention_dropout": [0.0, 0.1]}})
-    ((cell, _),) = found.refused
-    assert cell.refusal == "KeepsAll: has no attention weights to drop (model.attention_dropout)"
+    base = {"task": "pydocs", "train": {"steps": 1}, "variant": "tests.testing.test_contract:KeepsAll"}
+    study_plan = plan({"study": "drops", "base": base, "grid": {"model.attention_dropout": [0.0, 0.1]}})
+    ((cell, _),) = study_plan.refused
+    assert cell.refusal is not None
+    assert "KeepsAll" in cell.refusal and "model.attention_dropout" in cell.refusal
 
 
 class NeedsEvenHeads(ByHand):
-    """Takes some shapes only."""
+    """Supports an even number of heads only."""
 
     @classmethod
     def unsupported(cls, *, heads: int, **config: Any) -> str | None:
         return "it pairs its heads" if heads % 2 else super().unsupported(heads=heads, **config)
 
 
-def test_a_shape_is_found_that_the_variant_takes() -> None:
-    found = {each.check: each for each in check(NeedsEvenHeads, only=CHEAP)}
-    assert "2 heads" in found["shapes"].measured
-    assert (found["one head"].result, found["one head"].measured) == ("refused", "it pairs its heads")
+def test_the_first_supported_shape_is_used() -> None:
+    results = {result.check: result for result in check(NeedsEvenHeads, only=CHEAP)}
+    assert "2 heads" in results["shapes"].detail
+    assert (results["one head"].status, results["one head"].detail) == ("refused", "it pairs its heads")
 
 
-def test_the_verb_prints_a_table_and_ends_with_0(capsys: Out) -> None:
+def test_the_command_prints_a_table_and_exits_with_0(capsys: Out) -> None:
     assert main.main(["check", "dense", "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["check", "result", "time", "measured"]
@@ -260,23 +262,24 @@ def test_the_verb_prints_a_table_and_ends_with_0(capsys: Out) -> None:
     assert lines[-1].startswith("dense (no position scheme, backend reference, cpu): 35 passed, in ")
 
 
-def test_the_verb_names_what_is_broken_and_what_to_change(capsys: Out) -> None:
+def test_the_command_prints_failing_checks_cases_and_advice(capsys: Out) -> None:
     assert main.main(["check", BROKEN, "--device", "cpu"]) == 1
     out = capsys.readouterr().out
     failed = [line.removeprefix("FAILED ") for line in out.splitlines() if line.startswith("FAILED")]
-    assert failed == ["causality by value", "causality by gradient", "hooks act", "bias lands"]
-    assert "causal, batch 1, length 2: changing input 1 changes output 0, which comes before it" in out
-    assert "Add `self.position.bias(q, k, scale=scale)` to scaled logits" in out
+    assert failed == ["causality by value", "causality by gradient", "hooks take effect", "bias placement"]
+    assert "causal, batch 1, length 2: changing input 1 changes output 0" in out
+    assert "self.position.bias(q, k, scale=scale)" in out
 
 
-def test_the_verb_tells_a_refusal_and_a_wrong_name_in_one_line(capsys: Out) -> None:
-    assert main.main(["check", "test_check:Linear", "--position", "relative"]) == 2
-    assert "does not support a position scheme that acts by 'bias'" in capsys.readouterr().err
+def test_the_command_reports_a_refusal_and_an_unknown_name_in_one_line(capsys: Out) -> None:
+    assert main.main(["check", "tests.testing.test_contract:Linear", "--position", "relative"]) == 2
+    error = capsys.readouterr().err
+    assert "not supported" in error and "'bias'" in error and error.count("\n") == 1
     assert main.main(["check", "examples/nothing.py:Here"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_every_variant_declares_growth_that_can_hold() -> None:
+def test_every_variant_declares_a_cost_exponent_from_1_to_2() -> None:
     for name in VARIANTS.names():
         cls: type[Variant] = VARIANTS.get(name)
         assert 1 <= cls.cost_exponent <= 2, name

@@ -20,8 +20,8 @@ def _id(value: object) -> str:
 
 def _failed(mutant: Mutant, *, compile: bool) -> dict[str, str]:
     only = [name for name in CHECKS if compile or name != "compile"]
-    outcomes = check(mutant.variant, position=mutant.position, only=only)
-    return {each.check: f"{each.measured} | {each.advice}" for each in outcomes if each.result == "failed"}
+    results = check(mutant.variant, position=mutant.position, only=only)
+    return {each.check: f"{each.detail} | {each.advice}" for each in results if each.status == "failed"}
 
 
 @pytest.mark.parametrize(("name", "mutant"), CASES, ids=_id)

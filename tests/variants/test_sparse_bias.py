@@ -143,14 +143,14 @@ class WholeBuckets(Buckets):
 
 @pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
 def test_a_scheme_of_ones_own_serves_in_pieces_or_is_refused(name: str) -> None:
-    outcomes = check(name, position=Buckets)
-    assert not [each for each in outcomes if each.result == "failed"]
-    assert {"bias lands", "bias in pieces"} <= {each.check for each in outcomes if each.result == "passed"}
-    (outcome,) = check(name, position=WholeBuckets, roles=["causal"])
-    assert outcome.result == "refused"
-    assert all(word in outcome.measured for word in ("bias()", "heads", "step", "offset"))
+    results = check(name, position=Buckets)
+    assert not [each for each in results if each.status == "failed"]
+    assert {"bias placement", "bias in blocks"} <= {each.check for each in results if each.status == "passed"}
+    (result,) = check(name, position=WholeBuckets, roles=["causal"])
+    assert result.status == "refused"
+    assert all(word in result.detail for word in ("bias()", "heads", "step", "offset"))
 
 
 def test_a_scheme_of_whole_biases_serves_where_logits_are_whole() -> None:
-    outcomes = check("dense", position=WholeBuckets, roles=["causal"], only=["bias lands", "bias in pieces"])
-    assert [each.result for each in outcomes] == ["passed", "not declared"]
+    results = check("dense", position=WholeBuckets, roles=["causal"], only=["bias placement", "bias in blocks"])
+    assert [each.status for each in results] == ["passed", "not declared"]

@@ -21,8 +21,8 @@ COPIES = 4  # logits, weights and the gradients of both
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
-    """What is built; the fields mean what ``attnlab.testing.benchmark.suite.Bench`` says."""
+class LayerConfig:
+    """What is built; the fields mean what ``attnlab.testing.benchmark.suite.BenchConfig`` says."""
 
     variant: str
     backend: str
@@ -37,11 +37,11 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """A layer, what it is called in tables, and what its process is set to."""
 
     label: str
-    layer: Layer
+    layer: LayerConfig
     machine: MachineConfig
 
     @property
@@ -53,7 +53,7 @@ class Case:
         return self.layer.length
 
 
-def subject(layer: Layer, device: torch.device) -> CheckTarget:
+def subject(layer: LayerConfig, device: torch.device) -> CheckTarget:
     """The layer as the contract's checks have it, which know how to build one."""
     cls = VARIANTS.get(layer.variant)
     heads = layer.heads if cls.has_heads else 1
@@ -61,7 +61,7 @@ def subject(layer: Layer, device: torch.device) -> CheckTarget:
     return CheckTarget(cls, layer.options, scheme, layer.backend, str(device), (layer.role,), heads, layer.dim)
 
 
-def unsupported(layer: Layer, device: torch.device) -> str | None:
+def unsupported(layer: LayerConfig, device: torch.device) -> str | None:
     """Return the reason why the layer cannot be measured, as far as it is known before a pass is run, or None."""
     target = subject(layer, device)
     head_dim = target.variant.head_dim(layer.dim, target.heads)
@@ -75,10 +75,10 @@ def unsupported(layer: Layer, device: torch.device) -> str | None:
     return f"not tried: logits of all pairs and their gradients would take {size(needs)}, and {size(free)} are free"
 
 
-class Pass:
+class ForwardBackward:
     """One forward and backward pass: the gradients of the input and of every parameter."""
 
-    def __init__(self, layer: Layer, device: torch.device) -> None:
+    def __init__(self, layer: LayerConfig, device: torch.device) -> None:
         self.cell = subject(layer, device).build(layer.role, length=layer.length, dtype=torch.float32).train()
         shape = (layer.batch, layer.length, layer.dim)
         self.x = torch.randn(shape, device=device)

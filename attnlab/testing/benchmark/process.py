@@ -9,7 +9,7 @@ from typing import Any
 from attnlab._util.memory import available_memory, limit_memory
 from attnlab._util.process import describe_exit_code, describe_raise_site, fork
 from attnlab.errors import UserError, one_line
-from attnlab.testing.benchmark.layer import Case, Pass, unsupported
+from attnlab.testing.benchmark.layer import BenchCase, ForwardBackward, unsupported
 from attnlab.training.device import set_up
 from attnlab.training.out_of_memory import asked, is_out_of_memory
 
@@ -17,7 +17,7 @@ LEAST = 0.1  # seconds that a turn takes: short passes are repeated
 LIMIT = 0.9  # of the memory that is free, what a process may ask for
 
 
-class Process:
+class BenchProcess:
     """The parent's end: ``start``, as many turns as wanted, ``end``.
 
     Attributes:
@@ -27,7 +27,7 @@ class Process:
         failed: whether that is an error of the layer's, rather than what it or the machine cannot do.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: BenchCase) -> None:
         self.case = case
         self.seconds: list[float] = []
         self.saved_bytes = self.peak_bytes = 0
@@ -73,7 +73,7 @@ class Process:
         return None
 
 
-def _child(case: Case, pipe: Connection) -> None:
+def _child(case: BenchCase, pipe: Connection) -> None:
     """Answer whenever asked, until the parent is gone."""
     answers = _answers(case)
     try:
@@ -91,7 +91,7 @@ def _child(case: Case, pipe: Connection) -> None:
         pipe.send(("reason" if full else "error", one_line(told)))
 
 
-def _answers(case: Case) -> Iterator[Any]:
+def _answers(case: BenchCase) -> Iterator[Any]:
     """First the bytes that a pass saves and holds, then a pass's seconds without end."""
     device = set_up(case.machine)
     reason = unsupported(case.layer, device)
@@ -100,8 +100,10 @@ def _answers(case: Case) -> Iterator[Any]:
     free = available_memory()
     if device.type == "cpu" and free is not None:
         limit_memory(int(LIMIT * free))
-    Pass(replace(case.layer, length=min(16, case.layer.length)), device).memory()  # what libraries load is no layer's memory
-    one = Pass(case.layer, device)
+    ForwardBackward(
+        replace(case.layer, length=min(16, case.layer.length)), device
+    ).memory()  # what libraries load is no layer's memory
+    one = ForwardBackward(case.layer, device)
     memory = one.memory()
     repeats = max(1, round(LEAST / one.seconds(1)))
     yield memory

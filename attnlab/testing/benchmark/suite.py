@@ -1,7 +1,7 @@
 """What one attention layer costs, side by side with ``dense``: time, bytes saved for backward, peak memory, growth with length.
 
-    from attnlab.testing.benchmark.suite import Bench, bench, growth
-    found = bench(Bench(["my_lab/cosine.py:Cosine"], lengths=(512, 2048)))
+    from attnlab.testing.benchmark.suite import BenchConfig, bench, fit_cost_exponent
+    found = bench(BenchConfig(["my_lab/cosine.py:Cosine"], lengths=(512, 2048)))
 
 A case is a variant with a backend at a length: one layer with its projections, forward and backward. Each has a process of its
 own. The cases of a length are warmed up and then take turns (A B A B), so that whatever the machine does meanwhile meets all of
@@ -20,18 +20,18 @@ from attnlab.config.run import MachineConfig
 from attnlab.errors import UserError, nearest
 from attnlab.nn.attention import BACKENDS
 from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.testing.benchmark.layer import Case, Layer
-from attnlab.testing.benchmark.process import Process
-from attnlab.testing.contract import checked_device, checked_options
+from attnlab.testing.benchmark.layer import BenchCase, LayerConfig
+from attnlab.testing.benchmark.process import BenchProcess
+from attnlab.testing.contract import resolve_check_device, validate_options
 from attnlab.variants import ROLES, Variant
 
-DENSE, SHIPPED = "dense", "dense as shipped"
-FAST = MachineConfig(matmul_precision="medium", reuse_memory=True)
+DENSE, TORCH_DEFAULTS = "dense", "dense, torch defaults"
+FAST_MACHINE = MachineConfig(matmul_precision="medium", reuse_memory=True)
 LENGTHS = (256, 512, 1024, 2048)
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchConfig:
     """What is to be measured.
 
     Attributes:
@@ -57,12 +57,12 @@ class Bench:
     precision: str = "fp32"
     options: Mapping[str, Any] = field(default_factory=dict)
     rounds: int = 7
-    machine: MachineConfig = FAST
+    machine: MachineConfig = FAST_MACHINE
     torch_defaults: bool = False
 
 
 @dataclass(frozen=True)
-class Measured:
+class BenchResult:
     """What came of one case.
 
     Attributes:
@@ -73,7 +73,7 @@ class Measured:
         failed: whether that is an error of the layer's, rather than what it or the machine cannot do.
     """
 
-    case: Case
+    case: BenchCase
     seconds: tuple[float, ...] = ()
     saved_bytes: int = 0
     peak_bytes: int = 0
@@ -86,7 +86,7 @@ class Measured:
         return median(self.seconds) if self.seconds else math.nan
 
 
-def bench(asked: Bench, *, report: Callable[[Measured], None] | None = None) -> list[Measured]:
+def bench(asked: BenchConfig, *, report: Callable[[BenchResult], None] | None = None) -> list[BenchResult]:
     """Measure every case, length by length, those of ``dense`` first.
 
     Args:
@@ -95,7 +95,7 @@ def bench(asked: Bench, *, report: Callable[[Measured], None] | None = None) -> 
     Raises:
         UserError: a name that nothing has, or options that a constructor does not take.
     """
-    found: list[Measured] = []
+    found: list[BenchResult] = []
     cases = _cases(asked)
     for length in dict.fromkeys(case.length for case in cases):
         for each in _at_one_length([case for case in cases if case.length == length], rounds=asked.rounds):
@@ -105,7 +105,7 @@ def bench(asked: Bench, *, report: Callable[[Measured], None] | None = None) -> 
     return found
 
 
-def _cases(asked: Bench) -> list[Case]:
+def _cases(asked: BenchConfig) -> list[BenchCase]:
     """What is to be measured, in order."""
     refs = list(dict.fromkeys([DENSE, *map(_absolute, asked.variants)]))
     classes = {ref: VARIANTS.get(ref) for ref in refs}
@@ -115,8 +115,8 @@ def _cases(asked: Bench) -> list[Case]:
             raise UserError(f"unknown backend {backend!r}{nearest(backend, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
     for ref, cls in classes.items():
         if ref != DENSE:
-            checked_options(cls, dict(asked.options))
-    machine = asked.machine.model_copy(update={"device": checked_device(asked.machine.device)})
+            validate_options(cls, dict(asked.options))
+    machine = asked.machine.model_copy(update={"device": resolve_check_device(asked.machine.device)})
     shared = {"position": asked.position, "batch": asked.batch, "dim": asked.dim, "heads": asked.heads}
     shared |= {"precision": asked.precision, "role": _role(classes.values())}
     cases = []
@@ -124,11 +124,11 @@ def _cases(asked: Bench) -> list[Case]:
         options = {} if ref == DENSE else dict(asked.options)
         backends = cls.backends if ref == DENSE or not asked.backends else tuple(asked.backends)
         for backend in backends:
-            layer = Layer(variant=ref, backend=backend, length=length, options=options, **shared)
-            cases.append(Case(ref.rpartition(":")[2], layer, machine))
+            layer = LayerConfig(variant=ref, backend=backend, length=length, options=options, **shared)
+            cases.append(BenchCase(ref.rpartition(":")[2], layer, machine))
             if asked.torch_defaults and ref == DENSE and backend == "sdpa":
                 plain = machine.model_copy(update={"matmul_precision": "highest", "reuse_memory": False})
-                cases.append(Case(SHIPPED, layer, plain))
+                cases.append(BenchCase(TORCH_DEFAULTS, layer, plain))
     return cases
 
 
@@ -143,12 +143,12 @@ def _role(classes: Collection[type[Variant]]) -> str:
     return next((role for role in ROLES if all(role in cls.roles for cls in classes)), ROLES[0])
 
 
-def _at_one_length(cases: Sequence[Case], *, rounds: int) -> list[Measured]:
+def _at_one_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResult]:
     """Give each case a process, have them measure their memory one after another, then give them turns."""
-    processes: list[Process] = []
+    processes: list[BenchProcess] = []
     try:
         for case in cases:
-            processes.append(Process(case))
+            processes.append(BenchProcess(case))
             processes[-1].start()
         for _ in range(rounds):
             for process in processes:
@@ -156,27 +156,27 @@ def _at_one_length(cases: Sequence[Case], *, rounds: int) -> list[Measured]:
     finally:
         for process in processes:
             process.end()
-    return [Measured(p.case, tuple(p.seconds), p.saved_bytes, p.peak_bytes, p.reason, p.failed) for p in processes]
+    return [BenchResult(p.case, tuple(p.seconds), p.saved_bytes, p.peak_bytes, p.reason, p.failed) for p in processes]
 
 
-def broken(found: Sequence[Measured]) -> list[str]:
+def failed_variants(found: Sequence[BenchResult]) -> list[str]:
     """The variants of which nothing could be measured for an error of their own."""
     there = {each.case.label for each in found if each.seconds}
     return list(dict.fromkeys(each.case.label for each in found if each.failed and each.case.label not in there))
 
 
-def fastest_dense(found: Sequence[Measured], length: int) -> Measured | None:
+def fastest_dense(found: Sequence[BenchResult], length: int) -> BenchResult | None:
     """``dense`` with the backend that is fastest at this length; None where none could be measured."""
     there = [each for each in found if each.case.label == DENSE and each.case.length == length and each.seconds]
     return min(there, key=lambda each: each.time, default=None)
 
 
-def ratios(one: Measured, base: Measured) -> list[float]:
+def speedups(one: BenchResult, base: BenchResult) -> list[float]:
     """How many times as fast as ``base`` it was, in each round; empty where it could not be measured."""
     return [theirs / own for own, theirs in zip(one.seconds, base.seconds, strict=bool(one.seconds))]
 
 
-def growth(figures: Mapping[int, float]) -> float:
+def fit_cost_exponent(figures: Mapping[int, float]) -> float:
     """The exponent with which figures grow with length: the least-squares slope of their logarithms; NaN below two lengths."""
     known = {math.log(n): math.log(figure) for n, figure in figures.items() if figure > 0}
     return linear_regression(list(known), list(known.values())).slope if len(known) > 1 else math.nan

@@ -1,7 +1,10 @@
-"""The single checks of the contract, one file a group; ``attnlab.testing.contract`` runs them.
+"""The checks of the contract, one module per group of properties; ``attnlab.testing.contract`` runs them.
 
-A check is a function of a ``CheckTarget`` that returns what it measured, in a few words. It raises ``Failure`` where the
-property does not hold, ``NotDeclared`` where the variant does not claim it, ``Unsupported`` where the variant refuses it.
+Internal: not part of the public interface.
+
+A check is a function that takes a ``CheckTarget`` and returns a short description of what it measured. It raises
+``Failure`` if the property does not hold, ``NotDeclared`` if the variant does not declare the property, and
+``Unsupported`` if the variant refuses the configuration.
 """
 
 from attnlab.testing.checks import (
@@ -22,4 +25,4 @@ from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclar
 MODULES = (shapes, causality, padding, positions, hooks, bias, memory, gradients, backends, cost, lifecycle)
 CHECKS: dict[str, Check] = {check.name: check for module in MODULES for check in module.CHECKS}
 
-__all__ = ["CHECKS", "Check", "Failure", "NotDeclared", "Unsupported", "CheckTarget"]
+__all__ = ["CHECKS", "Check", "CheckTarget", "Failure", "NotDeclared", "Unsupported"]

@@ -1,4 +1,4 @@
-"""The bias of a position scheme: it reaches the right logit, and a piece of it is that part of the whole."""
+"""Position bias: each value reaches its own logit, and a block of the bias equals that part of the full bias."""
 
 from typing import NamedTuple
 
@@ -7,26 +7,27 @@ from torch import Tensor
 
 from attnlab.nn.layers import relative_distance
 from attnlab.positions import Position, PositionConfig
-from attnlab.testing.checks.hooks import USE, probed_roles
+from attnlab.testing.checks.hooks import ADVICE as HOOK_ADVICE
+from attnlab.testing.checks.hooks import roles_for_probe
 from attnlab.testing.checks.target import (
+    LENGTH,
     Check,
     CheckTarget,
     Failure,
     NotDeclared,
-    T,
-    distance,
-    number,
+    format_number,
+    max_abs_diff,
     perturb_constant_parameters,
 )
 
 ADVICE = (
-    "Add bias[:, h, i, j] to the logit of head h, query i and key j, once, after the scale; and hand bias() the very q and k "
-    "whose product is taken"
+    "Add bias[:, h, i, j] to the logit of head h, query i and key j, once, after the scale; and pass the same q and k to "
+    "bias() whose product gives the logits"
 )
 
 
 class BiasProbe(Position):
-    """A bias of zeros that asks for its own gradient, and remembers the queries and keys it was given."""
+    """A bias of zeros that requires a gradient and records the arguments of its last call in ``seen``: q, k, bias, scale."""
 
     hook = "bias"
 
@@ -41,12 +42,12 @@ class BiasProbe(Position):
 
 
 class Decay(Position):
-    """Multiplies the product of a query and a key by exp(-r n), n their distance and r the head's own: by scaling both."""
+    """Multiply q.k by exp(-r n) for distance n and the head's rate r, by scaling queries and keys (hook ``rotate``)."""
 
     hook = "rotate"
 
     def rate(self, like: Tensor) -> Tensor:
-        """(h, 1, 1)."""
+        """Return the decay rate of each head, (h, 1, 1)."""
         return 0.05 * torch.arange(1, self.config.heads + 1).to(like)[:, None, None]
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +56,7 @@ class Decay(Position):
 
 
 class DecayByBias(Decay):
-    """The same, by what it adds to the product."""
+    """The same decay as ``Decay``, as a bias that is added to the logits."""
 
     hook = "bias"
 
@@ -66,126 +67,143 @@ class DecayByBias(Decay):
         return scale * (q @ k.mT) * (-self.rate(q)[heads] * n).expm1()
 
 
-def lands(subject: CheckTarget) -> str:
-    """A bias reaches the logit of its own head, query and key."""
-    roles = probed_roles(subject, "bias")
-    if not subject.variant.blockwise_bias:
-        worst = max(_whole(subject, role) for role in roles)
-    elif "rotate" in subject.variant.hooks:
-        worst = max(_decayed(subject, role) for role in roles)
+def lands(target: CheckTarget) -> str:
+    """Each bias value is added to the logit of its own head, query and key."""
+    roles = roles_for_probe(target, "bias")
+    if not target.variant.blockwise_bias:
+        worst = max(_full_bias_gap(target, role) for role in roles)
+    elif "rotate" in target.variant.hooks:
+        worst = max(_decay_gap(target, role) for role in roles)
     else:
-        raise NotDeclared("pieces of a bias are held against the hook 'rotate', which it does not honour")
-    return f"head by head and pair by pair, off by {number(worst)}"
+        raise NotDeclared("a bias computed in blocks is compared with hook 'rotate', which is not declared")
+    return f"each head and pair: error {format_number(worst)}"
 
 
-def _whole(subject: CheckTarget, role: str) -> float:
-    """The logit of a pair is scale x q.k + bias: the gradient to a query is the gradients to its biases times the keys."""
+def _full_bias_gap(target: CheckTarget, role: str) -> float:
+    """Return the largest error of the identity that ties the gradient of q to that of the bias.
+
+    The logits are scale * q k^T + bias, so that dL/dq = scale * dL/dbias k.
+    """
     worst = 0.0
-    probe = BiasProbe(subject.position_config(role))
-    cell = subject.build(role, position=probe)
-    for t in (2, T):
-        x = subject.noise(1, t).requires_grad_()
-        # Keys from a tensor of their own where they may be: queries that are the keys would get the keys' gradient.
-        y = cell(x, x.detach().clone() if subject.variant.memory else None)
+    probe = BiasProbe(target.position_config(role))
+    layer = target.build(role, position=probe)
+    for t in (2, LENGTH):
+        x = target.noise(1, t).requires_grad_()
+        # Keys come from a separate tensor if possible: otherwise x also receives the gradient of the keys.
+        y = layer(x, x.detach().clone() if target.variant.memory else None)
         case = f"{role}, batch 1, length {t}"
         if probe.seen is None:
-            raise Failure(f"{case}: position.bias is never called", USE["bias"])
+            raise Failure(f"{case}: position.bias() is never called", HOOK_ADVICE["bias"])
         q, k, bias, scale = probe.seen
-        loss = (y * subject.noise(1, t, seed=3)).sum()
+        loss = (y * target.noise(1, t, seed=3)).sum()
         to_q, to_bias = torch.autograd.grad(loss, [q, bias], allow_unused=True)
         if to_q is None or to_bias is None:
-            raise Failure(f"{case}: the output does not depend on the q and the bias of position.bias(q, k)", USE["bias"])
+            raise Failure(
+                f"{case}: the output does not depend on the q passed to position.bias(q, k) or on its result",
+                HOOK_ADVICE["bias"],
+            )
         expected = scale * torch.einsum("bhts,bhsd->bhtd", to_bias, k)
         gap = (to_q - expected).abs().amax((0, 2, 3))  # (h,)
-        if not gap.max().item() <= 10 * subject.tolerance:
+        if not gap.max().item() <= 10 * target.tolerance:
             head = int(gap.argmax())
             raise Failure(
-                f"{case}: the bias of head {head} does not reach the logits of head {head}, pair by pair "
-                f"(off by {number(gap.max().item())})",
+                f"{case}: the bias of head {head} does not reach the logits of its own query-key pairs "
+                f"(error {format_number(gap.max().item())})",
                 f"{ADVICE}.",
             )
         worst = max(worst, gap.max().item())
     return worst
 
 
-def _decayed(subject: CheckTarget, role: str) -> float:
-    """Pieces may be copies, which have no gradient to compare: a decay by bias must be what it is by 'rotate'."""
+def _decay_gap(target: CheckTarget, role: str) -> float:
+    """Return the largest difference between the same decay applied by the hooks ``rotate`` and ``bias``.
+
+    For variants that compute the bias in blocks: blocks may be copies, which have no gradient to compare.
+    """
     worst = 0.0
-    cells = [subject.build(role, position=probe(subject.position_config(role))) for probe in (Decay, DecayByBias)]
-    for t in (2, T):
+    layers = [target.build(role, position=probe(target.position_config(role))) for probe in (Decay, DecayByBias)]
+    for t in (2, LENGTH):
         with torch.no_grad():
-            gap = distance(*(cell(subject.noise(1, t)) for cell in cells))
-        if not gap <= subject.tolerance:
+            gap = max_abs_diff(*(layer(target.noise(1, t)) for layer in layers))
+        if not gap <= target.tolerance:
             raise Failure(
-                f"{role}, batch 1, length {t}: logits that decay with distance, in each head at a rate of its own, give "
-                f"outputs that differ by {number(gap)} between the hooks 'rotate' and 'bias'",
-                f"{ADVICE}. Say with `heads` which heads they are, with `step` how far apart they stand, and with `offset` how "
-                "much further behind the keys are.",
+                f"{role}, batch 1, length {t}: the same decay with distance, at a rate per head, gives outputs "
+                f"that differ by {format_number(gap)} between hook 'rotate' and hook 'bias'",
+                f"{ADVICE}. For a block, pass the head indices as `heads`, the distance between its positions as `step` and "
+                "the extra distance of its keys as `offset`.",
             )
         worst = max(worst, gap)
     return worst
 
 
-class Piece(NamedTuple):
-    """Where the queries and the keys of a piece stand: i (..., t), j (..., s), and what `Position.bias` is told of it."""
+class BiasBlock(NamedTuple):
+    """A block of the bias matrix.
 
-    what: str
+    Attributes:
+        name: describes the block in a failure.
+        i: positions of the queries, (..., t).
+        j: positions of the keys, (..., s).
+        step, offset: arguments of ``Position.bias``.
+    """
+
+    name: str
     i: Tensor
     j: Tensor
     step: int
     offset: Tensor | int
 
 
-def in_pieces(subject: CheckTarget) -> str:
-    """A piece of the bias is that part of the whole bias, with every scheme that gives it in pieces."""
-    if "bias" not in subject.variant.hooks:
-        raise NotDeclared("no hook 'bias'")
-    tried = [each for each in subject.under_schemes() if each.scheme.hook == "bias" and each.scheme.has_blockwise_bias()]
+def in_blocks(target: CheckTarget) -> str:
+    """A block of the bias equals that part of the full bias, for every scheme that computes blocks."""
+    if "bias" not in target.variant.hooks:
+        raise NotDeclared("hook 'bias' is not declared")
+    tried = [each for each in target.with_every_scheme() if each.scheme.hook == "bias" and each.scheme.has_blockwise_bias()]
     if not tried:
-        raise NotDeclared("no scheme that gives its bias in pieces")
-    worst = max(_cut(each, role) for each in tried for role in each.roles)
-    return f"{', '.join(each.scheme_name for each in tried)}: off by {number(worst)}"
+        raise NotDeclared("no scheme computes its bias in blocks")
+    worst = max(_block_gap(each, role) for each in tried for role in each.roles)
+    return f"{', '.join(each.scheme_name for each in tried)}: error {format_number(worst)}"
 
 
-def _cut(subject: CheckTarget, role: str) -> float:
+def _block_gap(target: CheckTarget, role: str) -> float:
+    """Return the largest difference between a block and the same entries of the full bias."""
     worst = 0.0
-    scheme = subject.scheme(subject.position_config(role))
+    scheme = target.scheme(target.position_config(role))
     perturb_constant_parameters(scheme)
-    scheme.to(subject.device, subject.dtype)
+    scheme.to(target.device, target.dtype)
     h, d = scheme.config.heads, scheme.config.head_dim
-    q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(subject.device, subject.dtype)
-    whole = scheme.bias(q, k, scale=0.5).expand(2, h, 15, 15)
+    q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(target.device, target.dtype)
+    full = scheme.bias(q, k, scale=0.5).expand(2, h, 15, 15)
     heads = slice(h // 2, None)
-    for what, i, j, step, offset in _pieces(subject.device):
+    for name, i, j, step, offset in _bias_blocks(target.device):
         pairs = i[..., :, None], j[..., None, :]
-        expected = whole[:, heads, *pairs].movedim(1, -3)  # (2, ..., h, t, s)
+        expected = full[:, heads, *pairs].movedim(1, -3)  # (2, ..., h, t, s)
         q_i, k_j = (z[:, heads, at].movedim(1, -3) for z, at in ((q, i), (k, j)))  # (2, ..., h, t, d)
         got = scheme.bias(q_i, k_j, scale=0.5, heads=heads, step=step, offset=offset)
-        counts = (pairs[0] >= pairs[1]).unsqueeze(-3) if role == "causal" else True
-        gap = distance((got - expected) * counts, torch.zeros_like(expected))
-        if not gap <= subject.tolerance:
+        visible = (pairs[0] >= pairs[1]).unsqueeze(-3) if role == "causal" else True
+        gap = max_abs_diff((got - expected) * visible, torch.zeros_like(expected))
+        if not gap <= target.tolerance:
             raise Failure(
-                f"{role}, position scheme {subject.scheme_name}, {what}: bias() of this piece differs by {number(gap)} from "
-                "the same pairs in the whole",
-                "Index what belongs to heads by [heads], and take `relative_distance(t, s) * step + offset` as the distance. "
-                "Or leave these three out of bias(): it is then refused where a variant asks for pieces.",
+                f"{role}, position scheme {target.scheme_name}, {name}: bias() of this block differs by {format_number(gap)} "
+                "from the same entries of the full bias",
+                "Index per-head values by [heads], and compute distances as `relative_distance(t, s) * step + offset`. "
+                "Or remove these three parameters from bias(): variants that need blocks then refuse the scheme.",
             )
         worst = max(worst, gap)
     return worst
 
 
-def _pieces(device: str) -> list[Piece]:
-    """A sequence of 5 blocks of 3 positions, cut as sparse variants cut it."""
-    block_place = torch.arange(15, device=device).view(5, 3)
-    place_block = block_place.T
-    p, e = place_block[:, None], place_block[None, 1:]
+def _bias_blocks(device: str) -> list[BiasBlock]:
+    """Return the blocks into which sparse variants divide a sequence of 5 blocks of 3 positions."""
+    by_block = torch.arange(15, device=device).view(5, 3)
+    by_place = by_block.T
+    p, e = by_place[:, None], by_place[None, 1:]
     return [
-        Piece("the later half of the heads, whole", *(block_place.flatten(),) * 2, step=1, offset=0),
-        Piece("each block with itself", block_place, block_place, step=1, offset=0),
-        Piece("the second block and the one before", block_place[1], block_place[:2].flatten(), step=1, offset=0),
-        Piece("every third position", place_block, place_block, step=3, offset=0),
-        Piece("place p of each block against place e", p, e, step=3, offset=(p - e)[..., :1, None, None]),
+        BiasBlock("all positions, later half of the heads", *(by_block.flatten(),) * 2, step=1, offset=0),
+        BiasBlock("each block with itself", by_block, by_block, step=1, offset=0),
+        BiasBlock("the second block with itself and the block before", by_block[1], by_block[:2].flatten(), step=1, offset=0),
+        BiasBlock("every third position", by_place, by_place, step=3, offset=0),
+        BiasBlock("place p of each block with place e of each block", p, e, step=3, offset=(p - e)[..., :1, None, None]),
     ]
 
 
-CHECKS = [Check("bias lands", lands), Check("bias in pieces", in_pieces)]
+CHECKS = [Check("bias placement", lands), Check("bias in blocks", in_blocks)]

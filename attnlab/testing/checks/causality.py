@@ -1,95 +1,98 @@
-"""Who sees whom: nothing ahead in a causal role, both sides in a bidirectional one, the source in cross-attention."""
+"""Visibility: no future positions in a causal role, all positions in a bidirectional one, the context in cross-attention."""
 
 import torch
 
-from attnlab.testing.checks.target import LENGTHS, LONG, Check, CheckTarget, Failure, T, number
+from attnlab.testing.checks.target import LENGTH, LENGTHS, LONG_LENGTH, Check, CheckTarget, Failure, format_number
 
-# Length -> positions: every one of few, and of many those around the borders of blocks that are powers of 2.
-PLACES = {**{t: range(t) for t in LENGTHS}, LONG: (63, 64, 65, 128, 129, 200, 256, LONG - 1)}
+# Length -> positions to check: all of a short sequence; of a long one those near multiples of 64, where blocks end.
+POSITIONS = {**{t: range(t) for t in LENGTHS}, LONG_LENGTH: (63, 64, 65, 128, 129, 200, 256, LONG_LENGTH - 1)}
+COVERAGE = f"every position of length {LENGTHS[-1]}, {len(POSITIONS[LONG_LENGTH])} of length {LONG_LENGTH}"
 MASK = (
-    "Query i may attend to keys up to position i + s - t only: pass AttentionMask(causal=self.causal) to attend, or hide with "
-    "`~layers.causal_mask(t, s)`, whose diagonal is visible."
+    "Query i may attend to keys up to position i + s - t: pass AttentionMask(causal=self.causal) to attend(), or mask logits with "
+    "`~layers.causal_mask(t, s)`, which keeps the diagonal visible."
 )
 
 
-def by_value(subject: CheckTarget) -> str:
-    """Changing input j changes no output before j, and does change output j."""
-    subject.need("causal")
+def by_value(target: CheckTarget) -> str:
+    """Changing input j changes output j and no output before j."""
+    target.require_role("causal")
     worst, least = 0.0, float("inf")
-    for t, places in PLACES.items():
-        cell = subject.build("causal", length=max(t, T))
-        x, new = subject.noise(1, t), subject.noise(1, t, seed=2)
+    for t, positions in POSITIONS.items():
+        layer = target.build("causal", length=max(t, LENGTH))
+        x, new = target.noise(1, t), target.noise(1, t, seed=2)
         with torch.no_grad():
-            y = cell(x)
-            for j in places:
+            y = layer(x)
+            for j in positions:
                 other = x.clone()
                 other[:, j] = new[:, j]
-                changed = (cell(other) - y).abs().amax((0, 2))  # (t,)
+                changed = (layer(other) - y).abs().amax((0, 2))  # (t,)
                 case = f"causal, batch 1, length {t}: changing input {j} changes"
                 before = changed[:j].max().item() if j else 0.0
-                if not before <= subject.tolerance:
-                    i = int((changed[:j] > subject.tolerance).nonzero()[0])
-                    raise Failure(f"{case} output {i}, which comes before it, by {number(changed[i].item())}", MASK)
-                if not changed[j].item() > subject.tolerance:
-                    raise Failure(f"{case} nothing in output {j}", f"A token must see itself. {MASK}")
+                if not before <= target.tolerance:
+                    i = int((changed[:j] > target.tolerance).nonzero()[0])
+                    raise Failure(f"{case} output {i}, which comes before it, by {format_number(changed[i].item())}", MASK)
+                if not changed[j].item() > target.tolerance:
+                    raise Failure(f"{case} output {j} not at all", f"A position must attend to itself. {MASK}")
                 worst, least = max(worst, before), min(least, changed[j].item())
-    return f"before j {number(worst)}, at j at least {number(least)}, every j of {LENGTHS[-1]}, {len(PLACES[LONG])} of {LONG}"
+    changes = f"changes before j {format_number(worst)}, at j at least {format_number(least)}"
+    return f"{changes}; {COVERAGE}"
 
 
-def by_gradient(subject: CheckTarget) -> str:
-    """The gradient of output i to input j is zero for j after i, and not zero for j = i."""
-    subject.need("causal")
+def by_gradient(target: CheckTarget) -> str:
+    """The gradient of output i with respect to input j is zero for j > i and not zero for j = i."""
+    target.require_role("causal")
     worst = 0.0
-    for t, places in PLACES.items():
-        cell = subject.build("causal", length=max(t, T))
-        x = subject.noise(1, t).requires_grad_()
-        y = (cell(x) * subject.noise(1, t, seed=3)).sum((0, 2))  # (t,)
-        for i in places:
+    for t, positions in POSITIONS.items():
+        layer = target.build("causal", length=max(t, LENGTH))
+        x = target.noise(1, t).requires_grad_()
+        y = (layer(x) * target.noise(1, t, seed=3)).sum((0, 2))  # (t,)
+        for i in positions:
             reach = torch.autograd.grad(y[i], x, retain_graph=True)[0].abs().amax((0, 2))  # (t,)
-            case = f"causal, batch 1, length {t}: the gradient of output {i} to input"
+            case = f"causal, batch 1, length {t}: the gradient of output {i} with respect to input"
             after = reach[i + 1 :].max().item() if i + 1 < t else 0.0
-            if not after <= subject.tolerance:
-                j = i + 1 + int((reach[i + 1 :] > subject.tolerance).nonzero()[0])
-                raise Failure(f"{case} {j}, which comes after it, is {number(reach[j].item())}", MASK)
+            if not after <= target.tolerance:
+                j = i + 1 + int((reach[i + 1 :] > target.tolerance).nonzero()[0])
+                raise Failure(f"{case} {j}, which comes after it, is {format_number(reach[j].item())}", MASK)
             if not reach[i].item() > 0:
-                raise Failure(f"{case} {i} is zero", f"A token must learn from itself: is something detached? {MASK}")
+                raise Failure(f"{case} {i} is zero", f"A position must attend to itself; look for detach(). {MASK}")
             worst = max(worst, after)
-    return f"after i {number(worst)}, every i of {LENGTHS[-1]}, {len(PLACES[LONG])} of {LONG}"
+    return f"gradient after i {format_number(worst)}; {COVERAGE}"
 
 
-def both_sides(subject: CheckTarget) -> str:
-    """In a bidirectional role a later input reaches an earlier output; in cross-attention every source position counts."""
-    if "bidirectional" not in subject.roles:
-        subject.need("cross")
-    found = []
-    for role in (role for role in ("bidirectional", "cross") if role in subject.roles):
-        cell = subject.build(role)
+def both_sides(target: CheckTarget) -> str:
+    """In a bidirectional role later inputs change earlier outputs; in cross-attention each context position does."""
+    if "bidirectional" not in target.roles:
+        target.require_role("cross")
+    checked = []
+    for role in (role for role in ("bidirectional", "cross") if role in target.roles):
+        layer = target.build(role)
         for n in LENGTHS:
-            x, context = subject.inputs(role, 1, n, s=n)
-            tried = x if context is None else context
+            x, context = target.inputs(role, 1, n, s=n)
+            inputs = x if context is None else context
             with torch.no_grad():
-                y = cell(x, context)
+                y = layer(x, context)
                 for j in range(1, n):
-                    other = tried.clone()
-                    other[:, j] = subject.noise(1, n, seed=2)[:, j]
-                    z = cell(other) if context is None else cell(x, other)
+                    other = inputs.clone()
+                    other[:, j] = target.noise(1, n, seed=2)[:, j]
+                    z = layer(other) if context is None else layer(x, other)
                     early = (z - y).abs()[:, : j if context is None else n]
-                    if not early.max().item() > subject.tolerance:
-                        what = "input" if context is None else "source position"
+                    if not early.max().item() > target.tolerance:
+                        case = f"{role}, batch 1, length {n}: changing"
+                        if context is None:
+                            raise Failure(
+                                f"{case} input {j} changes no output before it",
+                                "Apply the causal mask only if self.causal is true.",
+                            )
                         raise Failure(
-                            f"{role}, batch 1, length {n}: changing {what} {j} changes no output before it"
-                            if context is None
-                            else f"{role}, batch 1, length {n}: changing {what} {j} changes no output",
-                            "Apply the causal mask only where self.causal is true."
-                            if context is None
-                            else "Keys and values must come from `context` where one is given.",
+                            f"{case} context position {j} changes no output",
+                            "Compute keys and values from `context` if it is not None.",
                         )
-        found.append(role)
-    return f"{', '.join(found)}: every position up to {LENGTHS[-1]}"
+        checked.append(role)
+    return f"{', '.join(checked)}: every position up to {LENGTHS[-1]}"
 
 
 CHECKS = [
     Check("causality by value", by_value),
     Check("causality by gradient", by_gradient),
-    Check("sees both sides", both_sides),
+    Check("full visibility", both_sides),
 ]

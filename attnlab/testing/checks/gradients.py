@@ -1,4 +1,4 @@
-"""Gradients: right, everywhere, and of use in low precision."""
+"""Gradients: correct, reaching every parameter, and outputs that stay accurate in bf16."""
 
 from itertools import product
 
@@ -7,98 +7,103 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.func import functional_call
 
-from attnlab.testing.checks.target import LONG, Check, CheckTarget, Failure, NotDeclared
+from attnlab.testing.checks.target import LONG_LENGTH, Check, CheckTarget, Failure, NotDeclared
 
-ROUGH = 0.05  # bf16 has 8 bits: an error of 1 in 256 a step, a few steps
-
-
-def right(subject: CheckTarget) -> str:
-    """``gradcheck`` in float64: gradients to x, source and parameters are those of finite differences; under dropout, too."""
-    if subject.dtype != torch.float64:
-        raise NotDeclared(f"backend {subject.backend} has no double precision")
-    compared = sum(_compared(subject, role, subject.backend) for role in subject.roles)
-    dropping = [name for name in subject.backends if name != "xformers"] if subject.variant.has_attention_dropout else []
-    for role, name in product(subject.roles, dropping):
-        _compared(subject, role, name, dropout=0.3)
-    also = f", and with dropout by {', '.join(dropping)}" if dropping else ""
-    return f"float64, {compared} inputs and parameters in {', '.join(subject.roles)}{also}"
+BF16_TOLERANCE = 0.05  # bf16 has 8 significant bits: a relative error of 1/256 per operation, over a few operations
 
 
-def _compared(subject: CheckTarget, role: str, backend: str, *, dropout: float = 0.0) -> int:
-    """How many numbers took part; with dropout in training mode, the same weights dropped every time."""
-    cell = subject.build(role, backend=backend, dropout=dropout).train(dropout > 0)
-    x, context = subject.inputs(role, 1, 3, s=2)
-    parameters = {f"attention.{name}": p for name, p in cell.attention.named_parameters()}
+def correct(target: CheckTarget) -> str:
+    """Gradients of x, context and parameters match finite differences in float64 (``gradcheck``), with dropout as well."""
+    if target.dtype != torch.float64:
+        raise NotDeclared(f"backend {target.backend} has no float64 kernels")
+    count = sum(_run_gradcheck(target, role, target.backend) for role in target.roles)
+    dropout_backends = [name for name in target.backends if name != "xformers"] if target.variant.has_attention_dropout else []
+    for role, name in product(target.roles, dropout_backends):
+        _run_gradcheck(target, role, name, dropout=0.3)
+    also = f", and with dropout ({', '.join(dropout_backends)})" if dropout_backends else ""
+    return f"float64, {count} inputs and parameters in {', '.join(target.roles)}{also}"
+
+
+def _run_gradcheck(target: CheckTarget, role: str, backend: str, *, dropout: float = 0.0) -> int:
+    """Run ``gradcheck`` and return the number of input and parameter values that it covers.
+
+    With ``dropout`` the layer is in training mode, and a fixed seed drops the same weights in every call.
+    """
+    layer = target.build(role, backend=backend, dropout=dropout).train(dropout > 0)
+    x, context = target.inputs(role, 1, 3, s=2)
+    parameters = {f"attention.{name}": p for name, p in layer.attention.named_parameters()}
     inputs = [x.requires_grad_(), *([] if context is None else [context.requires_grad_()]), *parameters.values()]
     n = 1 if context is None else 2
 
-    def run(*given: Tensor) -> Tensor:
+    def run(*values: Tensor) -> Tensor:
         torch.manual_seed(0)
-        return functional_call(cell, dict(zip(parameters, given[n:], strict=True)), given[:n])
+        return functional_call(layer, dict(zip(parameters, values[n:], strict=True)), values[:n])
 
     try:
-        gradcheck(run, inputs, fast_mode=True)  # along random directions: every entry of the Jacobian takes part
+        gradcheck(run, inputs, fast_mode=True)  # in random directions, which cover every entry of the Jacobian
     except GradcheckError as error:
-        which = f"{role}, batch 1, length 3" + (f", {backend}, dropout {dropout} in training" if dropout else "")
+        case = f"{role}, batch 1, length 3" + (f", {backend}, dropout {dropout} in training" if dropout else "")
         raise Failure(
-            f"{which}: gradients are not those of finite differences ({str(error).splitlines()[0][:90]})",
-            "A custom backward must drop what its forward dropped: draw from a seed that forward keeps, or keep the mask."
+            f"{case}: gradients differ from finite differences ({str(error).splitlines()[0][:90]})",
+            "A custom backward pass must drop the same weights as its forward pass: save the mask or its seed."
             if dropout
-            else "Look for detach(), .data, .item(), torch.no_grad() or a custom backward on the way to the output.",
+            else "Look for detach(), .data, .item(), torch.no_grad() or a custom backward between the inputs and the output.",
         ) from error
-    return sum(each.numel() for each in inputs)
+    return sum(tensor.numel() for tensor in inputs)
 
 
-def everywhere(subject: CheckTarget) -> str:
-    """Every parameter, and every row of a projection, gets a gradient in some role."""
-    got: dict[str, Tensor] = {}  # by name and shape: both may differ from role to role
-    for role in subject.roles:
-        cell = subject.build(role, length=LONG)
-        x, context = subject.inputs(role, 1, LONG)  # long enough for a pattern with a stride to come round
-        named = dict(cell.attention.named_parameters())
+def everywhere(target: CheckTarget) -> str:
+    """Every parameter, and every row of a projection, receives a gradient in at least one role."""
+    total: dict[str, Tensor] = {}  # name and shape -> absolute gradient; both may differ between roles
+    for role in target.roles:
+        layer = target.build(role, length=LONG_LENGTH)
+        x, context = target.inputs(role, 1, LONG_LENGTH)  # long enough for every part of a strided pattern to occur
+        named = dict(layer.attention.named_parameters())
         if not named:
-            raise NotDeclared("it has no parameters")
-        loss = (cell(x, context) * torch.randn_like(x)).sum()
-        found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-        for (name, parameter), gradient in zip(named.items(), found, strict=True):
+            raise NotDeclared("the variant has no parameters")
+        loss = (layer(x, context) * torch.randn_like(x)).sum()
+        gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+        for (name, parameter), gradient in zip(named.items(), gradients, strict=True):
             reached = torch.zeros_like(parameter) if gradient is None else gradient.abs()
             key = f"{name} {tuple(parameter.shape)}"
-            got[key] = reached + got.get(key, torch.zeros_like(reached))
-    for name, reached in got.items():
-        where = "role " + ", ".join(subject.roles)
-        advice = "Use it in forward(), without detach(); a parameter that plays no part must not be counted: remove it."
+            total[key] = reached + total.get(key, torch.zeros_like(reached))
+    for name, reached in total.items():
+        where = "role " + ", ".join(target.roles)
+        advice = (
+            "Use the parameter in forward() without detach(), or remove it: an unused parameter distorts the parameter count."
+        )
         if not reached.any():
             raise Failure(f"{where}: no gradient reaches the parameter {name}", advice)
-        if reached.dim() == 2 and reached.shape[1] == subject.dim and not reached.any(1).all():
+        if reached.dim() == 2 and reached.shape[1] == target.dim and not reached.any(1).all():
             dead = (~reached.any(1)).nonzero().flatten().tolist()
             rows = f"{dead[0]} .. {dead[-1]}" if len(dead) > 1 else str(dead[0])
             raise Failure(f"{where}: no gradient reaches {len(dead)} rows of {name} (rows {rows})", advice)
-    return f"all {len(got)} parameters, {sum(r.numel() for r in got.values())} numbers"
+    return f"all {len(total)} parameters, {sum(r.numel() for r in total.values())} numbers"
 
 
-def in_bf16(subject: CheckTarget) -> str:
-    """bf16 stays near the widest precision, at a length that bf16 cannot count to."""
+def in_bf16(target: CheckTarget) -> str:
+    """The output in bf16 stays close to the widest precision, at a length whose positions bf16 cannot represent."""
     worst = 0.0
-    for role in subject.roles:
-        exact = subject.build(role, length=LONG)
-        rough = subject.build(role, length=LONG, dtype=torch.bfloat16)
-        x, context = subject.inputs(role, 1, LONG, s=LONG)
+    for role in target.roles:
+        exact = target.build(role, length=LONG_LENGTH)
+        rounded = target.build(role, length=LONG_LENGTH, dtype=torch.bfloat16)
+        x, context = target.inputs(role, 1, LONG_LENGTH, s=LONG_LENGTH)
         x, context = (None if z is None else z.bfloat16() for z in (x, context))
         weights = {name: p.bfloat16() for name, p in exact.state_dict().items()}
-        rough.load_state_dict(weights)
-        exact.load_state_dict({name: p.to(subject.dtype) for name, p in weights.items()})  # the same rounded numbers
+        rounded.load_state_dict(weights)
+        exact.load_state_dict({name: p.to(target.dtype) for name, p in weights.items()})  # the same rounded numbers
         assert x is not None
         with torch.no_grad():
-            y = exact(x.to(subject.dtype), None if context is None else context.to(subject.dtype))
-            error = (rough(x, context).to(y.dtype) - y).square().mean().sqrt() / y.square().mean().sqrt()
-        if not error.item() <= ROUGH:
+            y = exact(x.to(target.dtype), None if context is None else context.to(target.dtype))
+            error = (rounded(x, context).to(y.dtype) - y).square().mean().sqrt() / y.square().mean().sqrt()
+        if not error.item() <= BF16_TOLERANCE:
             raise Failure(
-                f"{role}, batch 1, length {LONG}: bf16 is off by {100 * error.item():.1f} % (root mean square; at most "
-                f"{100 * ROUGH:.0f} %)",
-                "Count positions, and sum what is long, in float32: bf16 has 8 bits and skips whole numbers beyond 256.",
+                f"{role}, batch 1, length {LONG_LENGTH}: the root-mean-square error of bf16 is {100 * error.item():.1f} % "
+                f"(at most {100 * BF16_TOLERANCE:.0f} %)",
+                "Compute positions and long sums in float32: bf16 has 8 significant bits and skips integers above 256.",
             )
         worst = max(worst, error.item())
-    return f"off by {100 * worst:.2f} % at length {LONG} (at most {100 * ROUGH:.0f} %)"
+    return f"error {100 * worst:.2f} % at length {LONG_LENGTH} (at most {100 * BF16_TOLERANCE:.0f} %)"
 
 
-CHECKS = [Check("gradcheck", right), Check("gradients everywhere", everywhere), Check("bf16", in_bf16)]
+CHECKS = [Check("gradcheck", correct), Check("gradient coverage", everywhere), Check("bf16", in_bf16)]

@@ -1,22 +1,22 @@
-"""Position hooks: what is declared acts, on the right head and the right pair; what is not declared is refused."""
+"""Position hooks: declared hooks change the output in the right place; undeclared hooks are refused."""
 
 import torch
 from torch import Tensor
 
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, distance, number
+from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff
 
 HOOKS = ("embed", "rotate", "bias")
-USE = {
-    "embed": "The scheme is added to x before the variant sees it: the output must depend on x.",
-    "rotate": "Take `q, k = self.rotate(q, k)` before their product (self.attend does), or take 'rotate' out of `hooks`.",
-    "bias": "Add `self.position.bias(q, k, scale=scale)` to scaled logits (self.attend does), or take 'bias' out of `hooks`.",
+ADVICE = {
+    "embed": "The scheme is added to x before the variant is called: the output must depend on x.",
+    "rotate": "Call `q, k = self.rotate(q, k)` before computing logits, as self.attend does, or remove 'rotate' from `hooks`.",
+    "bias": "Add `self.position.bias(q, k, scale=scale)` to scaled logits, as self.attend does, or remove 'bias' from `hooks`.",
 }
 
 
-class Turned(Position):
-    """Multiplies queries and keys by a sign each."""
+class SignFlip(Position):
+    """Multiply queries by ``q_sign`` and keys by ``k_sign`` (hook ``rotate``)."""
 
     hook = "rotate"
 
@@ -28,89 +28,92 @@ class Turned(Position):
         return q * self.q_sign, k * self.k_sign
 
 
-def act(subject: CheckTarget) -> str:
-    """Every declared hook changes the output, with every scheme that acts by it."""
-    declared = subject.variant.hooks
-    names = [subject.scheme_name] if subject.scheme.hook != "none" else POSITIONS.names()
+def take_effect(target: CheckTarget) -> str:
+    """Every declared hook changes the output, with every scheme that uses it."""
+    declared = target.variant.hooks
+    names = [target.scheme_name] if target.scheme.hook != "none" else POSITIONS.names()
     tried, least = [], float("inf")
     for name in names:
-        scheme = subject.scheme if subject.scheme.hook != "none" else POSITIONS.get(name)
+        scheme = target.scheme if target.scheme.hook != "none" else POSITIONS.get(name)
         if scheme.hook not in declared:
             continue
-        having = subject.with_scheme(scheme, name)
-        roles = having.roles if scheme.hook == "embed" else [role for role in having.roles if role != "cross"]
+        scheme_target = target.with_scheme(scheme, name)
+        roles = scheme_target.roles if scheme.hook == "embed" else [role for role in scheme_target.roles if role != "cross"]
         for role in roles:
-            x, context = having.inputs(role, 1, 3)
+            x, context = scheme_target.inputs(role, 1, 3)
             with torch.no_grad():
-                cell = having.build(role)
-                without = having.build(role, position=Position(having.position_config(role)))
-                without.attention.load_state_dict(cell.attention.state_dict(), strict=False)
-                gap = distance(cell(x, context), without(x, context))
-            if not gap > having.tolerance:
+                layer = scheme_target.build(role)
+                without = scheme_target.build(role, position=Position(scheme_target.position_config(role)))
+                without.attention.load_state_dict(layer.attention.state_dict(), strict=False)
+                gap = max_abs_diff(layer(x, context), without(x, context))
+            if not gap > scheme_target.tolerance:
                 raise Failure(
-                    f"{role}, batch 1, length 3: position scheme {name} (hook '{scheme.hook}') changes nothing",
-                    USE[scheme.hook],
+                    f"{role}, batch 1, length 3: position scheme {name} (hook '{scheme.hook}') does not change the output",
+                    ADVICE[scheme.hook],
                 )
             least = min(least, gap)
         tried += [name] if roles else []
     if not tried:
-        raise NotDeclared("no scheme to try")
-    return f"{', '.join(tried)}: the output moves by at least {number(least)}"
+        raise NotDeclared("no registered scheme uses a declared hook")
+    return f"{', '.join(tried)}: the output changes by at least {format_number(least)}"
 
 
-def probed_roles(subject: CheckTarget, hook: str) -> list[str]:
-    """The roles in which a probe with ``hook`` can take the scheme's place; ``NotDeclared`` where there are none."""
-    if hook not in subject.variant.hooks:
-        raise NotDeclared(f"no hook '{hook}'")
-    if subject.scheme.hook not in ("none", hook):
-        raise NotDeclared(f"the scheme acts by '{subject.scheme.hook}'")
-    roles = [role for role in subject.roles if role != "cross"]
+def roles_for_probe(target: CheckTarget, hook: str) -> list[str]:
+    """Return the roles in which a probe with ``hook`` can replace the scheme; raise ``NotDeclared`` if none can."""
+    if hook not in target.variant.hooks:
+        raise NotDeclared(f"hook '{hook}' is not declared")
+    if target.scheme.hook not in ("none", hook):
+        raise NotDeclared(f"the position scheme uses hook '{target.scheme.hook}'")
+    roles = [role for role in target.roles if role != "cross"]
     if not roles:
-        raise NotDeclared("schemes on pairs have no place in cross-attention")
+        raise NotDeclared("cross-attention does not support schemes that act on queries and keys")
     return roles
 
 
-def rotation_lands(subject: CheckTarget) -> str:
-    """Both queries and keys are turned: turning both by the same changes no product, turning one does."""
+def rotates_both(target: CheckTarget) -> str:
+    """Queries and keys are both rotated: flipping the sign of both leaves the output unchanged, of only one changes it."""
     worst = 0.0
-    for role in probed_roles(subject, "rotate"):
+    for role in roles_for_probe(target, "rotate"):
         outputs = {}
-        weights = subject.build(role).attention.state_dict()
+        weights = target.build(role).attention.state_dict()
         for signs in ((1, 1), (-1, -1), (-1, 1), (1, -1)):
             with torch.no_grad():
-                cell = subject.build(role, position=Turned(subject.position_config(role), *signs))
-                cell.attention.load_state_dict(weights, strict=False)  # the scheme's own are not among the probe's
-                outputs[signs] = cell(subject.noise(1, 3))
-        gap = distance(outputs[1, 1], outputs[-1, -1])
-        if not gap <= subject.tolerance:
+                layer = target.build(role, position=SignFlip(target.position_config(role), *signs))
+                layer.attention.load_state_dict(weights, strict=False)  # the probe lacks the parameters of the scheme
+                outputs[signs] = layer(target.noise(1, 3))
+        gap = max_abs_diff(outputs[1, 1], outputs[-1, -1])
+        if not gap <= target.tolerance:
             raise Failure(
-                f"{role}, batch 1, length 3: turning queries and keys alike changes the output by {number(gap)}",
-                "Multiply both turned ones: `q, k = self.rotate(q, k)`, not what was computed from them before.",
+                f"{role}, batch 1, length 3: flipping the signs of queries and keys changes the output by {format_number(gap)}",
+                "Compute logits from the results of `q, k = self.rotate(q, k)`, not from values computed before it.",
             )
-        for signs, what in (((-1, 1), "queries"), ((1, -1), "keys")):
-            if not distance(outputs[1, 1], outputs[signs]) > subject.tolerance:
-                raise Failure(f"{role}, batch 1, length 3: turning the {what} alone changes nothing", USE["rotate"])
+        for signs, name in (((-1, 1), "queries"), ((1, -1), "keys")):
+            if not max_abs_diff(outputs[1, 1], outputs[signs]) > target.tolerance:
+                raise Failure(
+                    f"{role}, batch 1, length 3: flipping the signs of the {name} alone does not change the output",
+                    ADVICE["rotate"],
+                )
         worst = max(worst, gap)
-    return f"queries and keys both, turned alike they differ by {number(worst)}"
+    return f"both are rotated; flipping both signs changes the output by {format_number(worst)}"
 
 
-def refused(subject: CheckTarget) -> str:
-    """Hooks that are not declared are refused; declared ones are not."""
+def refused(target: CheckTarget) -> str:
+    """Undeclared hooks are refused; declared ones are not."""
     for hook in HOOKS:
-        reason = subject.variant_unsupported(hook=hook)
-        if hook not in subject.variant.hooks and not reason:
+        reason = target.variant_unsupported(hook=hook)
+        if hook not in target.variant.hooks and not reason:
             raise Failure(
-                f"hook '{hook}' is not among hooks, yet unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(...)`, or honour the hook and declare it.",
+                f"hook '{hook}' is not among hooks, but unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, or apply the hook and declare it.",
             )
-        if hook in subject.variant.hooks and reason:
-            raise Failure(f"hook '{hook}' is declared, yet refused: {reason}", f"Take '{hook}' out of `hooks`.")
-    missing = [hook for hook in HOOKS if hook not in subject.variant.hooks]
-    return f"refused: {', '.join(missing)}" if missing else "it honours every hook"
+        if hook in target.variant.hooks and reason:
+            raise Failure(f"hook '{hook}' is declared, yet refused: {reason}", f"Remove '{hook}' from `hooks`.")
+    missing = [hook for hook in HOOKS if hook not in target.variant.hooks]
+    return f"refused: {', '.join(missing)}" if missing else "every hook is declared"
 
 
 CHECKS = [
-    Check("hooks act", act),
-    Check("rotation lands", rotation_lands),
+    Check("hooks take effect", take_effect),
+    Check("rotation placement", rotates_both),
     Check("hooks refused", refused),
 ]

@@ -1,4 +1,4 @@
-"""Life of a module: saved, copied, pickled, compiled, called again, built again."""
+"""Module lifecycle: saving, copying, pickling, compiling, repeated calls and seeding."""
 
 import copy
 import pickle
@@ -8,141 +8,148 @@ import torch
 from torch import Tensor
 
 from attnlab.nn import attention
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, T, distance, number
+from attnlab.testing.checks.target import LENGTH, Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff
 
 
-def _output(subject: CheckTarget, cell: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:
-    x, context = subject.inputs(role, seed=seed)
+def _output(target: CheckTarget, layer: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:
+    x, context = target.inputs(role, seed=seed)
     with torch.no_grad():
-        return cell(x, context)
+        return layer(x, context)
 
 
-def state_dict(subject: CheckTarget) -> str:
-    """A fresh instance that loads the state_dict gives the same outputs."""
-    role = subject.roles[0]
-    one, other = subject.build(role, seed=0), subject.build(role, seed=1)
-    other.load_state_dict(one.state_dict())
-    gap = distance(_output(subject, one, role), _output(subject, other, role))
+def state_dict(target: CheckTarget) -> str:
+    """A new instance that loads the state_dict gives the same output."""
+    role = target.roles[0]
+    saved, loaded = target.build(role, seed=0), target.build(role, seed=1)
+    loaded.load_state_dict(saved.state_dict())
+    gap = max_abs_diff(_output(target, saved, role), _output(target, loaded, role))
     if gap > 0:
         raise Failure(
-            f"{role}: a fresh instance with the same state_dict differs by {number(gap)}",
-            "Weights must be nn.Parameters, and other tensors that decide outputs registered buffers.",
+            f"{role}: the output of a new instance with the same state_dict differs by {format_number(gap)}",
+            "Make weights nn.Parameters, and register other tensors that affect the output as buffers.",
         )
-    return f"{len(one.state_dict())} tensors, loaded they differ by {number(gap)}"
+    return f"{len(saved.state_dict())} tensors; after loading, outputs differ by {format_number(gap)}"
 
 
-def deepcopy(subject: CheckTarget) -> str:
-    """A copy, also of one that has been trained on, gives the same and shares nothing."""
-    role = subject.roles[0]
-    cell = subject.build(role)
-    x, context = subject.inputs(role)
-    cell(x.requires_grad_(), context).sum().backward()
+def deepcopy(target: CheckTarget) -> str:
+    """A deep copy, made after a backward pass, gives the same output and shares no parameters."""
+    role = target.roles[0]
+    layer = target.build(role)
+    x, context = target.inputs(role)
+    layer(x.requires_grad_(), context).sum().backward()
     try:
-        twin = copy.deepcopy(cell)
-    except Exception as error:  # whatever a member raises: that it cannot be copied is the finding
-        raise Failure(f"{role}, after a backward pass: {type(error).__name__}: {str(error)[:120]}", _KEEP) from error
-    before = _output(subject, cell, role)
-    gap = distance(before, _output(subject, twin, role))
+        clone = copy.deepcopy(layer)
+    except Exception as error:  # any exception of any attribute means that the module cannot be copied
+        raise Failure(f"{role}, after a backward pass: {type(error).__name__}: {str(error)[:120]}", _KEEP_NOTHING) from error
+    before = _output(target, layer, role)
+    gap = max_abs_diff(before, _output(target, clone, role))
     with torch.no_grad():
-        for parameter in twin.parameters():
+        for parameter in clone.parameters():
             parameter.mul_(2).add_(1)
-    moved = distance(before, _output(subject, cell, role))
-    if gap > 0 or moved > 0:
-        raise Failure(f"{role}: a deep copy differs by {number(gap)}, and moves its original by {number(moved)}", _KEEP)
-    return f"after a backward pass, differs by {number(gap)}"
+    changed = max_abs_diff(before, _output(target, layer, role))
+    if gap > 0 or changed > 0:
+        raise Failure(
+            f"{role}: a deep copy differs by {format_number(gap)}, and moves its original by {format_number(changed)}",
+            _KEEP_NOTHING,
+        )
+    return f"after a backward pass, outputs differ by {format_number(gap)}"
 
 
-_KEEP = "Keep no results of a forward pass in the module (attention maps, caches): return them, or .detach() what you keep."
+_KEEP_NOTHING = "Do not store results of a forward pass (attention weights, caches) in the module, or .detach() them."
 
 
-def pickled(subject: CheckTarget) -> str:
-    """Through pickle and back it gives the same."""
-    role = subject.roles[0]
-    cell = subject.build(role)
+def pickled(target: CheckTarget) -> str:
+    """An instance restored from a pickle gives the same output."""
+    role = target.roles[0]
+    layer = target.build(role)
     try:
-        data = pickle.dumps(cell)
-        twin = pickle.loads(data)
-    except Exception as error:  # whatever a member raises: that it cannot be pickled is the finding
+        data = pickle.dumps(layer)
+        clone = pickle.loads(data)
+    except Exception as error:  # any exception of any attribute means that the module cannot be pickled
         raise Failure(
             f"{role}: {type(error).__name__}: {str(error)[:120]}",
-            "Replace lambdas, closures and open files among its attributes by functions of the module or nn.Modules.",
+            "Replace attributes that are lambdas, closures or open files by module-level functions or nn.Modules.",
         ) from error
-    gap = distance(_output(subject, cell, role), _output(subject, twin, role))
+    gap = max_abs_diff(_output(target, layer, role), _output(target, clone, role))
     if gap > 0:
-        raise Failure(f"{role}: unpickled it differs by {number(gap)}", "Look at __getstate__: what does it leave out?")
-    return f"{len(data)} bytes, unpickled it differs by {number(gap)}"
+        raise Failure(
+            f"{role}: the output after unpickling differs by {format_number(gap)}", "Look for state that __getstate__ omits."
+        )
+    return f"{len(data)} bytes; after unpickling, outputs differ by {format_number(gap)}"
 
 
-def compiled(subject: CheckTarget) -> str:
-    """``torch.compile`` takes it whole, and changes no output: with the backend asked for, and with that of a compiled run."""
-    if not subject.variant.compiles:
-        raise NotDeclared("it does not claim to compile")
-    if subject.backend == "xformers":
-        raise NotDeclared("claimed for torch's own kernels alone")
-    if reason := attention.unsupported(subject.backend, device=subject.device, compile=True):
+def compiled(target: CheckTarget) -> str:
+    """``torch.compile`` captures the variant in one graph that gives the same output.
+
+    Checked with the target's backend and, if that is ``reference``, also with the one that ``auto`` selects for compiled runs.
+    """
+    if not target.variant.compiles:
+        raise NotDeclared("`compiles` is False")
+    if target.backend == "xformers":
+        raise NotDeclared("`compiles` covers torch's own kernels only")
+    if reason := attention.unsupported(target.backend, device=target.device, compile=True):
         raise NotDeclared(reason)
-    backends = subject.variant.backends
-    auto = attention.resolve_backend(subject.device, hook=subject.scheme.hook, backends=backends, compiled=True)
-    names = dict.fromkeys([subject.backend, auto] if subject.backend == "reference" else [subject.backend])
-    gap = max(_compiled(subject, name) for name in names)
-    return f"{', '.join(names)}: one graph, differs by {number(gap)}"
+    auto = attention.resolve_backend(target.device, hook=target.scheme.hook, backends=target.variant.backends, compiled=True)
+    backends = dict.fromkeys([target.backend, auto] if target.backend == "reference" else [target.backend])
+    gap = max(_compile_gap(target, name) for name in backends)
+    return f"{', '.join(backends)}: one graph, outputs differ by {format_number(gap)}"
 
 
-def _compiled(subject: CheckTarget, backend: str) -> float:
-    role = subject.roles[0]
-    cell = subject.build(role, backend=backend)
+def _compile_gap(target: CheckTarget, backend: str) -> float:
+    role = target.roles[0]
+    layer = target.build(role, backend=backend)
     torch.compiler.reset()
     try:
-        found = torch.compile(cell, fullgraph=True, backend="eager", dynamic=False)
-        gap = distance(_output(subject, cell, role), _output(subject, found, role))
-    except Exception as error:  # dynamo raises many kinds, and each means that it was not taken whole
+        compiled_layer = torch.compile(layer, fullgraph=True, backend="eager", dynamic=False)
+        gap = max_abs_diff(_output(target, layer, role), _output(target, compiled_layer, role))
+    except Exception as error:  # dynamo raises exceptions of many types; each means that it did not capture one graph
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise Failure(
-            f"{role}, {backend}, length {T}: the graph breaks: {reason[:150]}",
-            "Avoid .item(), .numpy(), print and branches on values in forward(), or declare `compiles = False`.",
+            f"{role}, {backend}, length {LENGTH}: the graph breaks: {reason[:150]}",
+            "Avoid .item(), .numpy(), print() and branches on tensor values in forward(), or declare `compiles = False`.",
         ) from error
     finally:
         torch.compiler.reset()
-    if not gap <= subject.tolerance:
-        case = f"{role}, {backend}, length {T}: compiled it differs by {number(gap)}"
-        raise Failure(case, "Branches must not ask whether they are being traced.")
+    if not gap <= target.tolerance:
+        case = f"{role}, {backend}, length {LENGTH}: the compiled output differs by {format_number(gap)}"
+        raise Failure(case, "forward() must not behave differently while it is traced.")
     return gap
 
 
-def stateless(subject: CheckTarget) -> str:
-    """What was computed before, at other lengths too, changes nothing."""
-    for role in subject.roles:
+def stateless(target: CheckTarget) -> str:
+    """Earlier calls, at other lengths too, do not change the output."""
+    for role in target.roles:
         for training in (False, True):
-            cell = subject.build(role).train(training)
-            before = _output(subject, cell, role)
-            x, context = subject.inputs(role, 2, 5, s=7, seed=9)
+            layer = target.build(role).train(training)
+            before = _output(target, layer, role)
+            x, context = target.inputs(role, 2, 5, s=7, seed=9)
             with torch.no_grad():
-                cell(x, context)
-            gap = distance(before, _output(subject, cell, role))
+                layer(x, context)
+            gap = max_abs_diff(before, _output(target, layer, role))
             if gap > 0:
                 mode = "training" if training else "evaluation"
                 raise Failure(
-                    f"{role}, {mode} mode: the same input after another one gives another output, by {number(gap)}",
+                    f"{role}, {mode} mode: a call with another input in between changes the output by {format_number(gap)}",
                     "forward() must not change the module: no counters, running averages or caches.",
                 )
-    return "the same input after another one: the same output"
+    return "earlier calls do not change the output"
 
 
-def seeded(subject: CheckTarget) -> str:
-    """The same seed makes the same weights and drops the same attention weights."""
-    role = subject.roles[0]
+def seeded(target: CheckTarget) -> str:
+    """The same seed initialises the same weights and drops the same attention weights."""
+    role = target.roles[0]
     outputs = []
     for _ in range(2):
-        cell = subject.build(role, dropout=0.3).train()
+        layer = target.build(role, dropout=0.3).train()
         torch.manual_seed(5)
-        outputs.append(_output(subject, cell, role))
-    gap = distance(*outputs)
+        outputs.append(_output(target, layer, role))
+    gap = max_abs_diff(*outputs)
     if gap > 0:
         raise Failure(
-            f"{role}: built and run twice from one seed, outputs differ by {number(gap)}",
-            "Draw from torch's generator alone, not from random, numpy or the clock.",
+            f"{role}: built and run twice with the same seed, outputs differ by {format_number(gap)}",
+            "Use only torch's random generator, not random, numpy or the time.",
         )
-    return f"built and run twice from one seed: differs by {number(gap)}"
+    return f"built and run twice with the same seed, outputs differ by {format_number(gap)}"
 
 
 CHECKS = [

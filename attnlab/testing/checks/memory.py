@@ -1,68 +1,82 @@
-"""Memory: segments with memory are the whole sequence, one position at a time too, and no gradient goes back through it."""
+"""Memory: segments with memory give the outputs of the full sequence, and memory carries no gradient."""
 
 import torch
 
-from attnlab.testing.checks.target import B, Check, CheckTarget, Failure, NotDeclared, Unsupported, distance, number
+from attnlab.testing.checks.target import (
+    BATCH,
+    Check,
+    CheckTarget,
+    Failure,
+    NotDeclared,
+    Unsupported,
+    format_number,
+    max_abs_diff,
+)
 
-WHOLE = 23
-SEGMENTS = (3, 5)  # neither divides 23, nor leaves a segment of one
+TOTAL_LENGTH = 23
+SEGMENT_LENGTHS = (3, 5)  # neither divides 23 nor leaves a last segment of length 1
 ALIGN = (
-    "Keys and values run over `context` = [memory; x], and both end at the same position: query i stands at i + s - t. "
-    "layers.causal_mask(t, s) is aligned so; scaled_dot_product_attention's own is_causal is not."
+    "Keys and values cover `context` = [memory; x] and end at the same position as the queries: query i is at position "
+    "i + s - t. layers.causal_mask(t, s) is aligned this way; is_causal of scaled_dot_product_attention is not."
 )
 
 
-def _claimed(subject: CheckTarget) -> None:
-    if not subject.variant.memory:
-        raise NotDeclared("it has no memory")
-    subject.need("causal")
-    reason = subject.variant_unsupported(role="causal", memory=True)
+def _require_memory(target: CheckTarget) -> None:
+    if not target.variant.memory:
+        raise NotDeclared("`memory` is False")
+    target.require_role("causal")
+    reason = target.variant_unsupported(role="causal", memory=True)
     if reason:
         raise Unsupported(reason)
 
 
-def whole(subject: CheckTarget) -> str:
-    """A sequence run in segments, memory in front, equals the sequence run whole."""
-    _claimed(subject)
-    worst = max(_in_segments(each, length, ALIGN) for each in subject.under_schemes() for length in SEGMENTS)
-    return f"segments of {' and '.join(map(str, SEGMENTS))} of {WHOLE} differ from the whole by {number(worst)}{_with(subject)}"
+def segments(target: CheckTarget) -> str:
+    """A sequence processed in segments, each with the earlier ones as memory, gives the outputs of the full sequence."""
+    _require_memory(target)
+    worst = max(_in_segments(each, length, ALIGN) for each in target.with_every_scheme() for length in SEGMENT_LENGTHS)
+    lengths = " and ".join(map(str, SEGMENT_LENGTHS))
+    return f"segments of {lengths} of {TOTAL_LENGTH}: error {format_number(worst)}{_describe_schemes(target)}"
 
 
-def decoding(subject: CheckTarget) -> str:
-    """One query at a time over a cache of inputs equals the full forward. (No variant offers a cache of keys and values.)"""
-    _claimed(subject)
-    advice = "A single query must see every key before it and itself: a causal mask of one row hides nothing. " + ALIGN
-    worst = max(_in_segments(each, 1, advice) for each in subject.under_schemes())
-    return f"step by step over a cache of inputs: {number(worst)} from the full forward{_with(subject)}"
+def decoding(target: CheckTarget) -> str:
+    """One query at a time over a cache of inputs gives the outputs of the full sequence.
+
+    No variant offers a cache of keys and values.
+    """
+    _require_memory(target)
+    advice = "A single query must attend to all keys, including its own: a causal mask of one row masks nothing. " + ALIGN
+    worst = max(_in_segments(each, 1, advice) for each in target.with_every_scheme())
+    return f"one query at a time over a cache of inputs: error {format_number(worst)}{_describe_schemes(target)}"
 
 
-def _with(subject: CheckTarget) -> str:
-    tried = [each.scheme_name for each in subject.under_schemes()[1:]]
-    return f"; also with {', '.join(tried)}" if tried else ""
+def _describe_schemes(target: CheckTarget) -> str:
+    names = [with_scheme.scheme_name for with_scheme in target.with_every_scheme()[1:]]
+    return f"; also with {', '.join(names)}" if names else ""
 
 
-def _in_segments(subject: CheckTarget, length: int, advice: str) -> float:
-    cell = subject.build("causal", length=WHOLE)
-    x = subject.noise(B, WHOLE)
+def _in_segments(target: CheckTarget, length: int, advice: str) -> float:
+    """Return the largest difference between the full forward pass and one in segments of ``length``."""
+    layer = target.build("causal", length=TOTAL_LENGTH)
+    x = target.noise(BATCH, TOTAL_LENGTH)
     worst = 0.0
     with torch.no_grad():
-        y = cell(x)
-        for start in range(0, WHOLE, length):
-            end = min(start + length, WHOLE)
-            part = cell(x[:, start:end], x[:, :end] if start else None)
-            case = f"causal, position {subject.scheme_name}, memory {start}, segment {start} .. {end - 1}"
+        y = layer(x)
+        for start in range(0, TOTAL_LENGTH, length):
+            end = min(start + length, TOTAL_LENGTH)
+            part = layer(x[:, start:end], x[:, :end] if start else None)
+            case = f"causal, position {target.scheme_name}, memory {start}, segment {start} .. {end - 1}"
             if part.shape != y[:, start:end].shape:
                 raise Failure(f"{case}: expected {tuple(y[:, start:end].shape)}, got {tuple(part.shape)}", ALIGN)
-            gap = distance(part, y[:, start:end])
-            if not gap <= subject.tolerance:
-                raise Failure(f"{case}: it differs from the whole sequence by {number(gap)}", advice)
+            gap = max_abs_diff(part, y[:, start:end])
+            if not gap <= target.tolerance:
+                raise Failure(f"{case}: differs from the full sequence by {format_number(gap)}", advice)
             worst = max(worst, gap)
     return worst
 
 
-def no_gradient(subject: CheckTarget) -> str:
-    """In a model of two blocks, the loss of a segment gives no gradient to the tokens of the segment before."""
-    _claimed(subject)
+def no_gradient(target: CheckTarget) -> str:
+    """In a model of two blocks, the loss of a segment gives no gradient to the tokens of the previous segment."""
+    _require_memory(target)
     from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
     from attnlab.config.types import Named, NamedVariant
     from attnlab.models.language_model import LanguageModel
@@ -72,54 +86,56 @@ def no_gradient(subject: CheckTarget) -> str:
         variant=NamedVariant(name="dense"),
         position=Named(name="none"),
         backend="reference",
-        model=ModelConfig(dim=subject.dim, depth=2, heads=subject.heads, mem_len=7),
+        model=ModelConfig(dim=target.dim, depth=2, heads=target.heads, mem_len=7),
         train=TrainConfig(steps=1),
     )
     model = LanguageModel(config, _Tokens())
     for block in model.backbone.blocks:
-        block.attention = subject.build("causal").attention
-    model = model.to(subject.device, subject.dtype)
-    first, second = torch.arange(10, device=subject.device).view(2, 1, 5)  # different tokens in the two segments
+        block.attention = target.build("causal").attention
+    model = model.to(target.device, target.dtype)
+    first, second = torch.arange(10, device=target.device).view(2, 1, 5)  # different tokens in the two segments
     _, memory = model(first)
     logits, _ = model(second, memory)
     rows = torch.autograd.grad(logits.square().sum(), model.backbone.embedding.weight)[0].abs().amax(1)
     if not rows[:5].max().item() == 0:
         raise Failure(
-            "2 blocks, memory 7, segments of 5: the second segment's loss gives the first's tokens a gradient of "
-            f"{number(rows[:5].max().item())}",
-            "Memory is .detach()ed where it is kept; keep nothing of earlier calls in the variant itself.",
+            "2 blocks, memory 7, segments of 5: the second segment's loss gives the tokens of the first a gradient of "
+            f"{format_number(rows[:5].max().item())}",
+            "The model detaches memory when it stores it; the variant must not keep tensors of earlier calls.",
         )
     if not rows[5:].min().item() > 0:
-        raise Failure("2 blocks, memory 7: the second segment's own tokens get no gradient", "Is something detached?")
-    return "0 to the segment before, in a model of 2 blocks"
+        raise Failure(
+            "2 blocks, memory 7: the tokens of the second segment receive no gradient", "Look for detach() in forward()."
+        )
+    return "0 for the previous segment, in a model of 2 blocks"
 
 
 class _Tokens:
-    """The task that the model is built for."""
+    """The attributes of a task that ``LanguageModel`` reads."""
 
     kind, role, length, vocabulary, classes = "language_model", "causal", 5, 10, 0
 
 
-def refused(subject: CheckTarget) -> str:
-    """Memory is refused where it is not declared, and always together with absolute positions."""
-    if not subject.variant.memory:
-        if not subject.variant_unsupported(memory=True, hook="none"):
+def refused(target: CheckTarget) -> str:
+    """Memory is refused if it is not declared, and always refused with absolute positions."""
+    if not target.variant.memory:
+        if not target.variant_unsupported(memory=True, hook="none"):
             raise Failure(
-                "memory is not declared, yet unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(...)`, "
-                "or use `context` and set `memory = True`.",
+                "memory is not declared, but unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, or support `context` and set "
+                "`memory = True`.",
             )
         return "refused: memory"
-    if not subject.variant_unsupported(memory=True, hook="embed"):
+    if not target.variant_unsupported(memory=True, hook="embed"):
         raise Failure(
-            "memory together with absolute positions is let pass: one position would mean two things",
+            "memory with absolute positions is not refused, although positions of memory and input would coincide",
             "End your override of unsupported() with `return super().unsupported(...)`.",
         )
     return "refused: memory with absolute positions"
 
 
 CHECKS = [
-    Check("memory", whole),
+    Check("memory", segments),
     Check("decoding", decoding),
     Check("memory gradient", no_gradient),
     Check("memory refused", refused),

@@ -1,126 +1,133 @@
-"""Shapes and roles: what goes in comes out, and what does not fit is refused."""
+"""Shapes and roles: outputs have the shape and dtype of the input; unsupported shapes and roles are refused."""
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.target import B, Check, CheckTarget, Failure, NotDeclared, S, T, Unsupported
+from attnlab.testing.checks.target import BATCH, CONTEXT_LENGTH, LENGTH, Check, CheckTarget, Failure, NotDeclared, Unsupported
 from attnlab.variants import ROLES
 
-SIZES = ((1, 1), (1, 2), (1, T), (B, 1), (B, T))  # (batch, length), the smallest first
+INPUT_SIZES = ((1, 1), (1, 2), (1, LENGTH), (BATCH, 1), (BATCH, LENGTH))  # (batch, length), the smallest first
 
 
-def shapes(subject: CheckTarget) -> str:
-    """(b, t, dim) in, (b, t, dim) out, in every role, whatever b and t are."""
-    for role in subject.roles:
-        _scheme_fits(subject, role)
-        cell = subject.build(role)
-        for b, t in SIZES:
-            for s in (1, S) if role == "cross" else (t,):
-                x, context = subject.inputs(role, b, t, s=s)
-                y = cell(x, context)
-                _same_shape(x, y, case=f"role {role}, batch {b}, length {t}" + (f", source {s}" if role == "cross" else ""))
-    return f"{', '.join(subject.roles)}: batch 1 and {B}, length 1 to {T}, {subject.heads} heads, width {subject.dim}"
+def shapes(target: CheckTarget) -> str:
+    """Inputs (b, t, dim) give finite outputs (b, t, dim) of the same dtype, in every role."""
+    for role in target.roles:
+        _check_scheme_shapes(target, role)
+        layer = target.build(role)
+        for b, t in INPUT_SIZES:
+            for s in (1, CONTEXT_LENGTH) if role == "cross" else (t,):
+                x, context = target.inputs(role, b, t, s=s)
+                y = layer(x, context)
+                _check_output(
+                    x, y, case=f"role {role}, batch {b}, length {t}" + (f", context length {s}" if role == "cross" else "")
+                )
+    return f"{', '.join(target.roles)}: batch 1 and {BATCH}, length 1 to {LENGTH}, {target.heads} heads, width {target.dim}"
 
 
-def _scheme_fits(subject: CheckTarget, role: str) -> None:
-    """What the position scheme returns has the shape that its hook asks for: the scheme may be anyone's, too."""
-    config, hook = subject.position_config(role), subject.scheme.hook
-    scheme = subject.scheme(config).to(subject.device, subject.dtype).eval()
-    q = torch.randn(B, config.heads, T, config.head_dim, device=subject.device, dtype=subject.dtype)
-    full, got = tuple(q.shape), tuple[Tensor, ...]()
+def _check_scheme_shapes(target: CheckTarget, role: str) -> None:
+    """Raise ``Failure`` unless the position scheme, which may be user code, returns the shapes that its hook requires."""
+    config, hook = target.position_config(role), target.scheme.hook
+    scheme = target.scheme(config).to(target.device, target.dtype).eval()
+    q = torch.randn(BATCH, config.heads, LENGTH, config.head_dim, device=target.device, dtype=target.dtype)
+    expected, results = tuple(q.shape), tuple[Tensor, ...]()
     if hook == "embed":
-        full, got = (T, subject.dim), (scheme.embed(T),)
+        expected, results = (LENGTH, target.dim), (scheme.embed(LENGTH),)
     elif hook == "rotate":
-        got = tuple(scheme.rotate(q, q))
+        results = tuple(scheme.rotate(q, q))
     elif hook == "bias":
-        full, got = (*full[:2], T, T), (scheme.bias(q, q, scale=1.0),)
-    for each in got:
-        if not _broadcasts(each, full) or (hook == "rotate" and tuple(each.shape) != full):
-            shape = tuple(each.shape) if isinstance(each, Tensor) else type(each).__name__
-            what = f"position scheme {subject.scheme_name}, role {role}, length {T}: {hook}()"
-            raise Failure(f"{what}: expected {full}, got {shape}", f"attnlab.positions says what {hook}() must return.")
+        expected, results = (*expected[:2], LENGTH, LENGTH), (scheme.bias(q, q, scale=1.0),)
+    for result in results:
+        if not _broadcasts(result, expected) or (hook == "rotate" and tuple(result.shape) != expected):
+            shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            case = f"position scheme {target.scheme_name}, role {role}, length {LENGTH}: {hook}()"
+            raise Failure(
+                f"{case}: expected {expected}, got {shape}", f"See Position.{hook} for the shape that it must return."
+            )
 
 
-def _broadcasts(found: Tensor, full: tuple[int, ...]) -> bool:
+def _broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     try:
-        return torch.broadcast_shapes(found.shape, full) == full
-    except (AttributeError, RuntimeError):  # no tensor, or one that does not fit
+        return torch.broadcast_shapes(tensor.shape, shape) == shape
+    except (AttributeError, RuntimeError):  # not a tensor, or not broadcastable
         return False
 
 
-def _same_shape(x: Tensor, y: Tensor, *, case: str) -> None:
+def _check_output(x: Tensor, y: Tensor, *, case: str) -> None:
+    """Raise ``Failure`` unless y is a finite tensor of the shape and dtype of x."""
     if not isinstance(y, Tensor) or y.shape != x.shape:
         got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise Failure(
             f"{case}: expected {tuple(x.shape)}, got {got}",
-            "forward must return one tensor (b, t, dim), shaped like x; put heads together with merge_heads.",
+            "forward() must return one tensor (b, t, dim), the shape of x; join heads with merge_heads.",
         )
     if y.dtype != x.dtype:
-        raise Failure(f"{case}: {x.dtype} came in, {y.dtype} went out", "Cast the result back: y.to(x.dtype).")
+        raise Failure(f"{case}: expected {x.dtype}, got {y.dtype}", "Cast the result to the dtype of x: y.to(x.dtype).")
     if not torch.isfinite(y).all():
-        raise Failure(f"{case}: the output is not finite", "Look for a division by zero or a softmax over no keys at all.")
+        raise Failure(f"{case}: the output is not finite", "Look for a division by zero or a softmax over no keys.")
 
 
-def one_head(subject: CheckTarget) -> str:
-    """A single head works, or is refused with a reason."""
-    if not subject.variant.has_heads:
-        raise NotDeclared("it has no heads")
-    reason = next((r for r in (subject.variant_unsupported(role=role, heads=1) for role in subject.roles) if r), None)
+def one_head(target: CheckTarget) -> str:
+    """One head works or is refused with a reason."""
+    if not target.variant.has_heads:
+        raise NotDeclared("`has_heads` is False")
+    reason = next((r for r in (target.variant_unsupported(role=role, heads=1) for role in target.roles) if r), None)
     if reason:
         raise Unsupported(reason)
-    for role in subject.roles:
-        heads = subject.position_config(role, heads=1)
-        if reason := subject.scheme.unsupported(heads):
-            raise Unsupported(f"{subject.scheme_name}: {reason}")
-        x, context = subject.inputs(role, 1, 3)
+    for role in target.roles:
+        config = target.position_config(role, heads=1)
+        if reason := target.scheme.unsupported(config):
+            raise Unsupported(f"{target.scheme_name}: {reason}")
+        x, context = target.inputs(role, 1, 3)
         try:
-            y = subject.build(role, heads=1)(x, context)
-        except Exception as error:  # anything that one head breaks is what this check is about
+            y = target.build(role, heads=1)(x, context)
+        except Exception as error:  # any exception with one head is a failure of this check
             raise Failure(
                 f"role {role}, heads 1, batch 1, length 3: {type(error).__name__}: {error}",
-                "Make one head work, or override unsupported() to return the reason where heads < 2.",
+                "Support one head, or override unsupported() to return a reason if heads < 2.",
             ) from error
-        _same_shape(x, y, case=f"role {role}, heads 1, batch 1, length 3")
-    return "heads 1 works"
+        _check_output(x, y, case=f"role {role}, heads 1, batch 1, length 3")
+    return "one head works"
 
 
-def width(subject: CheckTarget) -> str:
-    """A width that the heads do not divide works, or is refused."""
-    if not subject.variant.has_heads:
-        raise NotDeclared("it has no heads")
-    heads = max(subject.heads, 2)
-    backend = "reference" if "reference" in subject.variant.backends else subject.backend  # xformers wants head widths of 8 n
-    odd, role = replace(subject, heads=heads, dim=heads * 7 + 1, backend=backend), subject.roles[0]
+def width(target: CheckTarget) -> str:
+    """A width that is not divisible by the number of heads works or is refused."""
+    if not target.variant.has_heads:
+        raise NotDeclared("`has_heads` is False")
+    heads = max(target.heads, 2)
+    backend = (
+        "reference" if "reference" in target.variant.backends else target.backend
+    )  # xformers requires head widths divisible by 8
+    odd, role = replace(target, heads=heads, dim=heads * 7 + 1, backend=backend), target.roles[0]
     if reason := odd.unsupported(role):
         return f"refused: {reason}"
     x, context = odd.inputs(role, 1, 3)
     case = f"role {role}, width {odd.dim} with {heads} heads, batch 1, length 3"
     try:
         y = odd.build(role)(x, context)
-    except Exception as error:  # anything that such a width breaks is what this check is about
+    except Exception as error:  # any exception with such a width is a failure of this check
         raise Failure(
-            f"{case}: it is accepted, and {type(error).__name__}: {str(error)[:90]}",
-            "unsupported() must return a reason: end your override with `return super().unsupported(...)`, or drop it.",
+            f"{case}: not refused, but raises {type(error).__name__}: {str(error)[:90]}",
+            "unsupported() must return a reason: end your override with `return super().unsupported(...)`, or remove it.",
         ) from error
-    _same_shape(x, y, case=case)
+    _check_output(x, y, case=case)
     return f"width {odd.dim} works with {heads} heads"
 
 
-def roles(subject: CheckTarget) -> str:
-    """Roles that are not declared are refused."""
-    missing = [role for role in ROLES if role not in subject.variant.roles]
+def roles(target: CheckTarget) -> str:
+    """Roles that the variant does not declare are refused."""
+    missing = [role for role in ROLES if role not in target.variant.roles]
     for role in missing:
-        if not subject.variant_unsupported(role=role):
+        if not target.variant_unsupported(role=role):
             raise Failure(
-                f"role {role} is not among roles, yet unsupported() returns None",
+                f"role {role} is not among roles, but unsupported() returns None",
                 "End your override of unsupported() with `return super().unsupported(...)`, or add the role to `roles`.",
             )
-    unknown = [role for role in subject.variant.roles if role not in ROLES]
+    unknown = [role for role in target.variant.roles if role not in ROLES]
     if unknown:
-        raise Failure(f"it declares the role {unknown[0]!r}", f"Roles are {', '.join(ROLES)}.")
-    return f"refused: {', '.join(missing)}" if missing else "it takes every role"
+        raise Failure(f"unknown role {unknown[0]!r} in `roles`", f"The roles are {', '.join(ROLES)}.")
+    return f"refused: {', '.join(missing)}" if missing else "every role is declared"
 
 
 CHECKS = [

@@ -1,4 +1,4 @@
-"""What is checked: a variant with its options, a position scheme, a backend and a device; and how a check puts its findings."""
+"""The target of a check (a variant with options, position scheme, backend and device) and the results that a check reports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,18 +12,21 @@ from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, check_options
 from attnlab.variants import ROLES, AttentionConfig, Variant
 
-B, T, S = 3, 13, 11  # batch, length, length of the other sequence in cross-attention: prime, unequal
-LENGTHS = (2, 3, T)  # ascending, so that the first failure is the smallest
-LONG = 293  # beyond the blocks of most kernels and patterns, and beyond 256, where bf16 stops counting
-SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first that fits
-ALIGNED = ((3, 8), (2, 8), (4, 8), (8, 8))  # head widths that xformers' kernels take
+BATCH = 3  # batch size and both lengths are prime and unequal, so that swapped dimensions do not go unnoticed
+LENGTH = 13
+CONTEXT_LENGTH = 11  # of the other sequence in cross-attention
+LENGTHS = (2, 3, LENGTH)  # ascending: the first failure is the smallest
+LONG_LENGTH = 293  # exceeds the block size of most kernels and patterns, and 256, up to which bf16 represents every integer
+HEAD_SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first supported one is used
+XFORMERS_HEAD_SHAPES = ((3, 8), (2, 8), (4, 8), (8, 8))  # head widths that xformers' kernels support
 
 
 class Failure(Exception):
-    """A property that does not hold.
+    """Raised by a check whose property does not hold.
 
     Args:
-        case: the smallest case in which it fails. advice: what to change, in plain words.
+        case: the smallest failing case, and what was measured in it.
+        advice: what to change in the variant.
     """
 
     def __init__(self, case: str, advice: str) -> None:
@@ -32,22 +35,27 @@ class Failure(Exception):
 
 
 class NotDeclared(Exception):
-    """The variant does not claim this property."""
+    """Raised by a check of a property that the variant does not declare."""
 
 
 class Unsupported(Exception):
-    """The variant says why it cannot be had."""
+    """Raised by a check of a configuration that the variant refuses; the message is the variant's reason."""
 
 
 class Check(NamedTuple):
-    """One property: ``name`` as printed, and the function that looks for it."""
+    """One property of the contract.
+
+    Attributes:
+        name: as printed, and as ``check(only=...)`` selects it.
+        run: returns a short description of what it measured; raises ``Failure``, ``NotDeclared`` or ``Unsupported``.
+    """
 
     name: str
     run: Callable[["CheckTarget"], str]
 
 
-class Cell(nn.Module):
-    """A variant, and in front of it the position scheme where that acts on the input."""
+class AttentionLayer(nn.Module):
+    """A variant, preceded by its position scheme if the scheme acts on the input (hook ``embed``)."""
 
     def __init__(self, attention: Variant, embed: Position | None) -> None:
         super().__init__()
@@ -63,13 +71,18 @@ class Cell(nn.Module):
 
 @dataclass(frozen=True)
 class CheckTarget:
-    """One configuration under examination.
+    """The configuration of a variant that the checks examine.
 
     Attributes:
-        roles: those in which it can be had, of the ones asked for.
-        heads, dim: the shape that is tried.
-        any_scheme: whether no scheme was asked for: then what schemes can break is tried with every one there is.
-        unsupported_roles: the other roles that were requested -> the reason why they are not supported.
+        variant: the class to check.
+        options: keyword arguments of its constructor; they override ``Variant.recommended_options``.
+        scheme: the position scheme, registered as ``scheme_name``.
+        backend: the attention backend.
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        roles: the requested roles that this configuration supports.
+        heads, dim: number of heads and model width; ``with_supported_shape`` chooses them.
+        any_scheme: True if no scheme was requested: checks that depend on the scheme then run with every registered one.
+        unsupported_roles: requested roles that are not supported, with the reason.
     """
 
     variant: type[Variant]
@@ -86,36 +99,37 @@ class CheckTarget:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Double precision, where the backend has it."""
+        """float64, or float32 for xformers, which has no float64 kernels."""
         return torch.float32 if self.backend == "xformers" else torch.float64
 
     @property
     def tolerance(self) -> float:
-        """What still counts as the same value."""
+        """The largest absolute difference between values that count as equal."""
         return 1e-4 if self.dtype == torch.float32 else 1e-9
 
     @property
     def backends(self) -> list[str]:
-        """The backend that was asked for; with ``reference`` the others that it declares, too, as far as they run here."""
+        """The target's backend; if it is ``reference``, also every other declared backend that runs on the device."""
         others = self.variant.backends if self.backend == "reference" else ()
         return [self.backend, *(n for n in others if n != "reference" and attention.unsupported(n, device=self.device) is None)]
 
-    def fitted(self, asked: tuple[str, ...] = ROLES) -> "CheckTarget":
-        """The same with the first shape that the variant takes, the roles in which it takes it, and why not the others."""
+    def with_supported_shape(self, requested: tuple[str, ...] = ROLES) -> "CheckTarget":
+        """Return a copy with the first supported shape, the roles that support it, and the reasons of the other roles."""
         unsupported_roles: dict[str, str] = {}
         on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
-        for heads, d in ALIGNED if on_cuda or self.backend == "xformers" else SHAPES:
+        for heads, d in XFORMERS_HEAD_SHAPES if on_cuda or self.backend == "xformers" else HEAD_SHAPES:
             heads = heads if self.variant.has_heads else 1
             tried = replace(self, heads=heads, dim=heads * d)
-            reasons = {role: tried.unsupported(role) for role in asked}
-            roles = tuple(role for role in asked if reasons[role] is None)
+            reasons = {role: tried.unsupported(role) for role in requested}
+            roles = tuple(role for role in requested if reasons[role] is None)
             if roles:
-                return replace(tried, roles=roles, unsupported_roles={r: reason for r, reason in reasons.items() if reason})
+                refused = {role: reason for role, reason in reasons.items() if reason}
+                return replace(tried, roles=roles, unsupported_roles=refused)
             unsupported_roles = unsupported_roles or {role: reason or "" for role, reason in reasons.items()}
         return replace(self, roles=(), unsupported_roles=unsupported_roles)
 
     def unsupported(self, role: str, **changes: Any) -> str | None:
-        """Return the reason why the variant or the position scheme does not support ``role``, or None."""
+        """Return the reason why the variant or the scheme does not support ``role``, or None."""
         reason = self.variant_unsupported(role=role, **changes)
         return reason or self.scheme.unsupported(self.position_config(role))
 
@@ -132,6 +146,7 @@ class CheckTarget:
         return self.variant.unsupported(**{**config, **changes})
 
     def position_config(self, role: str, *, length: int = 300, heads: int | None = None) -> PositionConfig:
+        """Return the configuration that the position scheme is built from."""
         heads = heads or self.heads
         width = self.variant.head_dim(self.dim, heads)
         return PositionConfig(
@@ -143,18 +158,24 @@ class CheckTarget:
         role: str,
         *,
         heads: int | None = None,
-        length: int = T,
+        length: int = LENGTH,
         dropout: float = 0.0,
         backend: str | None = None,
         position: Position | None = None,
         dtype: torch.dtype | None = None,
         options: dict[str, Any] | None = None,
         seed: int = 0,
-    ) -> Cell:
-        """A cell in evaluation mode, with the options suited to ``length`` unless others were given.
+    ) -> AttentionLayer:
+        """Build the variant with its scheme, in evaluation mode, with noise added to constant parameters.
 
         Args:
-            position: instead of one made from the subject's scheme.
+            role: the variant's role.
+            heads, backend, dtype: default to those of the target.
+            length: passed to ``Variant.recommended_options``; the scheme supports at least 300 positions.
+            dropout: the probability of dropping an attention weight.
+            position: replaces the target's scheme.
+            options: replace the recommended options and those of the target.
+            seed: seeds torch's generator before any parameter is drawn.
         """
         torch.manual_seed(seed)
         heads = heads or self.heads
@@ -167,54 +188,62 @@ class CheckTarget:
             dropout=dropout,
             position=scheme if scheme.hook in ("rotate", "bias") else None,
         )
-        given = {**self.variant.recommended_options(length), **self.options} if options is None else options
-        check_options(self.variant, given, what=self.variant.__name__)
-        cell = Cell(self.variant(config, **given), scheme if scheme.hook == "embed" else None)
-        perturb_constant_parameters(cell)
-        return cell.to(self.device, dtype or self.dtype).eval()
+        kwargs = {**self.variant.recommended_options(length), **self.options} if options is None else options
+        check_options(self.variant, kwargs, what=self.variant.__name__)
+        layer = AttentionLayer(self.variant(config, **kwargs), scheme if scheme.hook == "embed" else None)
+        perturb_constant_parameters(layer)
+        return layer.to(self.device, dtype or self.dtype).eval()
 
-    def inputs(self, role: str, b: int = B, t: int = T, *, s: int = S, seed: int = 1) -> tuple[Tensor, Tensor | None]:
-        """x (b, t, dim), and for ``cross`` a source (b, s, dim)."""
+    def inputs(
+        self, role: str, b: int = BATCH, t: int = LENGTH, *, s: int = CONTEXT_LENGTH, seed: int = 1
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return x (b, t, dim) and the context: (b, s, dim) for role ``cross``, else None."""
         x = self.noise(b, t, seed=seed)
         return x, self.noise(b, s, seed=seed + 100) if role == "cross" else None
 
     def noise(self, b: int, t: int, *, seed: int = 1) -> Tensor:
-        """(b, t, dim) from a normal distribution."""
-        made = torch.randn(b, t, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-        return made.to(self.device, self.dtype)
+        """Return (b, t, dim) standard normal values."""
+        values = torch.randn(b, t, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        return values.to(self.device, self.dtype)
 
-    def need(self, role: str) -> None:
-        """Raise ``NotDeclared`` unless the role is among those examined."""
+    def require_role(self, role: str) -> None:
+        """Raise ``NotDeclared`` if ``role`` is not among the roles to check."""
         if role not in self.roles:
-            raise NotDeclared(f"not {role} here")
+            raise NotDeclared(f"role {role} is not checked")
 
     def with_scheme(self, scheme: type[Position], name: str) -> "CheckTarget":
-        """The same variant with another scheme, in the roles that both take."""
-        return replace(self, scheme=scheme, scheme_name=name, any_scheme=False).fitted(self.roles)
+        """Return a copy with another scheme, in the roles that the variant supports with it."""
+        return replace(self, scheme=scheme, scheme_name=name, any_scheme=False).with_supported_shape(self.roles)
 
-    def under_schemes(self) -> "list[CheckTarget]":
-        """Itself, and where no scheme was asked for, with each that acts on queries and keys and that it honours."""
+    def with_every_scheme(self) -> "list[CheckTarget]":
+        """Return the target and, if no scheme was requested, a copy with every scheme that acts on queries and keys.
+
+        Only schemes whose hook the variant declares are included.
+        """
         names = POSITIONS.names() if self.any_scheme else []
         schemes = [(name, POSITIONS.get(name)) for name in names]
         acting = [(n, cls) for n, cls in schemes if cls.hook in ("rotate", "bias") and cls.hook in self.variant.hooks]
         tried = [self.with_scheme(cls, name) for name, cls in acting]
-        return [self, *(each for each in tried if each.roles)]
+        return [self, *(target for target in tried if target.roles)]
 
 
 def perturb_constant_parameters(module: nn.Module) -> None:
-    """Give parameters that start as a constant (a gate at zero, a gain at one) some noise: mistakes hide behind them."""
+    """Add noise to parameters that are initialised to a constant, in place.
+
+    A gate of zeros or a gain of ones would hide mistakes in the terms that it multiplies.
+    """
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.numel() and (parameter == parameter.flatten()[0]).all():
                 parameter.add_(0.3 * torch.randn_like(parameter))
 
 
-def distance(one: Tensor, other: Tensor) -> float:
-    """The largest absolute difference; infinite where either is not finite."""
-    gap = (one.double() - other.double()).abs().max().item() if one.numel() else 0.0
+def max_abs_diff(a: Tensor, b: Tensor) -> float:
+    """Return the largest absolute difference; 0 for empty tensors, infinity if the difference is NaN."""
+    gap = (a.double() - b.double()).abs().max().item() if a.numel() else 0.0
     return gap if gap == gap else float("inf")
 
 
-def number(value: float) -> str:
-    """A measured number in few characters."""
+def format_number(value: float) -> str:
+    """Format a measured number with two significant digits."""
     return "0" if value == 0 else f"{value:.1e}"
