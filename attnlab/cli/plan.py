@@ -104,9 +104,9 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _format_peak(mib: float | str | None) -> str:
-    from attnlab.training.out_of_memory import size
+    from attnlab.training.out_of_memory import format_bytes
 
-    return size(mib * 2**20) if isinstance(mib, float) else ""
+    return format_bytes(mib * 2**20) if isinstance(mib, float) else ""
 
 
 def format_duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
 from attnlab.training import device as training_device
-from attnlab.training.out_of_memory import size
+from attnlab.training.out_of_memory import format_bytes
 
 if TYPE_CHECKING:
     from attnlab.planning.cell import Cell
@@ -68,5 +68,5 @@ def about_fit(cells: Sequence[Cell], peaks: Mapping[str, float | str]) -> Iterat
         elif peak is not None and device.startswith("cuda") and torch.cuda.is_available():
             there = torch.cuda.get_device_properties(torch.device(device))
             if peak + OVERHEAD > there.total_memory / MIB:
-                need, has = size((peak + OVERHEAD) * MIB), size(there.total_memory)
+                need, has = format_bytes((peak + OVERHEAD) * MIB), format_bytes(there.total_memory)
                 yield f"{cell.name!r} will not fit: about {need} with CUDA's own, and {there.name} has {has}"

@@ -273,14 +273,14 @@ def _first_line(error: Exception) -> str:
 
 def _about_lengths(cells: list[tuple[CellConfig, Resolved]]) -> Iterator[str]:
     """Notes on lengths of ``evaluate.lengths`` that a cell's trained model cannot be tested at."""
-    from attnlab.training.lengths import unreachable
+    from attnlab.training.lengths import unsupported_length
 
     for cell, it in cells:
         if it.refusal is not None:
             continue
         reasons: dict[str, list[int]] = {}
         for length in it.config.evaluate.lengths:
-            reason = unreachable(it.config, it.task, length)
+            reason = unsupported_length(it.config, it.task, length)
             if reason is not None:
                 reasons.setdefault(reason, []).append(length)
         for reason, lengths in reasons.items():

@@ -1,8 +1,7 @@
-"""Writing and reading a run's state, whole or not at all.
+"""Checkpoints: a run's state, written atomically and verified when it is read.
 
-A run's folder holds the newest checkpoint and the one before it. Neither is trusted on its name: one that is cut
-short or damaged, or that another configuration or another torch wrote, is passed over for the other, or for the
-beginning.
+A run's folder holds the newest checkpoint and the one before it. A checkpoint that is truncated or damaged, or that another
+configuration or another version of torch wrote, is skipped; the run then resumes from the other one, or starts from step 0.
 """
 
 import logging
@@ -20,55 +19,62 @@ from attnlab.training.out_of_memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
-NEWEST, BEFORE = "checkpoint.pt", "checkpoint.old.pt"
+NEWEST, PREVIOUS = "checkpoint.pt", "checkpoint.old.pt"
 
 
-def save(state: dict[str, Any], path: Path, *, before: Path | None = None) -> None:
-    """Write ``state`` (tensors, numbers, strings, and containers of them) so that ``path`` is never seen half-written.
+def save(state: dict[str, Any], path: Path, *, previous: Path | None = None) -> None:
+    """Write ``state`` to ``path`` atomically.
 
     Args:
-        before: what ``path`` held so far is kept here.
+        state: tensors, numbers, strings, and containers of them.
+        previous: where an existing file at ``path`` is moved to; None replaces it.
     """
     with replacing(path) as half:
         with half.open("wb") as file:
             try:
                 torch.save(state, file)
-            except RuntimeError as error:  # torch's own words for a full disk: "unexpected pos 64 vs 16"
+            except RuntimeError as error:  # torch's message for a full disk: "unexpected pos 64 vs 16"
                 raise error.__context__ if isinstance(error.__context__, OSError) else error from None
-        if before is not None and path.exists():
-            path.replace(before)
+        if previous is not None and path.exists():
+            path.replace(previous)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What ``save`` wrote, on the CPU. Reads tensors and plain values only: a file cannot run code."""
+    """Return the state that ``save`` wrote, with tensors on the CPU.
+
+    Only tensors and plain values are read: loading a file runs no code from it.
+
+    Raises:
+        ValueError: the file is damaged, or holds other objects.
+    """
     with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()  # torch itself would read flipped bits without a word
+        damaged = archive.testzip()  # torch does not detect flipped bits
     if damaged is not None:
-        raise ValueError(f"{damaged} in it is damaged")
+        raise ValueError(f"its member {damaged} is damaged")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError:  # torch's own words tell how to run it all the same
-        raise ValueError("expected tensors and plain values only, got more: nothing of it was run") from None
+    except UnpicklingError:  # torch's message explains how to run the code anyway
+        raise ValueError("expected tensors and plain values only, got other objects (no code was run)") from None
 
 
 def writer(config: RunConfig) -> dict[str, str]:
-    """Who writes a checkpoint: another configuration's or another torch's would not go on to the same bits."""
+    """Return what a checkpoint must have been written by, to resume to the same bits: configuration and torch version."""
     return {"fingerprint": config.fingerprint(), "torch": str(torch.__version__)}
 
 
-def keep(state: dict[str, Any], folder: Path, *, config: RunConfig) -> None:
-    """Write the newest checkpoint of a run; the one before it stays."""
-    save({"writer": writer(config), **state}, folder / NEWEST, before=folder / BEFORE)
+def save_newest(state: dict[str, Any], folder: Path, *, config: RunConfig) -> None:
+    """Write the newest checkpoint of a run, and keep the one before it."""
+    save({"writer": writer(config), **state}, folder / NEWEST, previous=folder / PREVIOUS)
 
 
-def kept(folder: Path, *, config: RunConfig) -> Iterator[tuple[Path, dict[str, Any]]]:
+def load_usable(folder: Path, *, config: RunConfig) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield (path, state) of each readable checkpoint of a run, the newest first; warn about the others."""
     for path in _files(folder):
         try:
             state = load(path)
             if state["writer"] != writer(config):
-                raise ValueError(f"expected one of {writer(config)}, got {state['writer']}")
-        except Exception as error:  # whatever a damaged file makes the libraries raise
+                raise ValueError(f"expected one written by {writer(config)}, got {state['writer']}")
+        except Exception as error:  # a damaged file may make the libraries raise anything
             if is_out_of_memory(error):
                 raise
             warn_unusable(path, error)
@@ -76,13 +82,13 @@ def kept(folder: Path, *, config: RunConfig) -> Iterator[tuple[Path, dict[str, A
             yield path, state
 
 
-def any_in(folder: Path) -> bool:
-    """Whether the run has checkpoints, readable or not."""
+def exists(folder: Path) -> bool:
+    """Return True if the run has checkpoints, readable or not."""
     return bool(_files(folder))
 
 
 def _files(folder: Path) -> list[Path]:
-    return [folder / name for name in (NEWEST, BEFORE) if (folder / name).exists()]
+    return [folder / name for name in (NEWEST, PREVIOUS) if (folder / name).exists()]
 
 
 def warn_unusable(path: Path, error: Exception) -> None:
@@ -92,26 +98,26 @@ def warn_unusable(path: Path, error: Exception) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a run's checkpoints, and what writers that were killed have left half-written."""
+    """Remove a run's checkpoints, and partial files of writers that were killed."""
     for path in _files(folder):
         path.unlink()
-    remove_halves(folder)
+    remove_partial(folder)
 
 
-def remove_halves(folder: Path) -> None:
-    """Remove what writers that were killed have left half-written; the caller is the only writer."""
+def remove_partial(folder: Path) -> None:
+    """Remove partial files of writers that were killed. The caller must be the only writer of the folder."""
     for half in folder.glob(".*.half"):
         half.unlink(missing_ok=True)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """Where the random streams stand that dropout on ``device`` draws from."""
+    """Return the state of the random generators that dropout on ``device`` uses."""
     cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     return {"cpu": torch.get_rng_state(), "cuda": cuda}
 
 
 def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Set the streams back to where ``random_state`` saw them."""
+    """Restore the generators to the state that ``random_state`` returned."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,6 +1,6 @@
-"""What a configuration costs: parameters, arithmetic, memory.
+"""The cost of a configuration: parameters, FLOPs and memory.
 
-Every figure is defined so that two variants can be compared by it; what it takes of time is in ``clock``.
+Every figure is defined so that variants can be compared by it. Time is measured in ``timing``.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from attnlab.variants import Variant
 
 MIB = 2**20
 T = TypeVar("T")
-MOST_REAL = 2**28  # parameters of a model that is allocated for nothing but its FLOPs
+MAX_ALLOCATED = 2**28  # parameters of a model that may be allocated only to count its FLOPs
 
 
 def parameters(model: nn.Module) -> dict[str, int]:
-    """``parameters`` of the whole model, and ``attention_parameters``: the variants' own, position schemes in them included."""
+    """Return ``parameters`` of the model, and ``attention_parameters`` of its variants, including their position schemes."""
     attention = {p for m in model.modules() if isinstance(m, Variant) for p in m.parameters()}
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -36,23 +36,24 @@ def parameters(model: nn.Module) -> dict[str, int]:
 
 
 def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
-    """Parameters and ``flops_per_token`` of a resolved configuration, without allocating the model.
+    """Return the parameters and ``flops_per_token`` of a resolved configuration, without allocating the model.
 
-    ``flops_per_token`` is 2 x multiply-accumulate of one forward pass over a full-length sequence, divided by its length;
-    it counts what the configured backend computes, hidden keys included. A training step costs about three times as much.
+    ``flops_per_token`` is 2 x multiply-accumulate operations of one forward pass over a full-length sequence, divided by its
+    length. It counts what the configured backend computes, including masked keys. A training step costs about three times
+    as much.
     """
-    figures = of_all_blocks(lambda config: _figures(config, task), config)
+    figures = extrapolate_depth(lambda config: _figures(config, task), config)
     flops = figures.pop("flops")
     return figures | {"flops_per_token": flops // task.length}
 
 
 def plan_parameters(config: RunConfig, task: TaskShape) -> int:
-    """``parameters`` alone, which needs no forward pass."""
-    return of_all_blocks(lambda config: parameters(_meta(config, task)), config)["parameters"]
+    """Return ``parameters`` alone, which needs no forward pass."""
+    return extrapolate_depth(lambda config: parameters(_meta(config, task)), config)["parameters"]
 
 
-def of_all_blocks(figures: Callable[[RunConfig], dict[str, int]], config: RunConfig) -> dict[str, int]:
-    """All blocks are alike, so that one and two of them tell what any number costs."""
+def extrapolate_depth(figures: Callable[[RunConfig], dict[str, int]], config: RunConfig) -> dict[str, int]:
+    """Extrapolate ``figures`` to the configured depth from models of one and two blocks: all blocks are alike."""
 
     def at(depth: int) -> dict[str, int]:
         return figures(config.model_copy(update={"model": config.model.model_copy(update={"depth": depth})}))
@@ -64,29 +65,29 @@ def of_all_blocks(figures: Callable[[RunConfig], dict[str, int]], config: RunCon
 
 def _meta(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
     with torch.device("meta"):
-        return build(config, task).eval()  # dropout costs no products, and ``blocked`` has no generator of meta tensors for it
+        return build(config, task).eval()  # dropout needs no FLOPs, and ``blocked`` has no generator for meta tensors
 
 
-def anywhere(config: RunConfig) -> RunConfig:
-    """The same computation, without kernels that run on a device alone: ``sdpa`` in place of ``xformers``."""
+def portable(config: RunConfig) -> RunConfig:
+    """Return the configuration with ``sdpa`` in place of ``xformers``, whose kernels run on CUDA only."""
     return config.model_copy(update={"backend": "sdpa"}) if config.backend == "xformers" else config
 
 
 def _figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
-    """The parameters and the FLOPs of one sequence."""
-    config = anywhere(config)
+    """Return the parameters, and the FLOPs of one sequence."""
+    config = portable(config)
     model = _meta(config, task)
     counts = parameters(model)
     try:
         return counts | {"flops": _flops(model, config, task)}
     except (NotImplementedError, RuntimeError) as error:
-        if "meta" not in str(error).lower() or counts["parameters"] > MOST_REAL:
-            raise  # a size that no tensor can have, say
-        return counts | {"flops": _flops(build(config, task).eval(), config, task)}  # its shapes depend on values
+        if "meta" not in str(error).lower() or counts["parameters"] > MAX_ALLOCATED:
+            raise  # for example, a size that exceeds the limits of a tensor
+        return counts | {"flops": _flops(build(config, task).eval(), config, task)}  # shapes that depend on values
 
 
 def fixed_costs(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> dict[str, float]:
-    """What is known of a run's cost before its first step."""
+    """Return the costs of a run that are known before its first step."""
     return {**plan_figures(config, task), "saved_mib": saved_mib(model, config, task)}
 
 
@@ -95,39 +96,39 @@ def _flops(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape
 
 
 def count_flops(run: Callable[[], object]) -> int:
-    """2 x multiply-accumulate of the matrix products and convolutions of ``run``, without gradients."""
-    unknown = {
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _of_attention,
-        torch.ops.aten.mkldnn_rnn_layer: _of_one_layer,
-        torch.ops.aten._cudnn_rnn: _of_all_layers,
+    """Return 2 x multiply-accumulate operations of the matrix products and convolutions in ``run``, without gradients."""
+    formulas = {
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops,
+        torch.ops.aten.mkldnn_rnn_layer: _layer_flops,
+        torch.ops.aten._cudnn_rnn: _rnn_flops,
     }
-    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=unknown) as counter:
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=formulas) as counter:
         run()
     return counter.get_total_flops()
 
 
-# What is computed in one piece that torch's counter does not know; shapes come in.
+# FLOPs of fused operators that torch's counter does not know, from the shapes of their arguments.
 
 
-def _of_attention(q: list[int], k: list[int], v: list[int], *_: object, **__: object) -> int:
+def _attention_flops(q: list[int], k: list[int], v: list[int], *_: object, **__: object) -> int:
     return sdpa_flop_count(q, k, v)
 
 
-# Recurrent layers of oneDNN and cuDNN: (t, b, n) of the input, and every matrix is used once a position.
+# Recurrent layers of oneDNN and cuDNN: the input is (t, b, n), and every matrix is applied once per position.
 
 
-def _of_one_layer(x: list[int], *weights_and_rest: Any, **_: object) -> int:
+def _layer_flops(x: list[int], *weights_and_rest: Any, **_: object) -> int:
     return 2 * x[0] * x[1] * sum(prod(w) for w in weights_and_rest[:2])
 
 
-def _of_all_layers(x: list[int], weights: list[list[int]], *_: object, **__: object) -> int:
+def _rnn_flops(x: list[int], weights: list[list[int]], *_: object, **__: object) -> int:
     return 2 * x[0] * x[1] * sum(prod(w) for w in weights if len(w) == 2)
 
 
 def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> float:
-    """MiB that one micro-batch of full length keeps for the backward pass, parameters not counted.
+    """Return the MiB that one micro-batch of full length saves for the backward pass, without parameters.
 
-    Counted storage by storage as autograd saves them, hence exact and the same on every device.
+    The storages that autograd saves are summed, so the figure is exact and the same on every device.
     """
     device = next(model.parameters()).device
     rows = micro_batch(config)
@@ -138,10 +139,11 @@ def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskSh
 
 
 def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
-    """What ``forward`` returns, and the bytes that autograd keeps meanwhile for its backward pass, storage by storage.
+    """Run ``forward``; return its result and the bytes of all storages that autograd saves for the backward pass.
 
     Args:
-        module: whose parameters are not counted.
+        forward: the computation.
+        module: the module whose parameters are not counted.
     """
     parameters = {p.untyped_storage()._cdata for p in module.parameters()}
     sizes: dict[int, int] = {}
@@ -158,12 +160,12 @@ def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
 
 
 def micro_batch(config: RunConfig) -> int:
-    """Rows that one process computes at a time."""
+    """Return the rows that one process computes at a time."""
     return max(1, config.train.batch_size // (config.train.gradient_accumulation * config.machine.processes_per_run))
 
 
 def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape, *, rows: int) -> Tensor:
-    """One forward pass over a made-up batch at the full length, with a full memory where the model keeps one."""
+    """Run one forward pass over a dummy batch of full length, with a full memory if the model has one."""
     weight = next(model.parameters())
     tokens = torch.ones(rows, task.length, dtype=torch.long, device=weight.device)
     if isinstance(model, Classifier):
@@ -174,7 +176,7 @@ def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskSha
 
 
 def peaks(device: torch.device) -> dict[str, float]:
-    """Largest memory use since the run's start: of the process, and on CUDA what was allocated and reserved."""
+    """Return the peak memory in MiB since the start of the run: of the process, and of CUDA's allocator."""
     found = {"host_peak_mib": peak_memory() / MIB}
     if device.type == "cuda":
         found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB

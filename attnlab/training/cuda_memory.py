@@ -1,12 +1,12 @@
-"""What a training step takes of a CUDA device's memory at its peak, known without a device.
+"""Prediction of the peak CUDA memory of a training step, without a device.
 
-One step of the real model is traced with fake tensors, which have sizes and no contents, under PyTorch's own memory
-tracker: weights, optimiser state, gradients, what autograd saves, and what lives in passing, storage by storage, rounded
-as CUDA's allocator rounds. Attention and autocast take the path that they take on CUDA.
+One step of the real model is traced with fake tensors, which have sizes but no contents, under PyTorch's memory tracker.
+It counts weights, optimiser state, gradients, tensors that autograd saves and temporary tensors, storage by storage,
+rounded as CUDA's allocator rounds. Attention and autocast take the path that they take on CUDA.
 
-It is what ``torch.cuda.max_memory_allocated`` counts (``gpu_peak_mib`` of a run) but for the workspaces of libraries and
-kernels. A device also has to hold the CUDA context and what fragments: expect about 1 GiB more. With ``train.compile``
-a step takes less than this, as fewer results are kept between operations.
+The result corresponds to ``torch.cuda.max_memory_allocated`` (``gpu_peak_mib`` of a run) without the workspaces of libraries
+and kernels. A device also holds the CUDA context and fragmented memory: expect about 1 GiB more. With ``train.compile``, a
+step needs less than predicted, because fewer intermediate results are kept.
 """
 
 import math
@@ -28,52 +28,55 @@ from attnlab.training.device import autocast
 from attnlab.training.evaluate import forward
 from attnlab.training.optim import adamw
 
-CPU = torch.device("cpu")  # fake tensors say they lie here: a build without CUDA cannot differentiate fake CUDA tensors
-# What autocast computes in float32 on CUDA and leaves in bfloat16 on a CPU, as far as models of attention use it.
+CPU = torch.device("cpu")  # device of the fake tensors: a build without CUDA cannot differentiate fake CUDA tensors
+# Functions of attention models that autocast computes in float32 on CUDA and leaves in bfloat16 on a CPU.
 IN_FP32 = ("softmax", "log_softmax", "layer_norm", "norm", "softplus", "exp", "log", "pow", "sum", "cumsum")
 
 
 def cuda_peak_mib(config: RunConfig, task: Task) -> float:
-    """MiB that are allocated at most in one training step, of one of ``machine.processes_per_run``.
+    """Return the peak allocated memory of one training step in MiB, for one of ``machine.processes_per_run`` processes.
 
     Args:
-        config: resolved; its backend is what is traced, whichever device the configuration is for.
+        config: a resolved configuration. Its backend is traced as on CUDA, even if the configuration is for a CPU.
+        task: the run's task.
     """
-    moments = costs.of_all_blocks(lambda config: trace(config, task), config)
+    moments = costs.extrapolate_depth(lambda config: trace(config, task), config)
     return max(moments.values()) / costs.MIB
 
 
 def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, int]:
-    """Bytes at most within forward and backward, and when the optimiser is about to step: the two grow differently with depth.
+    """Return the peak bytes of forward and backward (``backward``), and the bytes held before the update (``update``).
+
+    The two grow differently with depth, so they are extrapolated separately.
 
     Args:
-        on_cuda: False: what a CPU would take.
+        on_cuda: trace the kernels and the autocast rules of CUDA; False traces those of a CPU.
     """
-    how = config.train
-    built = costs.anywhere(config)
-    if config.backend == "blocked":  # it draws a number for what it drops, which fake tensors lack, and keeps nothing of it
+    train_config = config.train
+    built = costs.portable(config)
+    if config.backend == "blocked":  # its dropout draws a random number, which fake tensors cannot, and saves nothing
         built = built.replace({"model.attention_dropout": 0.0})
     with FakeTensorMode():
         model = build(built, task).train()
-        optimizer = adamw(model, how)
+        optimizer = adamw(model, train_config)
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        optimizer.step()  # it makes its state, which all later steps find; then it works in place
-        if how.gradient_accumulation == 1:  # else a micro-batch finds the gradients of the one before
+        optimizer.step()  # allocates the optimiser's state; later steps update it in place
+        if train_config.gradient_accumulation == 1:  # otherwise the gradients of the previous micro-batch are still there
             optimizer.zero_grad()
         batch, memory = _batch(config, task)
         tracker = MemTracker()
         tracker.track_external(model, optimizer, *(t for t in (batch.inputs, batch.targets, batch.mask) if t is not None))
         tracker.track_external(*memory)
         with tracker, _OnCuda(on_cuda):
-            with autocast(CPU, how.precision):
-                logits, kept = forward(model, batch, memory or None)
+            with autocast(CPU, train_config.precision):
+                logits, new_memory = forward(model, batch, memory or None)
                 loss = task.loss(logits, batch)
             del logits
-            # Tensor.backward would leave the mode, and checkpointed blocks run again inside it.
+            # Tensor.backward would leave the mode, but checkpointed blocks must be recomputed inside it.
             one = torch.ones_like(loss)
             _engine_run_backward((loss,), (one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
-        del kept
+        del new_memory
         peak, after = (_bytes(tracker, when) for when in ("peak", "current"))
     return {"backward": peak, "update": after}
 
@@ -83,7 +86,7 @@ def _bytes(tracker: MemTracker, when: str) -> int:
 
 
 def _batch(config: RunConfig, task: Task) -> tuple[Batch, list[Tensor]]:
-    """One micro-batch at the full length, and a full memory where the model keeps one."""
+    """Return one micro-batch of full length, and a full memory if the model has one."""
     rows = costs.micro_batch(config)
     inputs = torch.zeros(rows, task.length, dtype=torch.long)
     if task.kind == "classifier":
@@ -95,17 +98,17 @@ def _batch(config: RunConfig, task: Task) -> tuple[Batch, list[Tensor]]:
 
 
 class _OnCuda(TorchFunctionMode):
-    """Inside, attention takes the kernel that CUDA would take, and autocast computes in float32 what it does there."""
+    """Make attention use the kernel that CUDA uses, and autocast compute in float32 what it computes so on CUDA."""
 
-    def __init__(self, on: bool) -> None:
+    def __init__(self, enabled: bool) -> None:
         super().__init__()
-        self.on = on
+        self.enabled = enabled
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.on and func is F.scaled_dot_product_attention:
+        if self.enabled and func is F.scaled_dot_product_attention:
             return _attention(*args, **kwargs)
-        if self.on and getattr(func, "__name__", "") in IN_FP32 and torch.is_autocast_enabled("cpu"):
+        if self.enabled and getattr(func, "__name__", "") in IN_FP32 and torch.is_autocast_enabled("cpu"):
             args = [a.float() if isinstance(a, Tensor) and a.dtype == torch.bfloat16 else a for a in args]
         return func(*args, **kwargs)
 
@@ -122,7 +125,7 @@ def _attention(
 ) -> Tensor:
     """``F.scaled_dot_product_attention`` on CUDA: flash for half precision without a mask, else memory-efficient.
 
-    On some devices torch takes cuDNN's kernel in place of flash; it keeps tensors of the same sizes.
+    On some devices torch uses cuDNN's kernel instead of flash; it saves tensors of the same sizes.
     """
     if torch.is_autocast_enabled("cpu"):
         q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))

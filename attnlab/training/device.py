@@ -1,4 +1,4 @@
-"""What a run asks of its process and its device, all of it opt-in and recorded with the run."""
+"""Device and process settings of a run; all are opt-in and recorded with the run."""
 
 import contextlib
 import importlib.util
@@ -17,22 +17,24 @@ from attnlab.errors import UserError
 
 
 def resolve_device(device: str) -> str:
-    """``auto`` -> ``"cuda"`` where there is one, else ``"cpu"``; anything else unchanged."""
+    """Return ``"cuda"`` or ``"cpu"`` for ``auto``, depending on whether CUDA is available, and other values unchanged."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
-    """Apply the settings to this process, begin to measure its peak memory, and return the device to compute on.
+    """Apply the settings to this process, reset its peak memory, and return the device to compute on.
 
     Args:
-        rank: of the processes that share the run; they share the threads, and each has a CUDA device of its own.
+        rank: this process's rank. The ranks of a run share its threads; each has its own CUDA device.
     """
     if machine.threads is not None:
         torch.set_num_threads(max(1, machine.threads // machine.processes_per_run))
     torch.set_float32_matmul_precision(machine.matmul_precision)
-    torch.backends.cudnn.allow_tf32 = machine.matmul_precision != "highest"  # convolutions and recurrences; torch's default: on
+    torch.backends.cudnn.allow_tf32 = (
+        machine.matmul_precision != "highest"
+    )  # convolutions and recurrent layers; torch's default: True
     if machine.reuse_memory:
         reuse_freed_memory()
     reset_peak_memory()
@@ -40,7 +42,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
     if device.type == "cuda":
         device = torch.device("cuda", rank) if machine.processes_per_run > 1 else device
         torch.cuda.init()
-        torch.cuda.set_device(device.index or 0)  # it takes no device that has no index
+        torch.cuda.set_device(device.index or 0)  # set_device requires an index
         torch.cuda.reset_peak_memory_stats(device)
     return device
 
@@ -65,22 +67,23 @@ def unsupported(device: str, *, compile: bool = False) -> str | None:
     )
 
 
-def compile_each(blocks: Iterable[nn.Module]) -> None:
-    """Let ``torch.compile`` fuse what stands between the matrix products of equal modules, from their first call on.
+def compile_blocks(blocks: Iterable[nn.Module]) -> None:
+    """Compile each block in place with ``torch.compile``; compilation happens at the first call.
 
-    In place, so that weights keep their names; what is compiled for one serves all. A second shape (in evaluation, or reviews
-    of other lengths) compiles once more, for any shape; of the backend with which it would not, the plan makes no compiled run
-    (``attnlab.nn.attention.unsupported``). Kernels are chosen without timing them, so that a run repeats.
+    Compiling in place keeps the names of the weights. Equal blocks share the compiled code. A second input shape (in
+    evaluation, or of reviews of other lengths) triggers one more compilation, for any shape; the plan refuses a backend for
+    which that fails (``attnlab.nn.attention.unsupported``). Kernels are chosen without autotuning, so that a run is
+    reproducible.
     """
     for block in blocks:
         block.compile(options={"deterministic": True})
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Inside, matrix products run in ``precision`` (``fp32`` or ``bf16``).
+    """Return a context in which matrix products run in ``precision`` (``fp32`` or ``bf16``).
 
     Raises:
-        UserError: ``auto``, which only a plan resolves.
+        UserError: for any other value, such as ``auto``, which the plan resolves.
     """
     if precision == "fp32":
         return contextlib.nullcontext()
@@ -90,6 +93,6 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the device has done what was asked of it, so that a clock read next tells the truth."""
+    """Wait until all work submitted to the device is done, so that a following timestamp is correct."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,8 +1,8 @@
-"""A model's scores on a split, as exact means.
+"""Evaluation of a model on a split, as exact means over all targets.
 
-A memory is empty where a row begins: how many rows a batch has would decide how much of the text is read without one. So with
-a memory there are only as many rows as leave each ``FILLED`` times the segments that fill it: at most a sixteenth of the text
-is read before it is full, whatever ``evaluate.batch_size``.
+The memory is empty at the beginning of each row, so the number of rows in a batch would decide how much of the text is read
+with an incomplete memory. With memory, the number of rows is therefore limited: each row has at least ``FILLED`` times the
+segments that fill the memory, and at most 1/16 of the text is read before it is full, for any ``evaluate.batch_size``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ FILLED = 16
 def forward(
     model: LanguageModel | Classifier, batch: "Batch", memory: list[Tensor] | None
 ) -> tuple[Tensor, list[Tensor] | None]:
-    """The model's logits for a batch, and the memory for the next one (emptied first where the batch starts afresh)."""
+    """Return the logits for a batch and the memory for the next one; a ``fresh`` batch starts with an empty memory."""
     if isinstance(model, Classifier):
         return model(batch.inputs, batch.mask), None
     return model(batch.inputs, None if batch.fresh else memory)
@@ -35,22 +35,23 @@ def forward(
 def evaluate(
     model: LanguageModel | Classifier, task: "Task", split: str, *, config: RunConfig, device: torch.device
 ) -> dict[str, float]:
-    """Every metric of the task on ``valid`` or ``test``, by the configured protocol and limit.
+    """Return every metric of the task on ``valid`` or ``test``, under the configured protocol and limit.
 
-    The model is in train mode afterwards.
+    The model is in training mode afterwards.
 
     Raises:
-        UserError: the task, which may be anyone's, has no batch there, or does not score what it names as its metric.
+        UserError: the task yields no batch for the split, or its scores lack its primary metric.
     """
-    how = config.evaluate
-    limit = how.test_limit if split == "test" else how.valid_limit
-    reading: dict[str, Any] = {"limit": limit, "protocol": how.protocol, "stride": how.stride}
-    rows = how.batch_size or config.train.batch_size
-    tokens = task.eval_tokens(split, **reading) if config.model.mem_len else None
+    eval_config = config.evaluate
+    limit = eval_config.test_limit if split == "test" else eval_config.valid_limit
+    protocol: dict[str, Any] = {"limit": limit, "protocol": eval_config.protocol, "stride": eval_config.stride}
+    # Limit the rows so that every row fills its memory early.
+    rows = eval_config.batch_size or config.train.batch_size
+    tokens = task.eval_tokens(split, **protocol) if config.model.mem_len else None
     if tokens is not None:
-        filling = -(-config.model.mem_len // task.length)  # segments
-        rows = max(1, min(rows, tokens // task.length // (FILLED * filling)))
-    batches = task.eval_batches(split, batch_size=rows, **reading)
+        segments = -(-config.model.mem_len // task.length)  # that fill the memory
+        rows = max(1, min(rows, tokens // task.length // (FILLED * segments)))
+    batches = task.eval_batches(split, batch_size=rows, **protocol)
     scores = []
     memory: list[Tensor] | None = None
     model.eval()
@@ -60,8 +61,8 @@ def evaluate(
             logits, memory = forward(model, batch, memory)
             scores.append(task.score(logits.float(), batch))
     model.train()
-    found = {name: mean.value for name, mean in merge(scores).items()}
-    if task.metric not in found:
-        what = f"{len(scores)} batches with scores named {', '.join(found)}" if scores else "no batch"
-        raise UserError(f"task {config.task.label}: expected a score named {task.metric} on {split}, got {what}")
-    return found
+    means = {name: mean.value for name, mean in merge(scores).items()}
+    if task.metric not in means:
+        got = f"{len(scores)} batches with scores named {', '.join(means)}" if scores else "no batch"
+        raise UserError(f"task {config.task.label}: expected a score named {task.metric} on {split}, got {got}")
+    return means

@@ -1,4 +1,4 @@
-"""The gradient of one batch, rank by rank and micro-batch by micro-batch."""
+"""The gradient of one batch, over its ranks and micro-batches."""
 
 import torch
 from torch import Tensor
@@ -7,17 +7,17 @@ from attnlab.config.run import RunConfig
 from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
 from attnlab.tasks import Task
-from attnlab.training import device as machine
+from attnlab.training.device import autocast
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import forward
 from attnlab.training.prefetch import RankBatch
 
-Memory = list[Tensor] | None  # of each block the hidden states before this segment
+Memory = list[Tensor] | None  # for each block, the hidden states before this segment: (rows, mem_len, dim)
 
 
 def backward(
     model: LanguageModel | Classifier,
-    portion: RankBatch,
+    batch: RankBatch,
     memory: Memory,
     *,
     task: Task,
@@ -25,30 +25,32 @@ def backward(
     device: torch.device,
     group: Group,
 ) -> tuple[Tensor, Memory]:
-    """Leave in ``model`` the gradient of the mean loss over all that a batch wants predicted.
+    """Accumulate in ``model`` the gradient of the mean loss over all targets of a batch, summed over the ranks.
 
     Args:
-        portion: this rank's of the batch.
-        memory: what its rows remember.
+        batch: this rank's part of the batch.
+        memory: the hidden states of its rows; None or empty without memory.
 
     Returns:
-        The loss of the whole batch, still on the device, and the memory for the next one.
+        The loss of the whole batch, a scalar still on the device, and the memory for the next batch.
     """
-    memories = _split(memory, len(portion.parts))
+    memories = _split(memory, len(batch.parts))
     loss = torch.zeros((), device=device)
-    for i, (part, share) in enumerate(zip(portion.parts, portion.shares, strict=True)):
-        with machine.autocast(device, config.train.precision):
+    for i, (part, share) in enumerate(zip(batch.parts, batch.shares, strict=True)):
+        with autocast(device, config.train.precision):
             logits, memories[i] = forward(model, part, memories[i])
-            # a mean over nothing is no number, however little it counts; gradients there must be: ranks add them up together
+            # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
             part_loss = task.loss(logits, part) * share if share else logits.float().sum() * 0
-        del logits  # or they would lie there during the backward pass, which keeps what it needs of them
+        del logits  # free them before the backward pass, which keeps what it needs
         part_loss.backward()
         loss += part_loss.detach()
+    # One message: the loss travels with the gradients.
     group.all_reduce([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     return loss, _join(memories)
 
 
 def _split(memory: Memory, parts: int) -> list[Memory]:
+    """Split the memory by rows, one part for each micro-batch."""
     if not memory:
         return [None] * parts
     return [list(rows) for rows in zip(*(m.tensor_split(parts) for m in memory), strict=True)]

@@ -1,13 +1,15 @@
-"""A trained model at lengths that it was not trained on (``evaluate.lengths``).
+"""Evaluation of a trained model at lengths other than the trained one (``evaluate.lengths``).
 
-The same items are scored at every length, by the same protocol, limit and memory, so that the figures of one run compare: of
-a text every byte but the first, of reviews the same ones, each cut off there. The trained length has the normal score.
+The same items are scored at every length, under the same protocol, limit and memory, so that the scores of one run are
+comparable: every byte of a text but the first, or the same reviews, each truncated to the length. The score at the trained
+length is the normal one.
 
-A batch has as many rows as make the tokens of a normal one, and never more rows than that has: memory carries on from as many
-beginnings or fewer.
+A batch has as many rows as give the tokens of a normal batch, and at most the rows of a normal batch: with memory, no more
+rows than usual start with an empty memory.
 
-A score is called ``bits_per_byte_at/512`` in a run's summary and in MLflow, where its step is the length. A length that cannot
-be had costs the run nothing: the reason is among the result's tags as ``length.1024``, in MLflow ``attnlab.length.1024``.
+A score is named ``bits_per_byte_at/512`` in a run's summary and in MLflow, where its step is the length. If a length cannot
+be evaluated, the run is still completed: the reason is in the result's tags as ``length.1024``, and in MLflow as
+``attnlab.length.1024``.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from attnlab.models.language_model import LanguageModel
 from attnlab.registry import POSITIONS, TASKS, options_of
 from attnlab.tasks.verification import verified
 from attnlab.training.evaluate import evaluate
-from attnlab.training.out_of_memory import asked, is_out_of_memory
+from attnlab.training.out_of_memory import is_out_of_memory, requested_memory
 
 if TYPE_CHECKING:
     from attnlab.tasks import Task
@@ -34,34 +36,37 @@ if TYPE_CHECKING:
 def evaluate_lengths(
     model: LanguageModel | Classifier, task: Task, test: dict[str, float], *, config: RunConfig, device: torch.device
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The scores on ``test`` at every length of ``config.evaluate.lengths``, and the reason for each that has none.
+    """Return the scores on ``test`` at every length of ``config.evaluate.lengths``, or the reason why a length has none.
 
     Args:
-        task: at the trained length.
-        test: the scores there.
+        task: the task at the trained length.
+        test: the scores at the trained length.
 
     Returns:
-        Metrics by ``at_length``, and tags ``length.N``.
+        Metrics named by ``at_length``, and the reasons as tags ``length.N``.
     """
     scores: dict[str, float] = {}
     tags: dict[str, str] = {}
     for length in config.evaluate.lengths:
         if length == task.length:
-            found: dict[str, float] | str = test
+            outcome: dict[str, float] | str = test
         else:
-            found = unreachable(config, task, length) or _evaluated(model, task, length, config=config, device=device)
-        if isinstance(found, str):
-            tags[f"length.{length}"] = found
+            outcome = unsupported_length(config, task, length) or _evaluated(model, task, length, config=config, device=device)
+        if isinstance(outcome, str):
+            tags[f"length.{length}"] = outcome
         else:
-            scores |= {at_length(name, length): score for name, score in found.items()}
+            scores |= {at_length(name, length): score for name, score in outcome.items()}
     return scores, tags
 
 
-def unreachable(config: RunConfig, task: Task, length: int) -> str | None:
-    """Why a model trained on ``task`` cannot be evaluated at ``length``, as far as it is known before training; else None.
+def unsupported_length(config: RunConfig, task: Task, length: int) -> str | None:
+    """Return the reason, if known before training, why a model trained on ``task`` cannot be evaluated at ``length``.
 
     Args:
-        config: resolved.
+        config: a resolved configuration.
+
+    Returns:
+        The reason, or None.
     """
     if length == task.length:
         return None
@@ -70,8 +75,8 @@ def unreachable(config: RunConfig, task: Task, length: int) -> str | None:
         name = config.position.name.rpartition(":")[2]
         return f"{name} positions: trained up to {task.length}"
     try:
-        training = config.train.model_copy(update={"batch_size": 1})  # at this length nothing is trained: any batch would fit
-        return _task(config, length).unsupported(config.model_copy(update={"train": training}))
+        train_config = config.train.model_copy(update={"batch_size": 1})  # nothing is trained at this length
+        return _task(config, length).unsupported(config.model_copy(update={"train": train_config}))
     except UserError as error:
         return error.message
 
@@ -79,31 +84,31 @@ def unreachable(config: RunConfig, task: Task, length: int) -> str | None:
 def _evaluated(
     model: LanguageModel | Classifier, task: Task, length: int, *, config: RunConfig, device: torch.device
 ) -> dict[str, float] | str:
-    """The scores at one length, or why there are none: whatever fails here, the run itself has gone well."""
+    """Return the scores at one length, or the reason why there are none. An error here does not fail the run."""
     normal = config.evaluate.batch_size or config.train.batch_size
     rows = max(1, normal * task.length // max(length, task.length))
-    how = config.evaluate.model_copy(update={"batch_size": rows})
+    eval_config = config.evaluate.model_copy(update={"batch_size": rows})
     try:
         other = verified(_task(config, length), config)
-        scores = evaluate(model, other, "test", config=config.model_copy(update={"evaluate": how}), device=device)
-    except Exception as error:  # a scheme or a variant of someone else's may raise anything
-        reason = f"out of memory: asked for {asked(error)}" if is_out_of_memory(error) else _told(error)
+        scores = evaluate(model, other, "test", config=config.model_copy(update={"evaluate": eval_config}), device=device)
+    except Exception as error:  # a user's position scheme or variant may raise anything
+        reason = f"out of memory: requested {requested_memory(error)}" if is_out_of_memory(error) else _describe(error)
     else:
         wrong = [name for name in scores if name in (task.metric, "loss") and not math.isfinite(scores[name])]
         if not wrong:
             return scores
         reason = f"{wrong[0]} became {scores[wrong[0]]}"
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what a length that was too long has left
+        torch.cuda.empty_cache()  # return the memory of a failed evaluation
     return reason
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return one_line(f"{type(error).__name__}: {error}")
 
 
 def _task(config: RunConfig, length: int) -> Any:
-    """The run's task at another length; ``UserError`` where it has none such."""
+    """Return the run's task at another length; raise ``UserError`` if it has no option ``length`` or rejects the value."""
     cls = TASKS.get(config.task.name)
     if "length" not in options_of(cls):
         raise UserError(f"the task {config.task.label} has no option 'length'")

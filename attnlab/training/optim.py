@@ -1,4 +1,4 @@
-"""How weights move: the optimiser, and the learning rate as a pure function of the step."""
+"""The optimiser and the learning-rate schedule."""
 
 import math
 
@@ -10,7 +10,7 @@ from attnlab.tasks import Task
 
 
 def total_steps(config: TrainConfig, task: Task) -> int:
-    """Optimiser steps of the whole run."""
+    """Return the number of optimiser steps of the whole run."""
     if config.steps is not None:
         return config.steps
     assert config.epochs is not None  # exactly one of the two is set
@@ -18,7 +18,13 @@ def total_steps(config: TrainConfig, task: Task) -> int:
 
 
 def learning_rate(step: int, total: int, config: TrainConfig) -> float:
-    """The rate of step 0 .. total-1: linear warm-up, then constant or half a cosine down to ``final_lr`` x ``lr``."""
+    """Return the learning rate of a step, as a pure function of it.
+
+    The rate warms up linearly, then stays constant or follows half a cosine down to ``final_lr`` x ``lr``.
+
+    Args:
+        step: 0 to ``total - 1``.
+    """
     warmup = config.warmup if isinstance(config.warmup, int) else round(config.warmup * total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
@@ -29,7 +35,7 @@ def learning_rate(step: int, total: int, config: TrainConfig) -> float:
 
 
 def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices and leaves gains, biases and vectors alone."""
+    """Return AdamW with weight decay on matrices, and none on gains, biases and other vectors."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,4 +1,4 @@
-"""Training batches where they are computed on, drawn one step ahead so that no step waits for data."""
+"""Training batches, drawn one step ahead and moved to the device so that no step waits for data."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -12,12 +12,12 @@ from attnlab.training.distributed.group import Group
 
 @dataclass(frozen=True)
 class RankBatch:
-    """What one rank reads of one batch, on its device.
+    """One rank's part of a batch, on its device.
 
     Attributes:
-        parts: its micro-batches.
-        shares: of what the whole batch wants predicted, the part of each.
-        tokens: of the whole batch.
+        parts: the rank's micro-batches.
+        shares: of all targets in the whole batch, the fraction in each micro-batch.
+        tokens: tokens of the whole batch.
     """
 
     parts: list[Batch]
@@ -26,13 +26,13 @@ class RankBatch:
 
 
 class Prefetcher:
-    """One rank's portions of the batches of a run.
+    """Draw one rank's parts of the training batches.
 
-    On CUDA a step is computed while the program goes on: what ``draw`` draws then is there, pinned and on its way, before the
-    device asks for it. Nothing is counted on the device, so nothing waits for it.
+    On CUDA a step runs asynchronously: a batch that ``prefetch`` draws meanwhile is pinned and on its way before the device
+    needs it. Targets are counted on the CPU, so that no step synchronises with the device.
 
     Attributes:
-        seconds: that drawing, and beginning to copy, took of the program.
+        seconds: time that the program spent on drawing batches and on starting their copies.
     """
 
     def __init__(self, task: Task, config: RunConfig, *, group: Group, device: torch.device) -> None:
@@ -41,19 +41,19 @@ class Prefetcher:
         self.seconds = 0.0
 
     def take(self, step: int) -> RankBatch:
-        """The portion of a step, whether it was drawn before or not."""
+        """Return the batch of ``step``, drawing it now if it was not prefetched."""
         if step not in self._ahead:
-            self.draw(step)
+            self.prefetch(step)
         return self._ahead.pop(step)
 
-    def draw(self, step: int) -> None:
-        """Draw the portion of a step that is to come."""
-        begin = perf_counter()
-        how = self._config.train
-        batch = self._task.train_batch(step, seed=self._config.seed, batch_size=how.batch_size)
-        wanted = max(1, int((batch.targets >= 0).sum()))  # a batch that wants nothing predicted has shares of nothing
-        mine, counts = self._group.rows(batch)
-        parts = mine.split(how.gradient_accumulation)
-        shares = [int((part.targets >= 0).sum()) * counts / wanted for part in parts]
+    def prefetch(self, step: int) -> None:
+        """Draw the batch of a coming step."""
+        start = perf_counter()
+        train_config = self._config.train
+        batch = self._task.train_batch(step, seed=self._config.seed, batch_size=train_config.batch_size)
+        targets = max(1, int((batch.targets >= 0).sum()))  # a batch without targets has shares of 0
+        rows, counts = self._group.rows(batch)
+        parts = rows.split(train_config.gradient_accumulation)
+        shares = [int((part.targets >= 0).sum()) * counts / targets for part in parts]
         self._ahead = {step: RankBatch([part.to(self._device) for part in parts], shares, batch.tokens)}
-        self.seconds += perf_counter() - begin
+        self.seconds += perf_counter() - start

@@ -1,14 +1,14 @@
-"""What the server that runs are forked from imports before it forks: torch, and whatever training needs.
+"""Imports of the fork server: torch and everything that training needs, loaded before the first run is forked.
 
-The collector never looks at these objects again: a run's own look at its own alone is quick, and the pages that
-the processes share stay shared (Python's ``gc.freeze`` is made for this).
+``gc.freeze`` excludes these objects from garbage collection: a run's collections visit its own objects only, and memory
+pages that the processes share stay shared.
 """
 
 import gc
 
 gc.disable()
 
-import torch._dynamo  # noqa: E402, F401 counting FLOPs imports it, for a second and a half
+import torch._dynamo  # noqa: E402, F401 counting FLOPs imports it, which takes a second and a half
 
 import attnlab.training.train  # noqa: E402, F401
 

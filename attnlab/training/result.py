@@ -1,4 +1,4 @@
-"""How a run ended, and the record of it in the run's folder: what has an end is never trained again."""
+"""The result of a run, and its record in the run's folder. A run with a recorded result is not trained again."""
 
 import json
 import logging
@@ -19,14 +19,14 @@ FILE = "result.json"
 
 @dataclass
 class Result:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
         state: ``completed``, ``diverged`` (a loss became NaN or infinite), ``out_of_memory`` or ``pruned``.
-        summary: final metrics by name; empty of test metrics unless completed.
+        summary: final metrics by name; without test metrics unless completed.
         step: the last step taken.
-        reason: one line, where the state is not ``completed``.
-        tags: what there is to say that is no number, by name: ``length.1024`` -> why there is no score at that length.
+        reason: one line; empty if the state is ``completed``.
+        tags: texts by name, such as ``length.1024``: the reason why there is no score at that length.
     """
 
     state: str
@@ -36,28 +36,28 @@ class Result:
     tags: dict[str, str] = field(default_factory=dict)
 
 
-def keep(result: Result, history: History, *, config: RunConfig, folder: Path) -> None:
-    """Write the end of a run; from here on it is not trained again."""
+def save_result(result: Result, history: History, *, config: RunConfig, folder: Path) -> None:
+    """Record the result of a run; afterwards the run is not trained again."""
     record = {"fingerprint": config.fingerprint(), "result": asdict(result), "history": history}
     with replacing(folder / FILE) as half:
         half.write_text(json.dumps(record), encoding="utf8")
 
 
-def kept(folder: Path, *, config: RunConfig) -> tuple[Result, History] | None:
-    """Return the recorded result and history of a run; None, with a warning if the record is unusable, where it has none."""
+def load_result(folder: Path, *, config: RunConfig) -> tuple[Result, History] | None:
+    """Return the recorded result and history of a run; None if there is no usable record, with a warning if it is damaged."""
     path = folder / FILE
     if not path.exists():
         return None
     try:
         record = json.loads(path.read_text(encoding="utf8"))
         if record["fingerprint"] != config.fingerprint():
-            raise ValueError(f"expected one of {config.fingerprint()}, got one of {record['fingerprint']}")
+            raise ValueError(f"expected fingerprint {config.fingerprint()}, got {record['fingerprint']}")
         return Result(**record["result"]), [(step, metrics) for step, metrics in record["history"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         logger.warning("ignoring unusable result %s: %s: %s", path, type(error).__name__, error)
         return None
 
 
-def forget(folder: Path) -> None:
-    """Remove the record, so that the run may be trained again."""
+def remove_result(folder: Path) -> None:
+    """Remove the recorded result, so that the run is trained again."""
     (folder / FILE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where a run's time goes: its training steps, and everything besides."""
+"""Timing of a run: the seconds of its training steps, and of everything else."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,75 +9,81 @@ import torch
 
 from attnlab.training.device import synchronise
 
-BESIDES = ("startup", "evaluation", "logging", "checkpoint")
+EXCLUDED = ("startup", "evaluation", "logging", "checkpoint")
 
 
 class Timer:
-    """Seconds and tokens of training steps, and apart from them the seconds that went to something else.
+    """Measure training steps in seconds and tokens, and the time of other activities separately.
 
-    The first interval between two stops of a process is warm-up: it counts as time and tokens, but not for tokens/s.
+    The first interval of a process, up to the first ``stop``, is warm-up: it counts towards ``seconds`` and ``tokens`` but
+    not towards tokens per second.
 
     Attributes:
-        seconds, tokens: of training steps alone, drawing their batches included.
-        parts: seconds of each of ``BESIDES``.
-        last: of the newest evaluation on each split.
+        seconds, tokens: of training steps alone, including the time to draw their batches.
+        parts: seconds of each activity in ``EXCLUDED``.
+        last: seconds of the latest evaluation of each split.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.seconds, self.tokens = 0.0, 0
         self.warm_seconds, self.warm_tokens = 0.0, 0
-        self.parts: dict[str, float] = dict.fromkeys(BESIDES, 0.0)
+        self.parts: dict[str, float] = dict.fromkeys(EXCLUDED, 0.0)
         self.last: dict[str, float] = {}
         self._warm = False
-        self._began: float | None = None
+        self._start: float | None = None
         self._interval = 0
 
     def start(self) -> None:
-        if self._began is None:
-            self._began = perf_counter()
+        """Start an interval of training steps, unless one is running."""
+        if self._start is None:
+            self._start = perf_counter()
 
     def count(self, tokens: int) -> None:
+        """Add the tokens of one training step to the current interval."""
         self._interval += tokens
 
     def stop(self) -> None:
-        if self._began is None:
+        """End the current interval, after the device has finished its work; do nothing if none is running."""
+        if self._start is None:
             return
         synchronise(self.device)
-        elapsed = perf_counter() - self._began
+        elapsed = perf_counter() - self._start
         if not self._warm:
             self.warm_seconds += elapsed
             self.warm_tokens += self._interval
             self._warm = True
         self.seconds += elapsed
         self.tokens += self._interval
-        self._began, self._interval = None, 0
+        self._start, self._interval = None, 0
 
     @contextmanager
     def exclude(self, part: str, *, split: str = "") -> Iterator[None]:
-        """Stop counting the time as that of steps: inside it is that of one of ``BESIDES``.
+        """Count the time inside the block as ``part`` instead of as training steps.
 
         Args:
-            split: of an evaluation.
+            part: one of ``EXCLUDED``.
+            split: the evaluated split, if ``part`` is an evaluation.
         """
         self.stop()
-        began = perf_counter()
+        start = perf_counter()
         try:
             yield
         finally:
-            took = perf_counter() - began
-            self.parts[part] += took
+            elapsed = perf_counter() - start
+            self.parts[part] += elapsed
             if split:
-                self.last[split] = took
+                self.last[split] = elapsed
 
     def tokens_per_s(self) -> float:
+        """Return the training throughput without warm-up; NaN before the first interval has ended."""
         after = self.tokens - self.warm_tokens
-        if after == 0:  # a run of one interval has nothing but its warm-up
+        if after == 0:  # a run of one interval has only its warm-up
             return self.tokens / self.seconds if self.seconds else float("nan")
         return after / (self.seconds - self.warm_seconds)
 
     def summary(self) -> dict[str, float]:
-        """The metrics of a run's end, all in seconds but for the first two."""
+        """Return the final metrics by name: ``tokens_per_s``, ``tokens``, and seconds in all others."""
         return {
             "tokens_per_s": self.tokens_per_s(),
             "tokens": self.tokens,
@@ -87,11 +93,12 @@ class Timer:
         }
 
     def state(self) -> dict[str, Any]:
+        """Return what a checkpoint stores."""
         names = ("seconds", "tokens", "warm_seconds", "warm_tokens", "parts", "last")
         return {name: getattr(self, name) for name in names}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there; what this process spent on starting counts, too."""
+        """Continue from ``state``; the startup time of this process is added to that of earlier ones."""
         startup = self.parts["startup"]
         for name, value in state.items():
             setattr(self, name, value)

@@ -1,7 +1,7 @@
 """One run: a resolved configuration in, a result out. Knows neither Optuna nor MLflow.
 
-What has an end is not trained again, what has a checkpoint is gone on from, and memory that runs out is a result.
-The steps themselves are in ``loop``.
+Finished runs are skipped, interrupted runs resume from their latest usable checkpoint, and running out of memory is
+recorded as a result. The training loop is in ``trainer``.
 """
 
 import logging
@@ -11,13 +11,12 @@ from typing import Any
 from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
 from attnlab.registry import load_sources
-from attnlab.training import checkpoint, out_of_memory
-from attnlab.training import costs as measure
-from attnlab.training import device as machine
-from attnlab.training import result as results
+from attnlab.training import checkpoint, costs
+from attnlab.training.device import set_up
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
-from attnlab.training.result import Report, Result
+from attnlab.training.out_of_memory import describe_out_of_memory, is_out_of_memory
+from attnlab.training.result import Report, Result, load_result, save_result
 from attnlab.training.trainer import Trainer
 
 __all__ = ["Report", "Result", "total_steps", "train", "train_rank"]
@@ -26,24 +25,28 @@ logger = logging.getLogger(__name__)
 
 
 def train(config: RunConfig, *, report: Report | None = None, folder: Path | None = None) -> Result:
-    """Train, evaluate on ``valid`` on the way, and on ``test`` once at the end.
+    """Train a run, evaluate it on ``valid`` during training and once on ``test`` at the end.
 
     Args:
-        config: resolved by ``attnlab.plan``.
-        report: called with (step, metrics) as curves grow; returning True ends the run as ``pruned``.
-        folder: where checkpoints go, and at the end ``model.pt``, ``config.json`` and ``result.json``. A checkpoint
-            found there is gone on from; a run that has its result there is not trained again: its whole history is
-            reported and the result returned. None: nothing is written. One process at a time may use a folder.
+        config: a configuration that ``attnlab.plan`` resolved.
+        report: called with (step, metrics) for every point of the curves; returning True ends the run as ``pruned``.
+        folder: stores checkpoints and finally ``model.pt``, ``config.json`` and ``result.json``. Training resumes from a
+            checkpoint in it; if it holds the run's result, the whole history is reported and the result returned
+            without training. Only one process at a time may use a folder. None writes nothing.
+
+    Returns:
+        The state in which the run ended, its final metrics and its last step.
     """
     report = report or (lambda step, metrics: False)
     if folder is not None:
-        earlier = results.kept(folder, config=config)
-        if earlier is not None:
-            for step, metrics in earlier[1]:
+        recorded = load_result(folder, config=config)
+        if recorded is not None:
+            result, history = recorded
+            for step, metrics in history:
                 report(step, metrics)
             checkpoint.remove(folder)
-            return earlier[0]
-        checkpoint.remove_halves(folder)
+            return result
+        checkpoint.remove_partial(folder)
     if config.machine.processes_per_run > 1:
         from attnlab.training.distributed.launch import train_on_ranks
 
@@ -52,52 +55,52 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
 
 
 def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path | None) -> Result:
-    """One rank's part of ``train``; the first writes, evaluates and reports."""
+    """Run one rank's part of ``train``; rank 0 also writes, evaluates and reports."""
     load_sources(config.sources)
-    device = machine.set_up(config.machine, rank=group.rank)
-    run: Trainer | None = None
+    device = set_up(config.machine, rank=group.rank)
+    trainer: Trainer | None = None
     try:
-        run = _begin(config, group=group, folder=folder, device=device, report=report)
-        result = run.fit()
+        trainer = _start(config, group=group, folder=folder, device=device, report=report)
+        result = trainer.fit()
     except Exception as error:
-        if not out_of_memory.is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        peaks, step = measure.peaks(device), run.step if run else 0
-        costs = {**run.fixed_costs, **peaks} if run else peaks
-        return Result("out_of_memory", costs, step, out_of_memory.reason(error, step=step, peaks=peaks))
-    if folder is not None and group.first:
-        _keep(run, result, folder)
+        peaks, step = costs.peaks(device), trainer.step if trainer else 0
+        summary = {**trainer.fixed_costs, **peaks} if trainer else peaks
+        return Result("out_of_memory", summary, step, describe_out_of_memory(error, step=step, peaks=peaks))
+    if folder is not None and group.is_rank_zero:
+        _save(trainer, result, folder)
     return result
 
 
-def _begin(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
-    """A run at the newest of its checkpoints that can be gone on from, or at its beginning."""
-    for path, state in checkpoint.kept(folder, config=config) if folder is not None else ():
-        run = Trainer(config, folder=folder, **context)
+def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
+    """Return a trainer at the latest usable checkpoint of the run, or at step 0."""
+    for path, state in checkpoint.load_usable(folder, config=config) if folder is not None else ():
+        trainer = Trainer(config, folder=folder, **context)
         try:
-            run.restore(state)
-        except Exception as error:  # other code wrote it, under the same version
-            if out_of_memory.is_out_of_memory(error):
+            trainer.restore(state)
+        except Exception as error:  # written by other code of the same version
+            if is_out_of_memory(error):
                 raise
             checkpoint.warn_unusable(path, error)
             continue
-        logger.info("resuming from step %d (%s)", run.step, path.name)
-        run.report_again()
-        return run
-    if folder is not None and checkpoint.any_in(folder):
+        logger.info("resuming from step %d (%s)", trainer.step, path.name)
+        trainer.replay_history()
+        return trainer
+    if folder is not None and checkpoint.exists(folder):
         logger.warning("no usable checkpoint in %s: starting from step 0", folder)
     return Trainer(config, folder=folder, **context)
 
 
-def _keep(run: Trainer, result: Result, folder: Path) -> None:
-    """Write down how the run ended. The order is what makes a power cut harmless.
+def _save(trainer: Trainer, result: Result, folder: Path) -> None:
+    """Write the model and the result, then remove the checkpoints.
 
-    Until the result is written the last checkpoint is there to go on from, to the same bits; from then on nothing
-    else in the folder counts.
+    The order makes a power cut harmless: until the result is written, the run resumes from its last checkpoint to the same
+    bits; from then on the other files are not read.
     """
     if result.state == "completed":
-        checkpoint.save({"model": run.model.state_dict()}, folder / "model.pt")
+        checkpoint.save({"model": trainer.model.state_dict()}, folder / "model.pt")
         with replacing(folder / "config.json") as half:
-            half.write_text(run.config.to_json(), encoding="utf8")
-    results.keep(result, run.history, config=run.config, folder=folder)
+            half.write_text(trainer.config.to_json(), encoding="utf8")
+    save_result(result, trainer.history, config=trainer.config, folder=folder)
     checkpoint.remove(folder)

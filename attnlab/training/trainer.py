@@ -1,7 +1,7 @@
 """The training loop and its state.
 
-Batches are a pure function of (seed, step) and the learning rate of the step, so a run's state is its model, its
-optimiser, its random streams, what it has seen on ``valid`` and the number of its step: what a checkpoint holds.
+Batches are a pure function of (seed, step), and the learning rate of the step. The state of a run, which a checkpoint
+stores, is therefore its model, optimiser, random streams, scores on ``valid`` and step number.
 """
 
 import math
@@ -18,9 +18,8 @@ from attnlab.registry import TASKS
 from attnlab.tasks import Task
 from attnlab.tasks.validation import check_first_batch
 from attnlab.tasks.verification import verified
-from attnlab.training import checkpoint
-from attnlab.training import costs as measure
-from attnlab.training import device as machine
+from attnlab.training import checkpoint, costs
+from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
 from attnlab.training.gradients import Memory, backward
@@ -32,8 +31,8 @@ from attnlab.training.selection import Selection
 from attnlab.training.timing import Timer
 
 
-class _Ended(Exception):
-    """Training stops before its last step, for ``reason``."""
+class _EarlyEnd(Exception):
+    """Ends training before its last step: the run diverged or was pruned."""
 
     def __init__(self, state: str, step: int, reason: str) -> None:
         super().__init__(reason)
@@ -41,21 +40,25 @@ class _Ended(Exception):
 
 
 class Trainer:
-    """One run, as one rank sees it.
+    """Train one run, on one of its ranks.
 
     Args:
-        folder: where checkpoints go.
-        report: called in the first rank with (step, metrics); True ends the run as ``pruned``.
+        config: a resolved configuration.
+        group: the ranks that share the run.
+        folder: the folder of checkpoints; None writes none.
+        device: this rank's device.
+        report: called on rank 0 with (step, metrics); returning True ends the run as ``pruned``.
 
     Attributes:
-        step: the last step taken.
-        history: every (step, metrics) that was reported.
+        step: steps taken so far.
+        history: every (step, metrics) that was reported, in order.
+        fixed_costs: ``costs.fixed_costs`` of the model.
     """
 
     def __init__(self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report) -> None:
         self.config, self.group, self.folder, self.device, self.report = config, group, folder, device, report
-        self.clock = Timer(device)
-        with self.clock.exclude("startup"):
+        self.timer = Timer(device)
+        with self.timer.exclude("startup"):
             self._set_up()
 
     def _set_up(self) -> None:
@@ -65,10 +68,10 @@ class Trainer:
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
         self.optimizer = adamw(self.model, config.train)
-        self.fixed_costs = group.on_rank_zero(lambda: measure.fixed_costs(self.model, config, self.task))
+        self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task))
         if config.train.compile:
-            machine.compile_each(self.model.backbone.blocks)
-        self.feed = Prefetcher(self.task, config, group=group, device=device)
+            compile_blocks(self.model.backbone.blocks)
+        self.prefetcher = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
         self.step = 0
         self.pending: list[Tensor] = []  # losses since the last point of the curve, still on the device
@@ -78,8 +81,9 @@ class Trainer:
         torch.manual_seed(derive_seed(config.seed, "dropout", *own))
 
     def fit(self) -> Result:
-        """Take every step that is left, then meet the test split."""
+        """Take the remaining steps, evaluate the selected weights on ``test``, and return the result."""
         try:
+            # Train, with evaluations, log points and checkpoints when they are due.
             while self.step < self.total and not self.selection.out_of_patience:
                 self._step()
                 if self.step % self.config.train.log_every == 0 or self._evaluation_due():
@@ -88,24 +92,28 @@ class Trainer:
                     self._validate()
                 if self._checkpoint_due():
                     self._save()
-            chosen = self.selection.load_best(self.model)
-            scores = {f"valid_{name}": score for name, score in chosen.items()}
+            # Load the selected weights; only they are evaluated on the test split.
+            selected = self.selection.load_best(self.model)
+            valid = {f"valid_{name}": score for name, score in selected.items()}
             test = self._evaluate("test") if self.config.evaluate.test else {}
-            costs = self._costs()  # before other lengths are met: they take what they take
-            others, tags = self._at_lengths(test)
-            return Result("completed", {**scores, **test, **others, **costs, **self.clock.summary()}, self.step, tags=tags)
-        except _Ended as end:
+            # Peak memory is read before the evaluation at other lengths, which may need more than training did.
+            run_costs = self._costs()
+            at_lengths, tags = self._at_lengths(test)
+            summary = {**valid, **test, **at_lengths, **run_costs, **self.timer.summary()}
+            return Result("completed", summary, self.step, tags=tags)
+        except _EarlyEnd as end:
             return Result(end.state, self._costs(), end.step, end.reason)
 
     def _step(self) -> None:
-        how = self.config.train
+        """Take one optimiser step, and draw the next batch while the device computes."""
+        train_config = self.config.train
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.total, how)
-        self.clock.start()
-        portion = self.feed.take(self.step)
+            group["lr"] = learning_rate(self.step, self.total, train_config)
+        self.timer.start()
+        batch = self.prefetcher.take(self.step)
         loss, self.memory = backward(
             self.model,
-            portion,
+            batch,
             self.memory,
             task=self.task,
             config=self.config,
@@ -113,65 +121,68 @@ class Trainer:
             group=self.group,
         )
         self.pending.append(loss)
-        if how.grad_clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), how.grad_clip)
+        if train_config.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), train_config.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
-        self.clock.count(portion.tokens)
+        self.timer.count(batch.tokens)
         if self.step < self.total:
-            self.feed.draw(self.step)  # while the device computes this one
+            self.prefetcher.prefetch(self.step)  # the device still computes this step
 
     def _log(self) -> None:
-        """Read the losses since the last point in one go, and report their mean: only here do steps wait for the device."""
+        """Report the mean loss since the last point. The losses are read together: only here do steps wait for the device."""
         if not self.pending:
             return
-        with self.clock.exclude("logging"):
+        with self.timer.exclude("logging"):
             losses = torch.stack(self.pending).tolist()
             first = self.step - len(losses) + 1
             self.pending = []
             for step, loss in enumerate(losses, start=first):
                 if not math.isfinite(loss):
-                    raise _Ended("diverged", step, f"the training loss became {loss} at step {step}")
+                    raise _EarlyEnd("diverged", step, f"the training loss became {loss} at step {step}")
             rate = learning_rate(self.step - 1, self.total, self.config.train)
-            mean, speed = sum(losses) / len(losses), self.clock.tokens_per_s()
+            mean, speed = sum(losses) / len(losses), self.timer.tokens_per_s()
             self._report({"train/loss": mean, "train/lr": rate, "train/tokens_per_s": speed})
 
     def _validate(self) -> None:
+        """Evaluate on ``valid``, update the selection and report the scores."""
         scores = self._evaluate("valid")
         self.selection.update(scores, self.model)
-        with self.clock.exclude("logging"):
+        with self.timer.exclude("logging"):
             self._report({f"valid/{name}": score for name, score in scores.items()})
 
     def _evaluate(self, split: str) -> dict[str, float]:
-        with self.clock.exclude("evaluation", split=split):
+        """Return the scores on ``split``; a NaN or infinite metric or loss ends the run as ``diverged``."""
+        with self.timer.exclude("evaluation", split=split):
             scores = self.group.on_rank_zero(
                 lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device)
             )
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):
-                raise _Ended("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")
+                raise _EarlyEnd("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")
         return scores
 
     def _at_lengths(self, test: dict[str, float]) -> tuple[dict[str, float], dict[str, str]]:
-        """What ``evaluate_lengths`` returns; ``test`` are the scores at the trained length."""
+        """Return the scores and tags of ``evaluate_lengths``; ``test`` are the scores at the trained length."""
         if not self.config.evaluate.lengths:
             return {}, {}
-        with self.clock.exclude("evaluation", split="lengths"):
+        with self.timer.exclude("evaluation", split="lengths"):
             return self.group.on_rank_zero(
                 lambda: evaluate_lengths(self.model, self.task, test, config=self.config, device=self.device)
             )
 
     def _report(self, metrics: dict[str, float]) -> None:
+        """Add a point to the curves; end the run as ``pruned`` if the caller requests it."""
         self.history.append((self.step, metrics))
         if self.group.on_rank_zero(lambda: self.report(self.step, metrics)):
-            raise _Ended("pruned", self.step, f"pruned at step {self.step}")
+            raise _EarlyEnd("pruned", self.step, f"pruned at step {self.step}")
 
     def _evaluation_due(self) -> bool:
-        how = self.config.train
-        every = how.eval_every
-        if every is None and how.epochs is not None:
-            every = self.task.steps_per_epoch(how.batch_size)
+        train_config = self.config.train
+        every = train_config.eval_every
+        if every is None and train_config.epochs is not None:
+            every = self.task.steps_per_epoch(train_config.batch_size)
         return self.step == self.total or (every is not None and self.step % every == 0)
 
     def _checkpoint_due(self) -> bool:
@@ -181,10 +192,11 @@ class Trainer:
         return self._evaluation_due() if every is None else self.step % every == 0
 
     def _save(self) -> None:
-        with self.clock.exclude("checkpoint"):
+        with self.timer.exclude("checkpoint"):
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
+        """Gather the state of every rank; rank 0 writes it."""
         assert self.folder is not None
         memory = None if self.memory is None else [m.cpu() for m in self.memory]
         own = {"random": checkpoint.random_state(self.device), "memory": memory}
@@ -196,37 +208,37 @@ class Trainer:
             "pending": self.pending,
             "history": self.history,
             "selection": self.selection.state(),
-            "clock": self.clock.state(),
-            "data_seconds": self.feed.seconds,
+            "timer": self.timer.state(),
+            "data_seconds": self.prefetcher.seconds,
         }
-        if self.group.first:
-            checkpoint.keep(state, self.folder, config=self.config)
+        if self.group.is_rank_zero:
+            checkpoint.save_newest(state, self.folder, config=self.config)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up the state that ``_save`` wrote."""
+        """Continue from the state that ``_save`` wrote."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.feed.seconds = state["step"], state["data_seconds"]
+        self.step, self.prefetcher.seconds = state["step"], state["data_seconds"]
         self.pending = [loss.to(self.device) for loss in state["pending"]]
         self.history = state["history"]
         self.selection.restore(state["selection"])
-        self.clock.restore(state["clock"])
+        self.timer.restore(state["timer"])
         own = state["ranks"][self.group.rank]
         self.memory = None if own["memory"] is None else [m.to(self.device) for m in own["memory"]]
         checkpoint.restore_random_state(own["random"], self.device)
 
-    def report_again(self) -> None:
-        """Report what was reported before the checkpoint: a new MLflow run stands for a retry, and gets the whole curve."""
+    def replay_history(self) -> None:
+        """Report the history before the checkpoint again: a retry has a new MLflow run, which needs the whole curve."""
         for step, metrics in self.history:
             self.group.on_rank_zero(lambda step=step, metrics=metrics: self.report(step, metrics))
 
     def _costs(self) -> dict[str, float]:
-        """What the run cost so far; of memory what the rank took that took most."""
-        peaks = self.group.gather(measure.peaks(self.device))
+        """Return the costs of the run so far; peak memory is that of the rank with the highest peak."""
+        peaks = self.group.gather(costs.peaks(self.device))
         return {
             **self.fixed_costs,
-            **{name: max(each[name] for each in peaks) for name in peaks[0]},
-            **self.clock.summary(),
-            "data_seconds": self.feed.seconds,
+            **{name: max(rank_peaks[name] for rank_peaks in peaks) for name in peaks[0]},
+            **self.timer.summary(),
+            "data_seconds": self.prefetcher.seconds,
             "steps": self.step,
         }

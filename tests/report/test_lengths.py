@@ -84,20 +84,20 @@ def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
     assert len(told) == 1 and told[0].startswith("Cannot be tested at 256, 512: dense learned, einsum learned, ")
     assert told[0].endswith(f"({REASON}).")
     found = records()
-    found[3]["length.512"] = "out of memory: asked for 1.2 GiB"
+    found[3]["length.512"] = "out of memory: requested 1.2 GiB"
     assert sum(note.startswith("Cannot") for note in made(found).notes) == 2
 
 
 def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
     found = [run for run in records() if run["position"] == "rotary" and run["variant"] in ("dense", "no_wo")]
     for run in found[1:3]:
-        run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: asked for 9 GiB"}
+        run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: requested 9 GiB"}
     there = made(found)
     cells = {line.cells[0]: line.cells[-2:] for line in there.table.lines}
     score = found[0]["bits_per_byte_at/512"]
     assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
     told = [note for note in there.notes if "512" in note]
-    assert told == ["Only 1 of 3 seeds could be tested at 512: dense rotary (out of memory: asked for 9 GiB)."]
+    assert told == ["Only 1 of 3 seeds could be tested at 512: dense rotary (out of memory: requested 9 GiB)."]
 
 
 def test_an_infinite_score_is_none() -> None:

@@ -1,4 +1,4 @@
-"""Running out of memory is a result, wherever it happens, with what was asked for and the peak."""
+"""Running out of memory is a result, wherever it happens, with what was requested and the peak."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import torch
 from attnlab._util import memory
 from attnlab.errors import UserError
 from attnlab.training import gradients, trainer
-from attnlab.training.out_of_memory import is_out_of_memory, reason
+from attnlab.training.out_of_memory import describe_out_of_memory, is_out_of_memory
 from attnlab.training.train import train
 from tests.support.paths import ROOT
 from tests.support.small_runs import recorded, tiny
@@ -32,12 +32,15 @@ def raised(act: Any) -> Exception:
 
 def test_the_reason_says_what_was_asked_for_and_the_peak() -> None:
     host = raised(lambda: torch.empty(1_288_490_188 << 20, dtype=torch.uint8))
-    asked = "asked for 1.2 PiB (1,351,079,887,372,288 bytes)"
-    assert reason(host, step=12, peaks=PEAKS) == f"out of memory at step 12: {asked}, peak 512.0 MiB"
-    assert reason(ON_DEVICE, step=0, peaks=PEAKS) == "out of memory before the first step: asked for 1.20 GiB, peak 3.0 GiB"
+    asked = "requested 1.2 PiB (1,351,079,887,372,288 bytes)"
+    assert describe_out_of_memory(host, step=12, peaks=PEAKS) == f"out of memory at step 12: {asked}, peak 512.0 MiB"
+    assert (
+        describe_out_of_memory(ON_DEVICE, step=0, peaks=PEAKS)
+        == "out of memory before the first step: requested 1.20 GiB, peak 3.0 GiB"
+    )
     array = raised(lambda: np.empty(1 << 60, dtype=np.uint8))
-    assert "asked for 1.00 EiB, peak 512.0 MiB" in reason(array, step=1, peaks=PEAKS)
-    assert "asked for an amount that the error does not tell, peak" in reason(MemoryError(), step=1, peaks=PEAKS)
+    assert "requested 1.00 EiB, peak 512.0 MiB" in describe_out_of_memory(array, step=1, peaks=PEAKS)
+    assert "requested an unknown amount, peak" in describe_out_of_memory(MemoryError(), step=1, peaks=PEAKS)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(trainer, "evaluate", hungry_evaluate)
     result = train(tiny())
     assert (result.state, result.step) == ("out_of_memory", step)
-    assert "asked for 4.0 EiB (4,611,686,018,427,387,904 bytes), peak " in result.reason
+    assert "requested 4.0 EiB (4,611,686,018,427,387,904 bytes), peak " in result.reason
     assert result.summary["host_peak_mib"] > 0 and ("parameters" in result.summary) == (place != "building")
 
 
@@ -138,7 +141,7 @@ def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
     assert done.returncode == 0, done.stderr
     state, last, line = done.stdout.strip().split("|")
     assert (state, int(last)) == ("out_of_memory", step)
-    found = re.search(r"asked for [\d.]+ MiB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
+    found = re.search(r"requested [\d.]+ MiB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
     assert found, line
     assert int(found[1].replace(",", "")) > 1 << 20 and float(found[2]) > 200
 

@@ -13,7 +13,7 @@ import torch
 
 from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs
-from attnlab.training import result as results
+from attnlab.training.result import remove_result
 from attnlab.training.train import Result
 from attnlab.training.trainer import Trainer
 from tests.support.small_runs import Point, recorded, tiny
@@ -186,7 +186,7 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Whole,
     """A run cut off after step 8: its undisturbed self, and the folder with the checkpoints of steps 6 and 8."""
     config = tiny(train__checkpoint_every=2, model__dropout=0.2)
     folder = tmp_path_factory.mktemp("cut")
-    keep, calls = checkpoint.keep, itertools.count(1)
+    keep, calls = checkpoint.save_newest, itertools.count(1)
 
     def cut(*words: Any, **more: Any) -> None:
         keep(*words, **more)
@@ -217,10 +217,10 @@ def test_a_checkpoint_that_cannot_be_trusted(
         (folder / ".checkpoint.pt.x.half").write_bytes(b"left behind")
         harm(folder / checkpoint.NEWEST, how)
         if both:
-            harm(folder / checkpoint.BEFORE, how)
+            harm(folder / checkpoint.PREVIOUS, how)
         assert same(whole, undisturbed(config, folder))
         *skipped, last = log.messages  # a line for each skipped checkpoint, and one for the step that the run starts from
-        for line, name in zip(skipped, [checkpoint.NEWEST, checkpoint.BEFORE][: 1 + both], strict=True):
+        for line, name in zip(skipped, [checkpoint.NEWEST, checkpoint.PREVIOUS][: 1 + both], strict=True):
             assert line.startswith(f"skipping unusable checkpoint {folder / name}: ")
         assert ("starting from step 0" if both else "resuming from step 6 (checkpoint.old.pt)") in last
         log.clear()
@@ -235,7 +235,7 @@ def test_what_has_its_result_is_not_trained_again(end: str, tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr("attnlab.training.train.Trainer", None)
         assert repr(recorded(config, tmp_path)) == repr((result, points)), "the same end and the whole curve"
-    results.forget(tmp_path)
+    remove_result(tmp_path)
     assert recorded(config, tmp_path, stop_at=3)[0].state == ("pruned" if end != "diverged" else "diverged")
 
 

@@ -102,7 +102,7 @@ def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> No
         for label, backend in (("dense", "reference"), ("dense", "sdpa"), ("strided_sparse", "reference")):
             each = found[label, backend, n]
             assert len(each.seconds) == 2 and each.saved_bytes > 4 * B * n * DIM and not each.reason
-        assert "out of memory: asked for" in found["Greedy", "reference", n].reason
+        assert "out of memory: requested" in found["Greedy", "reference", n].reason
         assert "exit code 3" in found["Gone", "reference", n].reason
         assert found["dense", "xformers", n].seconds == ()
     assert found["Broken", "reference", 16].seconds and "(own.py:7)" in found["Broken", "reference", 25].reason

@@ -68,7 +68,7 @@ def losses(config: RunConfig, folder: Path | None = None, **how: Any) -> list[fl
     "changes",
     [
         {},
-        {"train__checkpoint_activations": True, "model__dropout": 0.0},
+        {"train__activation_checkpointing": True, "model__dropout": 0.0},
         {"variant": "transformer_xl", "position": "relative", "model__mem_len": 16, "train__precision": "bf16"},
     ],
     ids=["plain", "recomputed", "memory bf16"],

@@ -59,7 +59,7 @@ def test_a_real_model_is_counted_as_in_the_plan(backend: str) -> None:
 
 def test_the_recurrent_kernel_of_cudnn_is_counted_by_hand() -> None:
     weights = [[3 * DIM, DIM], [3 * DIM, DIM], [3 * DIM], [3 * DIM]]
-    assert costs._of_all_layers([T, 2, DIM], weights, 0, None) == 2 * T * 2 * 6 * DIM**2
+    assert costs._rnn_flops([T, 2, DIM], weights, 0, None) == 2 * T * 2 * 6 * DIM**2
 
 
 def test_sparse_attention_costs_less_arithmetic_than_dense() -> None:
@@ -95,7 +95,7 @@ def test_accumulation_and_recomputing_save_less() -> None:
         return costs.saved_mib(build(config, Bytes()), config, Bytes())
 
     assert saved(train__gradient_accumulation=4) < saved() / 3
-    assert saved(train__checkpoint_activations=True) < saved() / 3
+    assert saved(train__activation_checkpointing=True) < saved() / 3
 
 
 def test_measuring_disturbs_no_random_stream() -> None:

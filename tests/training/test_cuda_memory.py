@@ -55,7 +55,7 @@ def allocated(config: RunConfig, task: Task, trace: Path) -> int:
     [
         (TEXT, {}),
         (TEXT, {"backend": "reference", "train__precision": "bf16"}),
-        (TEXT, {"train__checkpoint_activations": True}),
+        (TEXT, {"train__activation_checkpointing": True}),
         (TEXT, {"train__gradient_accumulation": 2}),
         (TEXT, MEMORY),
         (Reviews(length=61), {"position": "learned", "train__batch_size": 16}),
@@ -69,7 +69,7 @@ def test_it_is_what_a_step_on_the_cpu_allocates(task: Task, changes: dict[str, A
     assert traced == pytest.approx(allocated(config, task, tmp_path / "trace.json"), rel=0.04)
 
 
-@pytest.mark.parametrize("changes", [{}, MEMORY, {"train__checkpoint_activations": True}])
+@pytest.mark.parametrize("changes", [{}, MEMORY, {"train__activation_checkpointing": True}])
 def test_any_depth_is_known_from_two_blocks(changes: dict[str, Any]) -> None:
     config = tiny(**{**SMALL, **changes, "model__depth": 5})
     whole = max(cuda_memory.trace(config, TEXT).values()) / costs.MIB
@@ -101,7 +101,7 @@ def test_blocks_have_an_estimate_with_dropped_weights() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("changes", [{}, {"position": "relative"}, {"train__checkpoint_activations": True}])
+@pytest.mark.parametrize("changes", [{}, {"position": "relative"}, {"train__activation_checkpointing": True}])
 def test_it_is_what_a_step_on_cuda_allocates(changes: dict[str, Any], precision: str) -> None:
     changes = {**changes, "train__precision": precision}
     large = {"model__dim": 256, "model__heads": 8, "model__depth": 12, "train__batch_size": 128, "backend": "sdpa"}

@@ -15,7 +15,7 @@ from attnlab.tasks import Batch
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import lengths
 from attnlab.training.evaluate import evaluate
-from attnlab.training.result import kept
+from attnlab.training.result import load_result
 from attnlab.training.train import train
 from attnlab.training.trainer import Trainer
 from tests.support.small_runs import recorded, tiny
@@ -61,7 +61,7 @@ def test_the_summary_has_a_score_at_each_length_and_the_trained_one_is_the_score
     assert [name for name in result.summary if "_at/" in name] == names and result.tags == {}
     scores = [result.summary[name] for name in names]
     assert scores[1] == result.summary["bits_per_byte"] and len(set(scores)) == 3
-    again = kept(tmp_path, config=config)
+    again = load_result(tmp_path, config=config)
     assert again is not None and again[0].summary["bits_per_byte_at/48"] == scores[2]
 
 
@@ -119,7 +119,7 @@ def test_a_length_need_not_fit_the_training_batch() -> None:
     task = PyDocs(**config.task.options)
     assert task.unsupported(config) is None
     assert "too short for 4000 rows of 96" in str(PyDocs(length=96, sampling="contiguous").unsupported(config))
-    assert lengths.unreachable(config, task, 96) is None
+    assert lengths.unsupported_length(config, task, 96) is None
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
@@ -138,7 +138,7 @@ def test_every_scheme_goes_as_far_as_it_says(name: str, pool: str) -> None:
     ("changes", "reason"),
     [
         ({"position": "learned"}, "learned positions: trained up to 24"),
-        ({"position": "test_lengths:Short"}, "IndexError: no position 48\\nhere"),
+        ({"position": "tests.training.test_lengths:Short"}, "IndexError: no position 48\\nhere"),
         (
             {"evaluate__protocol": "sliding", "evaluate__stride": 20, "evaluate__lengths": [12]},
             "the sliding protocol needs evaluate.stride from 1 to the length 12",
@@ -155,8 +155,8 @@ def test_what_cannot_be_had_is_said_and_costs_the_run_nothing(changes: dict[str,
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (MemoryError(), "out of memory: asked for an amount that the error does not tell"),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB."), "out of memory: asked for 1.20 GiB"),
+        (MemoryError(), "out of memory: requested an unknown amount"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB."), "out of memory: requested 1.20 GiB"),
         ({"bits_per_byte": float("nan")}, "bits_per_byte became nan"),
     ],
     ids=["host", "device", "nan"],

@@ -15,22 +15,22 @@ from tests.support.small_runs import Reviews, recorded, tiny
 CPU = torch.device("cpu")
 
 
-def test_a_portion_is_the_batch_of_its_step_however_it_was_drawn() -> None:
+def test_a_step_gets_its_batch_prefetched_or_not() -> None:
     task, config = Reviews(), tiny(train__batch_size=6, train__gradient_accumulation=3)
-    feed = Prefetcher(task, config, group=Group(), device=CPU)
+    prefetcher = Prefetcher(task, config, group=Group(), device=CPU)
     for step in (0, 1, 5, 2):  # 5 and 2: another one lay ready, as after a jump to a checkpoint
-        portion = feed.take(step)
-        feed.draw(step + 1)
+        batch_of_rank = prefetcher.take(step)
+        prefetcher.prefetch(step + 1)
         batch = task.train_batch(step, seed=config.seed, batch_size=6)
-        assert torch.equal(torch.cat([part.inputs for part in portion.parts]), batch.inputs)
-        assert portion.tokens == batch.tokens and portion.shares == pytest.approx([1 / 3] * 3)
-    assert feed.seconds > 0
+        assert torch.equal(torch.cat([part.inputs for part in batch_of_rank.parts]), batch.inputs)
+        assert batch_of_rank.tokens == batch.tokens and batch_of_rank.shares == pytest.approx([1 / 3] * 3)
+    assert prefetcher.seconds > 0
 
 
 def test_the_next_batch_is_drawn_before_the_loss_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a device that computes has its next step's data by the time that somebody waits for it."""
     happened: list[str] = []
-    draw, log = Prefetcher.draw, trainer.Trainer._log
+    draw, log = Prefetcher.prefetch, trainer.Trainer._log
 
     def drawing(self: Prefetcher, step: int) -> None:
         happened.append(f"draw {step}")
@@ -40,7 +40,7 @@ def test_the_next_batch_is_drawn_before_the_loss_is_read(monkeypatch: pytest.Mon
         happened.append(f"log {self.step}")
         log(self)
 
-    monkeypatch.setattr(Prefetcher, "draw", drawing)
+    monkeypatch.setattr(Prefetcher, "prefetch", drawing)
     monkeypatch.setattr(trainer.Trainer, "_log", logging)
     recorded(tiny(train__steps=4, train__log_every=2, train__eval_every=None))
     assert happened == ["draw 0", "draw 1", "draw 2", "log 2", "draw 3", "log 4"]
@@ -56,11 +56,11 @@ def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.
         return self._ahead[step]
 
     for step in range(3):
-        run.feed.draw(step)
-        run.feed._ahead = {step: run.feed._ahead[step]}
+        run.prefetcher.prefetch(step)
+        run.prefetcher._ahead = {step: run.prefetcher._ahead[step]}
         with monkeypatch.context() as patch:
             patch.setattr(Prefetcher, "take", ready)
-            patch.setattr(Prefetcher, "draw", lambda self, step: None)  # which counts on the CPU
+            patch.setattr(Prefetcher, "prefetch", lambda self, step: None)  # which counts on the CPU
             for name in ("item", "tolist", "__bool__", "__float__", "__int__", "cpu", "numpy"):
                 patch.setattr(torch.Tensor, name, _refused(name))
             run._step()

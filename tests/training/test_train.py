@@ -78,7 +78,7 @@ class Unread(Reviews):
 
 def test_a_split_without_a_batch_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="task Unread: expected a score named accuracy on valid, got no batch"):
-        train(tiny(task={"name": "test_train:Unread"}, model__heads=2))
+        train(tiny(task={"name": "tests.training.test_train:Unread"}, model__heads=2))
 
 
 def test_an_evaluation_drops_nothing_and_leaves_the_model_in_train_mode() -> None:
@@ -276,5 +276,5 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
             return (print, ("run",))
 
     torch.save({"x": Evil()}, tmp_path / "evil.pt")
-    with pytest.raises(Exception, match="tensors and plain values only, got more: nothing of it was run"):
+    with pytest.raises(Exception, match="tensors and plain values only"):
         checkpoint.load(tmp_path / "evil.pt")

@@ -185,11 +185,12 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
 
 def _forget(folder: Path) -> None:
     """Have a run begin anew. Without a result it keeps its checkpoints: that was forgotten earlier, or memory had run out."""
-    from attnlab.training import checkpoint, result
+    from attnlab.training import checkpoint
+    from attnlab.training.result import FILE, remove_result
 
-    if (folder / result.FILE).exists():
+    if (folder / FILE).exists():
         checkpoint.remove(folder)  # before the result: a kill in between must not leave one to go on from
-        result.forget(folder)
+        remove_result(folder)
 
 
 def _end(code: int) -> None:

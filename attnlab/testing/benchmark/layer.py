@@ -14,7 +14,7 @@ from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget
 from attnlab.training.costs import saved_bytes
 from attnlab.training.device import autocast, synchronise
-from attnlab.training.out_of_memory import size
+from attnlab.training.out_of_memory import format_bytes
 
 SHARE = 0.5  # of the free memory that logits may be estimated at
 COPIES = 4  # logits, weights and the gradients of both
@@ -72,7 +72,8 @@ def unsupported(layer: LayerConfig, device: torch.device) -> str | None:
     free, needs = available_memory(), COPIES * 4 * layer.batch * target.heads * layer.length**2
     if free is None or needs <= SHARE * free:
         return None
-    return f"not tried: logits of all pairs and their gradients would take {size(needs)}, and {size(free)} are free"
+    need, has = format_bytes(needs), format_bytes(free)
+    return f"not tried: logits of all pairs and their gradients would take {need}, and {has} are free"
 
 
 class ForwardBackward:

@@ -11,7 +11,7 @@ from attnlab._util.process import describe_exit_code, describe_raise_site, fork
 from attnlab.errors import UserError, one_line
 from attnlab.testing.benchmark.layer import BenchCase, ForwardBackward, unsupported
 from attnlab.training.device import set_up
-from attnlab.training.out_of_memory import asked, is_out_of_memory
+from attnlab.training.out_of_memory import is_out_of_memory, requested_memory
 
 LEAST = 0.1  # seconds that a turn takes: short passes are repeated
 LIMIT = 0.9  # of the memory that is free, what a process may ask for
@@ -87,7 +87,11 @@ def _child(case: BenchCase, pipe: Connection) -> None:
         pipe.send(("reason", str(refused)))
     except Exception as error:  # the variant is anyone's: whatever it raises is what was found
         full = is_out_of_memory(error)
-        told = f"out of memory: asked for {asked(error)}" if full else f"{type(error).__name__}: {error}{describe_raise_site()}"
+        told = (
+            f"out of memory: requested {requested_memory(error)}"
+            if full
+            else f"{type(error).__name__}: {error}{describe_raise_site()}"
+        )
         pipe.send(("reason" if full else "error", one_line(told)))
 
 

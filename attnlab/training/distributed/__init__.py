@@ -1,8 +1,8 @@
-"""One run on several processes, each with its rows of every batch: data-parallel training through torchrun."""
+"""Data-parallel training of one run on several processes, through torchrun; each process computes its rows of every batch."""
 
 from attnlab.config.run import RunConfig
 
-ADDRESS = "ATTNLAB_RANKS"  # the variable of the environment that tells a rank where to connect
+ADDRESS = "ATTNLAB_RANKS"  # environment variable: the socket that a rank connects to
 
 
 def unsupported(config: RunConfig) -> str | None:

@@ -1,8 +1,8 @@
-"""Starting the ranks of a run through torchrun, and hearing from them.
+"""Launch of a run's ranks through torchrun, and the messages that they send.
 
-Each rank holds a connection to the process that called ``train``: the first rank reports over it, whichever rank
-comes to grief says so, and when one end dies the other notices. The socket lies in a folder that only this user may
-enter; torchrun and gloo keep to files and to the loopback interface, so no port is open to the network.
+Each rank holds a connection to the process that called ``train``: rank 0 reports over it, a rank that fails sends its
+error, and when one end dies the other detects it. The socket is in a folder that only this user may enter; torchrun and
+gloo use files and the loopback interface, so no port is open to the network.
 """
 
 import os
@@ -24,7 +24,7 @@ from attnlab.config.run import RunConfig
 from attnlab.training.distributed import ADDRESS
 from attnlab.training.result import Report, Result
 
-GONE_WITHIN = 20.0  # seconds that ranks have to end after their last word
+EXIT_TIMEOUT = 20.0  # seconds for a rank to exit after its last message
 
 
 @dataclass(frozen=True)
@@ -35,48 +35,48 @@ class _Rank:
     pid: int
     pipe: Connection
 
-    def gone(self, *, within: float) -> bool:
-        """Whether it ends within so many seconds; the kernel closes its end of the connection then."""
+    def wait(self, *, timeout: float) -> bool:
+        """Return True if the rank exits within so many seconds: the kernel then closes its end of the connection."""
         try:
-            while self.pipe.poll(within):
+            while self.pipe.poll(timeout):
                 self.pipe.recv()
         except (EOFError, OSError):
             return True
         return False
 
-    def end(self) -> None:
-        """End it if it is still there, and return when it is not."""
-        if not self.gone(within=0):  # so the number is still its own
+    def kill(self) -> None:
+        """Kill the rank if it is still running, and wait until it has exited."""
+        if not self.wait(timeout=0):  # still running, so the pid is still its own
             os.kill(self.pid, signal.SIGKILL)
-            self.gone(within=GONE_WITHIN)
+            self.wait(timeout=EXIT_TIMEOUT)
         self.pipe.close()
 
 
 def train_on_ranks(config: RunConfig, *, report: Report, folder: Path | None) -> Result:
-    """``attnlab.training.train.train`` on ``machine.processes_per_run`` ranks; the arguments and the result are the same.
+    """Run ``attnlab.training.train.train`` on ``machine.processes_per_run`` ranks, with the same arguments and result.
 
     Raises:
-        UserError: as one of the ranks raised it.
-        RuntimeError: a rank raised something else, or died; the line names it.
+        UserError: raised by one of the ranks.
+        RuntimeError: a rank raised another error or died; the message names the rank.
     """
     with tempfile.TemporaryDirectory(prefix="attnlab-ranks-") as name, _ranks(config, Path(name)) as ranks:
         for rank in ranks:
-            rank.pipe.send((config, folder, Path(name) / "meeting"))
-        return _hear(ranks, report)
+            rank.pipe.send((config, folder, Path(name) / "ranks"))
+        return _receive(ranks, report)
 
 
-def _hear(ranks: list[_Rank], report: Report) -> Result:
-    """Pass on what the first rank reports, until there is a result."""
-    speaking = {rank.pipe: rank for rank in ranks}
-    said = ""
-    while speaking:
-        for pipe in wait(list(speaking)):
+def _receive(ranks: list[_Rank], report: Report) -> Result:
+    """Pass the reports of rank 0 to ``report`` until a rank sends the result."""
+    connected = {rank.pipe: rank for rank in ranks}
+    last = ""
+    while connected:
+        for pipe in wait(list(connected)):
             assert isinstance(pipe, Connection)
-            name = f"rank {speaking[pipe].number} of {len(ranks)}"
+            name = f"rank {connected[pipe].number} of {len(ranks)}"
             try:
                 kind, value = pipe.recv()
             except (EOFError, OSError):
-                raise RuntimeError(f"{name} died without a word; what it printed may say why") from None
+                raise RuntimeError(f"{name} died without a message; its output may tell why") from None
             if kind == "metrics":
                 pipe.send(report(*value))
             elif kind == "result":
@@ -85,15 +85,15 @@ def _hear(ranks: list[_Rank], report: Report) -> Result:
                 raise value
             elif kind == "error":
                 raise RuntimeError(f"{name}: {value}")
-            else:  # done, or left alone by another rank: that one is the one to name
-                said = f"{name}: {value}"
-                del speaking[pipe]
-    raise RuntimeError(f"the ranks lost each other: {said}")
+            else:  # done, or lost another rank, whose own message or death names the cause
+                last = f"{name}: {value}"
+                del connected[pipe]
+    raise RuntimeError(f"the ranks lost each other: {last}")
 
 
 @contextmanager
 def _ranks(config: RunConfig, place: Path) -> Iterator[list[_Rank]]:
-    """The ranks, started and connected; when the block ends they are gone."""
+    """Start and connect the ranks; kill the remaining ones when the block ends."""
     ranks: list[_Rank] = []
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "socket"))
@@ -102,29 +102,29 @@ def _ranks(config: RunConfig, place: Path) -> Iterator[list[_Rank]]:
         launcher = subprocess.Popen(_command(config, place), env=_environment(config, place))
         try:
             while len(ranks) < config.machine.processes_per_run:
-                ranks += _arrived(server, launcher)
+                ranks += _accept(server, launcher)
             yield ranks
-            for rank in ranks:  # all went well: they end by themselves
-                rank.gone(within=GONE_WITHIN)
+            for rank in ranks:  # after a result they exit by themselves
+                rank.wait(timeout=EXIT_TIMEOUT)
         finally:
             for rank in ranks:
-                rank.end()
+                rank.kill()
             launcher.kill()
             launcher.wait()
 
 
-def _arrived(server: socket.socket, launcher: "subprocess.Popen[bytes]") -> list[_Rank]:
-    """The next rank that connects, or none for now."""
+def _accept(server: socket.socket, launcher: "subprocess.Popen[bytes]") -> list[_Rank]:
+    """Return the next rank that connects within the socket's timeout, if any."""
     try:
         connected, _ = server.accept()
     except TimeoutError:
         code = launcher.poll()
         if code is not None:
-            raise RuntimeError(f"torchrun ended with exit code {code} before all ranks had begun") from None
+            raise RuntimeError(f"torchrun ended with exit code {code} before all ranks had started") from None
         return []
     connected.setblocking(True)
     pipe = Connection(connected.detach())
-    with suppress(EOFError):  # it died at once: torchrun is about to end
+    with suppress(EOFError):  # the rank died at once: torchrun is about to exit
         number, pid = pipe.recv()
         return [_Rank(number, pid, pipe)]
     return []
@@ -142,14 +142,14 @@ def _command(config: RunConfig, place: Path) -> list[str]:
 
 
 def _environment(config: RunConfig, place: Path) -> dict[str, Any]:
-    """What torchrun and the ranks find: this process's environment, its import path and a share of its threads."""
+    """Return the environment of torchrun and the ranks: this process's, with its import path and a share of its threads."""
     threads = config.machine.threads or torch.get_num_threads()
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     return {
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
         **os.environ,
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # a server that listens on every interface
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # such a server would listen on every interface
         "OMP_NUM_THREADS": str(max(1, threads // config.machine.processes_per_run)),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         ADDRESS: str(place / "socket"),

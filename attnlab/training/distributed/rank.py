@@ -1,4 +1,4 @@
-"""One rank of a run, as torchrun starts it: ``python -m attnlab.training.distributed.rank``."""
+"""The program of one rank, which torchrun starts: ``python -m attnlab.training.distributed.rank``."""
 
 import logging
 import os
@@ -17,11 +17,15 @@ from attnlab.training.distributed import ADDRESS
 
 
 def main() -> None:
-    """Connect, train, and say how it ended; the word is a pair of its kind and a value."""
+    """Connect to the launcher, train, and send one last message (kind, value).
+
+    The kinds are ``result``, ``done`` (a rank other than 0), ``mistake`` (a ``UserError``), ``error`` and ``alone`` (another
+    rank died).
+    """
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     pipe = Client(os.environ[ADDRESS], "AF_UNIX")
     pipe.send((rank, os.getpid()))
-    config, folder, meeting = pipe.recv()
+    config, folder, rendezvous = pipe.recv()
     answers: SimpleQueue[bool] = SimpleQueue()
     Thread(target=_listen, args=(pipe, answers), daemon=True).start()
 
@@ -32,14 +36,14 @@ def main() -> None:
     if rank:  # every rank reads the same checkpoints: one of them logs
         logging.getLogger("attnlab").setLevel(logging.CRITICAL)
     with log_to(print):
-        word = _train(rank, size, config=config, folder=folder, meeting=meeting, report=report)
-    pipe.send(word)
+        message = _train(rank, size, config=config, folder=folder, rendezvous=rendezvous, report=report)
+    pipe.send(message)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(word[0] in ("mistake", "error", "alone"))  # without tearing torch down: that takes seconds
+    os._exit(message[0] in ("mistake", "error", "alone"))  # skips torch's teardown, which takes seconds
 
 
-def _train(rank: int, size: int, *, meeting: Path, config: Any, **rest: Any) -> tuple[str, Any]:
+def _train(rank: int, size: int, *, rendezvous: Path, config: Any, **rest: Any) -> tuple[str, Any]:
     from attnlab.training.device import resolve_device
     from attnlab.training.distributed.group import LostRank, Ranks
     from attnlab.training.train import train_rank
@@ -47,7 +51,7 @@ def _train(rank: int, size: int, *, meeting: Path, config: Any, **rest: Any) -> 
     try:
         import torch
 
-        group = Ranks(rank, size, device=torch.device(resolve_device(config.machine.device), rank), meeting=meeting)
+        group = Ranks(rank, size, device=torch.device(resolve_device(config.machine.device), rank), rendezvous=rendezvous)
         result = train_rank(config, group=group, **rest)
     except UserError as error:
         return "mistake", error
@@ -56,13 +60,13 @@ def _train(rank: int, size: int, *, meeting: Path, config: Any, **rest: Any) -> 
     except BaseException as error:
         traceback.print_exc()
         return "error", f"{type(error).__name__}: {error}"
-    if group.first or result.state == "out_of_memory":
+    if group.is_rank_zero or result.state == "out_of_memory":
         return "result", result
     return "done", None
 
 
 def _listen(pipe: Connection, answers: "SimpleQueue[bool]") -> None:
-    """Hand on what the caller answers; when the caller is gone, end at once, whatever is being computed."""
+    """Queue the launcher's answers; kill this process at once if the launcher is gone, even in the middle of a computation."""
     try:
         while True:
             answers.put(pipe.recv())
