@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_study_arguments(parser: Parser) -> None:
     """Add the study file, `--set` and `--only`."""
-    parser.add_argument("study", help="a YAML file")
+    parser.add_argument("study", metavar="STUDY.yaml", help="a study file")
     parser.add_repeatable("--set", metavar="KEY=VALUE", help="override a key: train.steps=50 (repeatable)")
     parser.add_repeatable("--only", metavar="AXIS=VALUE[,VALUE]", help="select cells: variant=no_wo,dense (repeatable)")
 
@@ -102,7 +102,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     """Run a plan, print its results, write its report, and return the exit code.
 
     Args:
-        only: non-empty where the plan is a part of its study: the records of other cells stay as they are.
+        only: not empty where the plan is a part of its study; the records of the other cells are then kept.
         max_seeds: add seeds up to this number until every verdict is conclusive; None: run the study's own seeds.
 
     Raises:
@@ -132,5 +132,5 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
 
 
 def command_name() -> str:
-    """Return how to call attnlab from here: by its path where the environment that holds it is not activated."""
+    """Return the command that starts attnlab here: its path where the environment that holds it is not activated."""
     return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else relative(Path(sys.argv[0]))

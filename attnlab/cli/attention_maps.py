@@ -11,7 +11,7 @@ HELP = "record attention maps of each cell's trained model on one test input, fo
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("study", help="a study's name")
+    parser.add_argument("study", metavar="STUDY", help="a study's name")
     parser.add_argument("--length", type=positive_int, default=48, metavar="N", help="tokens of the input (default 48)")
 
 

@@ -11,7 +11,9 @@ HELP = "write reports/STUDY/: page, tables, plots"
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("study", nargs="+", help="a study's name; several: an index page above the report of each")
+    parser.add_argument(
+        "study", metavar="STUDY", nargs="+", help="a study's name; several: an index page above the report of each"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
 
 

@@ -16,7 +16,7 @@ DESCRIPTION = "Columns are those of attnlab.load_runs; the last part of a dotted
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("study", nargs="?", help="a study's name")
+    parser.add_argument("study", metavar="STUDY", nargs="?", help="a study's name")
     parser.add_repeatable(
         "--where",
         metavar="CONDITION",

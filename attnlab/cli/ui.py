@@ -11,7 +11,7 @@ HELP = "serve the MLflow UI of these runs on 127.0.0.1"
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("study", nargs="?", help="print the address of this study only")
+    parser.add_argument("study", metavar="STUDY", nargs="?", help="print the address of this study only")
     parser.add_argument("--port", type=_port, default=5000, metavar="N", help="default 5000")
 
 
