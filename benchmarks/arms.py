@@ -37,7 +37,7 @@ def starts(study: Path, marks: Path) -> None:
     """The study by ``attnlab.run``, each run noting when it was asked for, when its process was there and when it steps."""
     import attnlab
     from attnlab.study.execution import runner, worker
-    from attnlab.study.execution.progress import Display
+    from attnlab.study.execution.progress import ProgressDisplay
 
     def start(job: worker.Job) -> worker.Worker:
         _write(marks, key=job.folder.name, asked=time.monotonic())
@@ -45,7 +45,7 @@ def starts(study: Path, marks: Path) -> None:
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
     with patch.object(worker, "PRELOAD", [*worker.PRELOAD, "benchmarks.arms"]), patch.object(runner, "start", start):
-        attnlab.run(study, show=Display(quiet=True), reference_scores=False, train="benchmarks.arms:train")
+        attnlab.run(study, display=ProgressDisplay(quiet=True), reference_scores=False, train="benchmarks.arms:train")
 
 
 def train(config: Any, *, report: Any, folder: Path) -> Any:

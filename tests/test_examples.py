@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import attnlab
 from attnlab.registry import load_file
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.tasks import IGNORED
 from attnlab.variants import AttentionConfig, Variant
 from tests.support.paths import ROOT
@@ -33,8 +33,8 @@ SMALL = {
 
 
 @pytest.fixture
-def quiet() -> Display:
-    return Display(quiet=True)
+def quiet() -> ProgressDisplay:
+    return ProgressDisplay(quiet=True)
 
 
 def cosine(**options: int) -> Variant:
@@ -62,8 +62,8 @@ def test_scaling_queries_changes_nothing_and_the_gain_learns() -> None:
     assert variant.gain.grad is not None and variant.gain.grad.abs().min() > 0  # type: ignore[union-attr]
 
 
-def test_first_door_imports_names_the_file(tmp_path: Path, quiet: Display) -> None:
-    result = attnlab.run(EXAMPLE / "my_study.yaml", sets={**SMALL, "seeds": [0]}, root=tmp_path, show=quiet)
+def test_first_door_imports_names_the_file(tmp_path: Path, quiet: ProgressDisplay) -> None:
+    result = attnlab.run(EXAMPLE / "my_study.yaml", sets={**SMALL, "seeds": [0]}, root=tmp_path, display=quiet)
     assert result.ok and len(result.rows) == 6
     runs = attnlab.load_runs("my-study", tmp_path)
     assert set(runs["state"]) == {"completed"}
@@ -71,10 +71,10 @@ def test_first_door_imports_names_the_file(tmp_path: Path, quiet: Display) -> No
     assert runs.groupby("variant")["parameters"].first().is_monotonic_decreasing  # two gains more than dense
 
 
-def test_second_door_a_path_stands_for_the_name(tmp_path: Path, quiet: Display) -> None:
+def test_second_door_a_path_stands_for_the_name(tmp_path: Path, quiet: ProgressDisplay) -> None:
     study = {"study": "by-path", "grid": {"variant": [f"{EXAMPLE / 'cosine.py'}:Cosine"]}}
     study["base"] = {"task": "pydocs", "train": {"steps": 2}}  # type: ignore[assignment]
-    result = attnlab.run(study, sets=SMALL, root=tmp_path, show=quiet)
+    result = attnlab.run(study, sets=SMALL, root=tmp_path, display=quiet)
     assert result.ok and [row.name for row in result.rows] == ["Cosine s0"]
 
 
@@ -103,10 +103,10 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     assert (tmp_path / "reports" / "train" / "index.html").is_file()
 
 
-def test_a_task_of_ones_own_is_trained_scored_and_shown(tmp_path: Path, quiet: Display) -> None:
+def test_a_task_of_ones_own_is_trained_scored_and_shown(tmp_path: Path, quiet: ProgressDisplay) -> None:
     small = {key: value for key, value in SMALL.items() if key != "task.length"}
     study = EXAMPLE.parent / "my_task" / "my_study.yaml"
-    result = attnlab.run(study, sets={**small, "seeds": [0]}, root=tmp_path, show=quiet)
+    result = attnlab.run(study, sets={**small, "seeds": [0]}, root=tmp_path, display=quiet)
     assert result.ok and len(result.rows) == 6
     assert result.plan.metric == "recall" and result.plan.direction == "max"
     assert all(0 <= row.summary["recall"] <= 1 for row in result.rows)

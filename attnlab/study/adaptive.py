@@ -18,7 +18,7 @@ from attnlab.errors import UserError
 from attnlab.stats.compare import Row, rows
 from attnlab.stats.search import reported
 from attnlab.stats.sequential import Looks
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -36,7 +36,7 @@ def run_until_conclusive(
     only: dict[str, Any] | None = None,
     root: str | Path | None = None,
     retry: Collection[str] = (),
-    show: Display | None = None,
+    display: ProgressDisplay | None = None,
     **how: Any,
 ) -> tuple[StudyResult, Looks]:
     """Run a study, then add seeds where a verdict is open, one at a time, up to ``max_seeds`` of them.
@@ -46,7 +46,7 @@ def run_until_conclusive(
     chosen cells.
 
     Args:
-        study, sets, only, root, retry, show, how: as for ``attnlab.run``.
+        study, sets, only, root, retry, display, how: as for ``attnlab.run``.
 
     Returns:
         Every run of every look, and the looks that the verdicts must be corrected for.
@@ -65,7 +65,7 @@ def run_until_conclusive(
     while True:
         chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells stay as they are
         tried = {row.state for row in found.values()}  # in this very call: not again at every look
-        result = run(part, only=chosen, root=root, retry=set(retry) - tried, show=show, **how)
+        result = run(part, only=chosen, root=root, retry=set(retry) - tried, display=display, **how)
         found |= {row.name: row for row in result.rows}
         first = max(2, len(plan.seeds))
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
@@ -74,7 +74,7 @@ def run_until_conclusive(
         undecided = [row for row in table(everything, looks) if row.open]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks
-        with log_to((show or Display()).print):
+        with log_to((display or ProgressDisplay()).print):
             logger.info("%d seeds, not settled yet: %s", len(part.seeds), ", ".join(row.name for row in undecided))
         names = {name for row in undecided for name in (row.name, row.baseline)}
         part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])

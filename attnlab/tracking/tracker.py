@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.metrics import length_of
 from attnlab._util.redact import redact
+from attnlab._util.run_state import COUNTS_AS_FAILURE, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
 from attnlab.tracking.client import QUESTIONS_TAG, connect, log_batch, search_runs, tracking_uri
@@ -42,8 +43,12 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.tracking.artifacts import ReferenceScore
 
-STATUS = {"failed": "FAILED", "timed_out": "FAILED", "interrupted": "KILLED", "refused": "KILLED"}  # all others: FINISHED
-RETRIED_STATES = ("failed", "timed_out")  # states in which an attempt counts against the study's ``retries``
+STATUS = {  # MLflow's; FINISHED for all other states
+    RunState.FAILED: "FAILED",
+    RunState.TIMED_OUT: "FAILED",
+    RunState.INTERRUPTED: "KILLED",
+    RunState.REFUSED: "KILLED",
+}
 MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
 RESET_TAG = "attnlab.anew"  # tag of an attempt that deletes the earlier result first
 DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
@@ -127,7 +132,7 @@ class Tracker:
             tags = record.data.tags
             orphaned = shared or tags.get("attnlab.owner") == self._owner
             if record.info.status == "RUNNING" and orphaned and tags.get("attnlab.fingerprint") not in alive:
-                record = self.finish(record.info.run_id, "interrupted", reason="its parent process ended")
+                record = self.finish(record.info.run_id, RunState.INTERRUPTED, reason="its parent process ended")
             self._add_active(record)
         return dict(self._active)
 
@@ -168,7 +173,7 @@ class Tracker:
     def _delete(self, run_id: str) -> None:
         """Delete a record. If its parent died after the last ``reconcile``, it is still RUNNING and is ended first."""
         if self._raw.get_run(run_id).info.status == "RUNNING":
-            self._raw.set_terminated(run_id, STATUS["interrupted"])
+            self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
         self._raw.delete_run(run_id)
 
     def start(self, run: Run, *, reset: bool = False) -> str:
@@ -178,16 +183,16 @@ class Tracker:
             reset: the run's process deletes the earlier result first. This is recorded in case the parent dies before.
         """
         extra = {RESET_TAG: "yes"} if reset else {}
-        return self._create(run, name=run.name, key=run.key, state="running", extra=extra)
+        return self._create(run, name=run.name, key=run.key, state=RunState.RUNNING, extra=extra)
 
     def delete(self, run_id: str) -> None:
         """Delete the record of a run that another parent has taken over."""
         self._metrics.pop(run_id)
         self.delivery.call(partial(self._delete, run_id))
 
-    def _create(self, run: Run, *, name: str, key: str, state: str, extra: dict[str, str] | None = None) -> str:
+    def _create(self, run: Run, *, name: str, key: str, state: RunState, extra: dict[str, str] | None = None) -> str:
         tags = {**run_tags(run, plan=self._plan), **(extra or {})}
-        tags |= {"attnlab.fingerprint": key, "attnlab.state": state, "attnlab.current": "yes"}
+        tags |= {"attnlab.fingerprint": key, "attnlab.state": str(state), "attnlab.current": "yes"}
         tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
         earlier = self._active.get(key)
         if earlier is not None:
@@ -219,8 +224,8 @@ class Tracker:
         known = self._active.get(key)
         if known is not None and known.data.tags.get("attnlab.reason") == reason:
             return known.info.run_id
-        run_id = self._create(run, name=cell.name, key=key, state="refused")
-        self.finish(run_id, "refused", reason=reason, note=run_note(run, plan=self._plan, reason=reason))
+        run_id = self._create(run, name=cell.name, key=key, state=RunState.REFUSED)
+        self.finish(run_id, RunState.REFUSED, reason=reason, note=run_note(run, plan=self._plan, reason=reason))
         return run_id
 
     def log_metrics(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
@@ -237,7 +242,7 @@ class Tracker:
     def finish(
         self,
         run_id: str,
-        state: str,
+        state: RunState,
         *,
         summary: dict[str, float] | None = None,
         reason: str = "",
@@ -254,9 +259,9 @@ class Tracker:
         curves = self._metrics.pop(run_id)
         now = int(1_000 * time.time())
         final = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)]
-        tags = {"attnlab.state": state, "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
+        tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
         known = next((record for record in self._active.values() if record.info.run_id == run_id), None)
-        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in RETRIED_STATES else ""
+        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTS_AS_FAILURE else ""
 
         def end() -> Record:
             log_batch(self._raw, run_id, points=curves + final, tags={key: value for key, value in tags.items() if value})
@@ -306,7 +311,7 @@ class Tracker:
             for record in search_runs(self._client, self._experiment_id, "attributes.status = 'RUNNING'"):
                 run_id, request_id = record.info.run_id, record.data.tags.get(REQUEST_TAG)
                 if request_id in self._retrying.created:
-                    self.finish(run_id, "interrupted", reason="the study ended")
+                    self.finish(run_id, RunState.INTERRUPTED, reason="the study ended")
                     if run_id != self._retrying.created[request_id]:  # created by a request whose response was lost
                         self._client.delete_run(run_id)
         except UserError:

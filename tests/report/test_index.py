@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
@@ -27,7 +28,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tracker = Tracker(made, folder / "runs")
         for run in made.runs:
             value = 2.0 + run.seed / 100 + 0.25 * (run.cell.name == "no_wo") * (1 + i + run.seed / 1e4)
-            tracker.finish(tracker.start(run), "completed", summary={"bits_per_byte": value, "parameters": 1000.0})
+            tracker.finish(tracker.start(run), RunState.COMPLETED, summary={"bits_per_byte": value, "parameters": 1000.0})
     return folder / "runs"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.cli._results import print_results
 from attnlab.config.search import SearchConfig
@@ -15,7 +16,7 @@ from attnlab.planning.plan import Plan, Run, plan
 from attnlab.report import write as report
 from attnlab.report.methods import source
 from attnlab.stats import search as stats_search
-from attnlab.study.execution.runner import Row
+from attnlab.study.execution.rows import Row
 from attnlab.study.run import StudyResult
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
@@ -171,7 +172,7 @@ def recorded(root: Path, folder: Path) -> Plan:
         (made.search_run(made.cells[0], 3, PARAMS), {"valid_bits_per_byte": 3.5}),
         (made.confirm_run(made.cells[0], 101, PARAMS), {"valid_bits_per_byte": 3.5, "bits_per_byte": 3.25}),
     ):
-        tracker.finish(tracker.start(run), "completed", summary=summary)
+        tracker.finish(tracker.start(run), RunState.COMPLETED, summary=summary)
     return made
 
 

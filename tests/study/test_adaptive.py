@@ -13,7 +13,7 @@ from attnlab.stats.compare import Row, rows
 from attnlab.stats.search import reported
 from attnlab.stats.sequential import Looks
 from attnlab.study import adaptive
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import QUIET, study, trained
@@ -21,7 +21,7 @@ from tests.study.test_study import QUIET, study, trained
 GRID = {"variant": ["dense", "no_wo", "narrow", "wide"], "position": ["learned"]}
 
 
-class _Lines(Display):
+class _Lines(ProgressDisplay):
     """Keeps the lines that it would print."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def test_again_is_nothing_and_the_report_says_the_same(settled: Path) -> None:
 
 
 def test_it_goes_on_where_it_stopped(root: Path) -> None:
-    run(asked(), root=root, show=QUIET, train="tests.support.study_fakes:settling")
+    run(asked(), root=root, display=QUIET, train="tests.support.study_fakes:settling")
     go(root, max_seeds=4)
     found, looks, _ = go(root, max_seeds=6)
     assert looks == Looks(3, 6) and len(found["wide"].values) == 6

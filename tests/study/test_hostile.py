@@ -25,7 +25,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import Plan
 from attnlab.planning.plan import plan as make_plan
 from attnlab.study import run as study
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.tasks import datasets
 from attnlab.tasks.text import Text
 from attnlab.tracking.runs import load_runs
@@ -61,7 +61,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 def undisturbed(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Curves]:
     """Fingerprint -> curves of the study where nothing happens."""
     root = tmp_path_factory.mktemp("undisturbed")
-    assert study.run(plan, root=root, show=Display(quiet=True)).ok
+    assert study.run(plan, root=root, display=ProgressDisplay(quiet=True)).ok
     return {key: stores(root).curves(found) for key, found in finished(stores(root).records("small")).items()}
 
 
@@ -190,13 +190,13 @@ def test_a_clock_that_goes_back_an_hour(
     """First between two attempts of a run, then, for the parent and the run, between the start and the end of one."""
     now, words = time.time, iter(range(1_000))
 
-    def metrics(self: Display, name: str, step: int, values: dict[str, float]) -> None:
+    def metrics(self: ProgressDisplay, name: str, step: int, values: dict[str, float]) -> None:
         count = next(words)
         if count == 0:
             raise KeyboardInterrupt
         monkeypatch.setattr(time, "time", lambda: now() - 3_600 * count)
 
-    monkeypatch.setattr(Display, "metrics", metrics)
+    monkeypatch.setattr(ProgressDisplay, "metrics", metrics)
     assert attnlab_run("clock_goes_back") == 130
     assert attnlab_run("clock_goes_back") == 0
     assert broken_promises(plan, stores(root), reference=undisturbed) == []
@@ -238,7 +238,7 @@ def test_being_asked_to_end(number: signal.Signals, root: Path, attnlab_run: Any
     with meanwhile(lambda: hanging(root), lambda: os.kill(os.getpid(), number)):
         assert attnlab_run("hangs_once") == 130
     assert hanging(root), "somebody else asked before it hung"  # the next attempt would hang instead
-    assert last_line(capfd) == "attnlab: interrupted: 1 of 2 runs are finished; the same command goes on"
+    assert last_line(capfd) == "attnlab: interrupted: 1 of 2 runs are finished; rerun the same command to resume"
     assert sorted(states(root)) == ["completed", "interrupted"]
     assert attnlab_run("hangs_once") == 0 and states(root) == ["completed"] * 2
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.study.trials.queue import Queue
 from attnlab.study.trials.store import Store, shared_storage
@@ -40,43 +41,50 @@ def queue(store: Store) -> Queue:
 
 def test_every_key_is_handed_out_once_in_order(own: Store) -> None:
     waiting = queue(own)
-    waiting.fill(KEYS)
-    waiting.fill(KEYS)  # again: they wait already
-    taken = [ticket for _ in range(9) if (ticket := waiting.take(KEYS))]
+    waiting.enqueue(KEYS)
+    waiting.enqueue(KEYS)  # again: they wait already
+    taken = [ticket for _ in range(9) if (ticket := waiting.claim(KEYS))]
     assert [ticket.key for ticket in taken] == KEYS
     for i, ticket in enumerate(taken):
-        waiting.tell(ticket, "completed", float(i))
+        waiting.tell(ticket, RunState.COMPLETED, float(i))
     assert waiting.keys("COMPLETE") == set(KEYS) and waiting.study.best_value == 0.0
 
 
 @pytest.mark.parametrize(("direction", "best"), [("min", 1.0), ("max", 3.0)])
 def test_the_best_is_the_highest_where_more_is_better(own: Store, direction: str, best: float) -> None:
     waiting = Queue(own, "s", direction=direction)
-    waiting.fill(["a", "b", "c"])
+    waiting.enqueue(["a", "b", "c"])
     for value in (2.0, 3.0, 1.0):
-        ticket = waiting.take(["a", "b", "c"])
+        ticket = waiting.claim(["a", "b", "c"])
         assert ticket is not None
-        waiting.tell(ticket, "completed", value)
+        waiting.tell(ticket, RunState.COMPLETED, value)
     assert waiting.study.best_value == best
 
 
 def test_only_what_is_wanted_is_taken(own: Store) -> None:
     waiting = queue(own)
-    waiting.fill(KEYS)
-    ticket = waiting.take({"k3"})
+    waiting.enqueue(KEYS)
+    ticket = waiting.claim({"k3"})
     assert ticket is not None and ticket.key == "k3"
-    assert waiting.take({"k3"}) is None
+    assert waiting.claim({"k3"}) is None
 
 
 @pytest.mark.parametrize(
     ("state", "value", "expected"),
-    [("completed", 1.5, "COMPLETE"), ("completed", math.nan, "PRUNED"), ("pruned", 2.0, "PRUNED"), ("failed", math.nan, "FAIL"),
-     ("timed_out", math.nan, "FAIL"), ("diverged", math.nan, "PRUNED"), ("out_of_memory", math.nan, "PRUNED")],
-)  # fmt: skip
-def test_each_state_has_its_place_in_optuna(own: Store, state: str, value: float, expected: str) -> None:
+    [
+        (RunState.COMPLETED, 1.5, "COMPLETE"),
+        (RunState.COMPLETED, math.nan, "PRUNED"),
+        (RunState.PRUNED, 2.0, "PRUNED"),
+        (RunState.FAILED, math.nan, "FAIL"),
+        (RunState.TIMED_OUT, math.nan, "FAIL"),
+        (RunState.DIVERGED, math.nan, "PRUNED"),
+        (RunState.OUT_OF_MEMORY, math.nan, "PRUNED"),
+    ],
+)
+def test_each_state_has_its_place_in_optuna(own: Store, state: RunState, value: float, expected: str) -> None:
     waiting = queue(own)
-    waiting.fill(["k"])
-    ticket = waiting.take(["k"])
+    waiting.enqueue(["k"])
+    ticket = waiting.claim(["k"])
     assert ticket is not None
     waiting.tell(ticket, state, value)
     assert [trial.state.name for trial in waiting.trials()] == [expected]
@@ -84,24 +92,24 @@ def test_each_state_has_its_place_in_optuna(own: Store, state: str, value: float
 
 def test_a_dead_parents_tickets_wait_again_with_their_numbers(own: Store) -> None:
     before = queue(own)
-    before.fill(["a", "b", "written", "gone"])
-    numbers = {ticket.key: ticket.number for _ in range(4) if (ticket := before.take(["a", "b", "written", "gone"]))}
+    before.enqueue(["a", "b", "written", "gone"])
+    numbers = {ticket.key: ticket.number for _ in range(4) if (ticket := before.claim(["a", "b", "written", "gone"]))}
     after = queue(own)
     after.recover({"written": 3.0}, wanted=["a", "b", "written"])
-    again = [ticket for _ in range(4) if (ticket := after.take(["a", "b", "written", "gone"]))]
+    again = [ticket for _ in range(4) if (ticket := after.claim(["a", "b", "written", "gone"]))]
     assert {ticket.key: ticket.number for ticket in again} == {"a": numbers["a"], "b": numbers["b"]}
     assert after.keys("COMPLETE") == {"written"} and after.keys("FAIL") == {"gone"}
 
 
 def test_what_a_failed_trial_was_given_its_next_attempt_gets(own: Store) -> None:
     waiting = queue(own)
-    waiting.fill(["t00"])
-    first = waiting.take(["t00"])
+    waiting.enqueue(["t00"])
+    first = waiting.claim(["t00"])
     assert first is not None
     suggested = first.trial.suggest_float("train.lr", 1e-4, 1e-2, log=True)
-    waiting.tell(first, "failed", math.nan)
-    waiting.fill(["t00"])
-    second = waiting.take(["t00"])
+    waiting.tell(first, RunState.FAILED, math.nan)
+    waiting.enqueue(["t00"])
+    second = waiting.claim(["t00"])
     assert second is not None and second.number != first.number
     assert second.trial.suggest_float("train.lr", 1e-4, 1e-2, log=True) == suggested
 
@@ -112,10 +120,10 @@ def test_many_parents_never_claim_one_ticket(url: str, tmp_path: Path) -> None:
     def parent() -> None:
         with closing(Store(tmp_path, url)) as store:
             mine = queue(store)
-            mine.fill(KEYS)
-            while ticket := mine.take(KEYS):
+            mine.enqueue(KEYS)
+            while ticket := mine.claim(KEYS):
                 taken.append(ticket.key)
-                mine.tell(ticket, "completed", 1.0)
+                mine.tell(ticket, RunState.COMPLETED, 1.0)
 
     threads = [Thread(target=parent) for _ in range(4)]
     for thread in threads:
@@ -132,17 +140,17 @@ def test_many_parents_never_claim_one_ticket(url: str, tmp_path: Path) -> None:
 def test_the_dead_are_buried_and_the_living_are_left_alone(url: str, tmp_path: Path) -> None:
     with closing(Store(tmp_path, url)) as living, closing(Store(tmp_path, url)) as dying:
         theirs, ours = queue(dying), queue(living)
-        ours.fill(["dead", "alive", "mute"])
-        assert theirs.take(["dead"]) is not None
-        kept = ours.take(["alive"])
+        ours.enqueue(["dead", "alive", "mute"])
+        assert theirs.claim(["dead"]) is not None
+        kept = ours.claim(["alive"])
         mute = next(trial for trial in theirs.trials("WAITING") if trial.user_attrs["key"] == "mute")
         dying.rdb.set_trial_state_values(mute._trial_id, theirs._states.RUNNING)  # it died before its first sign of life
         dying.close()  # no more heartbeats
-        until = time.monotonic() + 4 * living.grace
+        until = time.monotonic() + 4 * living.grace_period
         while ours.keys("RUNNING") != {"alive"} and time.monotonic() < until:
             ours.recover({}, wanted=[])
             time.sleep(0.5)
-        assert kept is not None and ours.is_ours(kept)
+        assert kept is not None and ours.owns(kept)
         assert sorted(trial.user_attrs["key"] for trial in ours.trials("WAITING")) == ["dead", "mute"]
         ours.recover({}, wanted=[])
         assert len(ours.trials("WAITING")) == 2, "entered once"
@@ -151,27 +159,27 @@ def test_the_dead_are_buried_and_the_living_are_left_alone(url: str, tmp_path: P
 def test_a_parent_that_was_given_up_for_dead_notices(url: str, tmp_path: Path) -> None:
     with closing(Store(tmp_path, url)) as store:
         waiting = queue(store)
-        waiting.fill(["k"])
-        ticket = waiting.take(["k"])
-        assert ticket is not None and waiting.is_ours(ticket)
+        waiting.enqueue(["k"])
+        ticket = waiting.claim(["k"])
+        assert ticket is not None and waiting.owns(ticket)
         waiting.study.tell(ticket.number, state=waiting._states.FAIL)  # what another parent's sweep does
-        assert not waiting.is_ours(ticket)
+        assert not waiting.owns(ticket)
 
 
 def test_a_released_ticket_can_be_claimed_at_once_by_another(url: str, tmp_path: Path) -> None:
     with closing(Store(tmp_path, url)) as one, closing(Store(tmp_path, url)) as other:
-        queue(one).fill(["k"])
-        first = queue(one).take(["k"])
+        queue(one).enqueue(["k"])
+        first = queue(one).claim(["k"])
         assert first is not None
         queue(one).release(first)
-        second = queue(other).take(["k"])
+        second = queue(other).claim(["k"])
         assert second is not None and second.number != first.number
 
 
 def test_a_storage_needs_a_record_that_all_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert shared_storage(None) is None
-    with pytest.raises(UserError, match="expected MLFLOW_TRACKING_URI beside it"):
+    with pytest.raises(UserError, match="expected MLFLOW_TRACKING_URI"):
         shared_storage("postgresql://u:pw@h/d")
     with pytest.raises(UserError, match=r"expected postgresql://.*, got an address of 'mysql'"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", FAR)

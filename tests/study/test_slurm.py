@@ -14,6 +14,7 @@ from submitit import LocalJob
 from submitit.helpers import DelayedSubmission
 
 from attnlab import plan
+from attnlab._util.run_state import RunState
 from attnlab._util.signals import as_interrupts
 from attnlab.cli import main as cli
 from attnlab.errors import UserError
@@ -215,7 +216,7 @@ def test_a_missing_study_fails_its_job(here: Path) -> None:
 def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(plan: Plan, **options: object) -> StudyResult:
         first = plan.runs[0]
-        row = Row(first.name, first.cell.name, first.seed, "failed", {}, "by the test", "0" * 32)
+        row = Row(first.name, first.cell.name, first.seed, RunState.FAILED, {}, "by the test", "0" * 32)
         return StudyResult(plan, [row])
 
     monkeypatch.setattr(study, "run", run)

@@ -17,16 +17,18 @@ from typing import Any
 import pytest
 
 from attnlab._util.lock import file_lock
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.study.execution.progress import Display
-from attnlab.study.execution.worker import Job, _shared
+from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.execution.worker import Job, _thread_count
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
 from tests.support.paths import ROOT
 
-QUIET = Display(quiet=True)
+QUIET = ProgressDisplay(quiet=True)
 
 
 def study(**changes: Any) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def study(**changes: Any) -> dict[str, Any]:
 
 def go(root: Path, fate: str = "good", **changes: Any) -> StudyResult:
     words = {key: changes.pop(key) for key in ("workers", "only", "sets", "retry") if key in changes}
-    return run(study(**changes), root=root, show=QUIET, train=f"tests.support.study_fakes:{fate}", **words)
+    return run(study(**changes), root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}", **words)
 
 
 def trained(root: Path) -> list[str]:
@@ -72,7 +74,7 @@ def test_each_run_once_and_again_is_nothing(root: Path) -> None:
     assert first.ok and [row.state for row in first.rows] == ["completed"] * 4
     assert [row.name for row in first.rows][:2] == ["dense learned s0", "dense learned s1"]
     second = go(root)
-    assert second.ok and all(row.earlier for row in second.rows)
+    assert second.ok and all(row.reused for row in second.rows)
     assert [row.run_id for row in second.rows] == [row.run_id for row in first.rows]
     assert second.rows[1].summary["bits_per_byte"] == pytest.approx(2.1)
     assert len(trained(root)) == len(set(trained(root))) == 4
@@ -107,7 +109,7 @@ def test_the_table_and_the_curves_read_back(root: Path) -> None:
 def test_scores_at_other_lengths_and_why_there_are_none(root: Path) -> None:
     asked = study(grid={"variant": ["dense"], "position": ["learned", "rotary"]}, seeds=[0])
     asked["base"]["evaluate"]["lengths"] = [8, 32]
-    first = run(asked, root=root, show=QUIET)
+    first = run(asked, root=root, display=QUIET)
     summary = {row.cell: row.summary for row in first.rows}
     found = {row["cell"]: row for row in load_runs("small", root).to_dict("records")}
     for cell, length in (("dense rotary", 32), ("dense rotary", 8), ("dense learned", 8)):
@@ -115,7 +117,7 @@ def test_scores_at_other_lengths_and_why_there_are_none(root: Path) -> None:
     assert "bits_per_byte_at/32" not in summary["dense learned"]
     assert found["dense learned"]["length.32"] == "learned positions: trained up to 16"
     assert not load_curves("small", root)["metric"].str.contains("_at/").any(), "a score is no curve"
-    again = run(asked, root=root, show=QUIET)
+    again = run(asked, root=root, display=QUIET)
     assert {row.cell: row.summary for row in again.rows} == summary
 
 
@@ -133,10 +135,10 @@ def test_one_failing_run_does_not_stop_the_others(root: Path) -> None:
     attempts = dict(zip(load_runs("small", root)["variant"], load_runs("small", root)["attempt"], strict=True))
     assert attempts == {"dense": 1, "einsum": 2, "no_wo": 2, "wide": 1, "narrow": 1, "basic": 1}
     again = go(root, "good", grid=grid, seeds=[0])
-    assert [row.name.split()[0] for row in again.rows if not row.earlier] == ["wide"]  # the others were tried twice
+    assert [row.name.split()[0] for row in again.rows if not row.reused] == ["wide"]  # the others were tried twice
     assert "failed 2 times; --retry failed" in again.rows[1].reason
     asked = go(root, "good", grid=grid, seeds=[0], retry=["failed"])
-    assert asked.ok and [row.name.split()[0] for row in asked.rows if not row.earlier] == ["einsum", "no_wo"]
+    assert asked.ok and [row.name.split()[0] for row in asked.rows if not row.reused] == ["einsum", "no_wo"]
 
 
 def test_whatever_an_error_says_it_ends_its_own_run_only(root: Path) -> None:
@@ -166,7 +168,7 @@ def test_no_retries_when_the_study_wants_none(root: Path) -> None:
 def test_a_pruned_run_is_a_result(root: Path) -> None:
     result = go(root, "pruned", seeds=[0])
     assert result.ok and [row.state for row in result.rows] == ["pruned", "pruned"]
-    assert all(row.earlier for row in go(root, seeds=[0]).rows)
+    assert all(row.reused for row in go(root, seeds=[0]).rows)
 
 
 def test_a_run_that_hangs_is_ended_and_tried_again_the_next_time(root: Path) -> None:
@@ -180,7 +182,7 @@ def test_a_run_that_hangs_is_ended_and_tried_again_the_next_time(root: Path) -> 
 
 def test_a_run_beyond_its_memory_limit_ends_alone(root: Path) -> None:
     wide = {"variant": ["dense"], "model.dim": [4096, 8]}  # 200 million parameters, and as many gradients
-    found = run(study(grid=wide, seeds=[0], run={"memory_limit": "1500MiB"}), root=root, show=QUIET)
+    found = run(study(grid=wide, seeds=[0], run={"memory_limit": "1500MiB"}), root=root, display=QUIET)
     large, small = found.rows
     assert (large.state, small.state) == ("out_of_memory", "completed") and found.ok
     assert "MiB" in large.reason, large.reason
@@ -191,7 +193,7 @@ ONE: dict[str, Any] = {"grid": {"variant": ["dense"]}, "seeds": [0]}
 
 def truly(root: Path, *, retry: tuple[str, ...] = (), **changes: Any) -> StudyResult:
     """Runs the study with the trainer itself, which leaves its results in the folders of the runs."""
-    return run(study(**changes), root=root, show=QUIET, retry=retry)
+    return run(study(**changes), root=root, display=QUIET, retry=retry)
 
 
 def seconds(result: StudyResult) -> list[float]:
@@ -204,10 +206,10 @@ def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
     first = truly(root, grid=grid, seeds=[0])
     assert [row.state for row in first.rows] == ["diverged", "completed"]
     again = truly(root, grid=grid, seeds=[0], retry=("diverged",))
-    assert [(row.state, row.earlier) for row in again.rows] == [("diverged", False), ("completed", True)]
+    assert [(row.state, row.reused) for row in again.rows] == [("diverged", False), ("completed", True)]
     assert seconds(again)[0] != seconds(first)[0] and seconds(again)[1] == seconds(first)[1]
     after = truly(root, grid=grid, seeds=[0])
-    assert all(row.earlier for row in after.rows) and seconds(after) == seconds(again)
+    assert all(row.reused for row in after.rows) and seconds(after) == seconds(again)
     with pytest.raises(UserError, match=r"expected states among .*, got 'divergd' \(did you mean 'diverged'"):
         truly(root, retry=("divergd",))
 
@@ -237,11 +239,11 @@ def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path
         patched.setattr(Tracker, "start", start_and_end)  # the child still waits: it has forgotten nothing yet
         truly(root, retry=("completed",), **ONE)
     after = truly(root, **ONE)
-    assert [(row.state, row.earlier) for row in after.rows] == [("completed", False)] and seconds(after) != seconds(before)
+    assert [(row.state, row.reused) for row in after.rows] == [("completed", False)] and seconds(after) != seconds(before)
     assert seconds(truly(root, **ONE)) == seconds(after)
 
 
-class _Patient(Display):
+class _Patient(ProgressDisplay):
     """Lets go of a lock when it hears that somebody waits for it."""
 
     def __init__(self, held: ExitStack) -> None:
@@ -260,7 +262,7 @@ def test_a_run_that_another_study_is_training_is_waited_for(root: Path) -> None:
     with ExitStack() as held:
         held.enter_context(file_lock(folder / "lock", activity="the run is being trained"))
         show = _Patient(held)
-        result = run(study(study="another", run={"timeout": 300}, **ONE), root=root, show=show)
+        result = run(study(study="another", run={"timeout": 300}, **ONE), root=root, display=show)
     assert re.fullmatch(r"  dense s0: waiting: this configuration is being trained by process \d+ on \S+", show.said)
     assert result.ok and seconds(result) == seconds(first) and list(load_runs("another", root)["attempt"]) == [1]
 
@@ -274,7 +276,7 @@ SEARCHED: dict[str, Any] = {
 
 def searched(root: Path, **changes: Any) -> StudyResult:
     fields = {key: value for key, value in study(**SEARCHED).items() if key != "seeds"}
-    return run(fields, root=root, **{"sets": {"machine.threads": 1}, "show": QUIET, **changes})
+    return run(fields, root=root, **{"sets": {"machine.threads": 1}, "display": QUIET, **changes})
 
 
 def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None:
@@ -293,14 +295,14 @@ def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None
         assert [row["train.lr"] for row in confirmed] == [best, best]
         assert all(math.isfinite(row["bits_per_byte"]) for row in confirmed)
     again = searched(root)
-    assert all(row.earlier for row in again.rows) and len(again.rows) == len(result.rows)
+    assert all(row.reused for row in again.rows) and len(again.rows) == len(result.rows)
 
 
 def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
     def states(fate: str, **changes: Any) -> list[tuple[str, int, bool]]:
         found = searched(root, train=f"tests.support.study_fakes:{fate}", **changes)
         attempts = dict(zip(load_runs("small", root)["name"], load_runs("small", root)["attempt"], strict=True))
-        return [(row.state, attempts[row.name], row.earlier) for row in found.rows if row.phase == "search"]
+        return [(row.state, attempts[row.name], row.reused) for row in found.rows if row.phase == "search"]
 
     assert states("failing") == [("failed", 1, False)] * 6
     tried = {
@@ -318,12 +320,12 @@ def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
 def test_a_search_whose_queue_was_lost_is_not_made_again(root: Path) -> None:
     first = searched(root)
     (root / "optuna.db").write_text("no database")
-    with pytest.raises(UserError, match=r"optuna.db: .*file is not a database; it may be deleted: what is finished stands in"):
+    with pytest.raises(UserError, match=r"optuna.db: .*file is not a database; you may delete it"):
         searched(root)
     (root / "optuna.db").unlink()
     again = searched(root)
     assert [row.params for row in again.rows] == [row.params for row in first.rows] and seconds(again) == seconds(first)
-    assert again.ok and all(row.earlier for row in searched(root).rows)
+    assert again.ok and all(row.reused for row in searched(root).rows)
 
 
 def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
@@ -341,20 +343,20 @@ def test_a_search_chooses_the_same_however_it_was_run(root: Path, empty_store: P
     other = Path(shutil.copytree(empty_store, tmp_path / "other"))
     searched(root, workers=3)
     with pytest.raises(KeyboardInterrupt):
-        searched(other, show=_Impatient())
+        searched(other, display=_Impatient())
     searched(other)
     chosen = [{row.name: row.params for row in searched(each).rows if row.phase == "search"} for each in (root, other)]
     assert chosen[0] == chosen[1] and len(chosen[0]) == 6
 
 
-class _Impatient(Display):
+class _Impatient(ProgressDisplay):
     """Ends the study when it sees the fourth run begin."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
         self.seen: set[str] = set()
 
-    def started(self, name: str, *, total: int | None = None) -> None:
+    def start_run(self, name: str, *, total: int | None = None) -> None:
         self.seen.add(name)
         if len(self.seen) == 4:
             raise KeyboardInterrupt
@@ -377,12 +379,12 @@ def test_an_edited_study_leaves_old_runs_out_of_the_table(root: Path) -> None:
     assert list(load_runs("small", root)["train.steps"]) == [30, 30]
     assert len(load_runs("small", root, every=True)) == 4
     result = go(root, seeds=[0], only={"variant": "dense"})
-    assert len(result.rows) == 1 and result.rows[0].earlier
+    assert len(result.rows) == 1 and result.rows[0].reused
     assert sorted(load_runs("small", root)["train.steps"]) == [20, 30] and len(trained(root)) == 4
     other = plan(study(seeds=[0], grid={"variant": ["wide"]}))
-    run(other, root=root, show=QUIET, train="tests.support.study_fakes:good", only={"variant": "wide"})
+    run(other, root=root, display=QUIET, train="tests.support.study_fakes:good", only={"variant": "wide"})
     assert sorted(load_runs("small", root)["variant"]) == ["dense", "no_wo", "wide"]
-    run(other, root=root, show=QUIET, train="tests.support.study_fakes:good")
+    run(other, root=root, display=QUIET, train="tests.support.study_fakes:good")
     assert list(load_runs("small", root)["variant"]) == ["wide"]
 
 
@@ -391,9 +393,9 @@ def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeyp
     monkeypatch.setenv("ATTNLAB_FAKE", "7")
     row = go(root, seeds=[1], grid={"variant": ["dense"]}, workers=2).rows[0]
     assert row.summary["told"] == 7
-    job = Job(config=plan(study()).runs[0].config, folder=root, share=2)
-    assert _shared(8, job) == 4 and _shared(1, job) == 1
-    assert _shared(8, replace(job, config=job.config.replace({"machine.threads": 3}))) == 3
+    job = Job(config=plan(study()).runs[0].config, folder=root, thread_shares=2)
+    assert _thread_count(8, job) == 4 and _thread_count(1, job) == 1
+    assert _thread_count(8, replace(job, config=job.config.replace({"machine.threads": 3}))) == 3
 
 
 def test_a_second_parent_is_turned_away(root: Path) -> None:
@@ -406,10 +408,9 @@ def test_a_second_parent_is_turned_away(root: Path) -> None:
 SCRIPT = """
 import sys
 from attnlab.study.run import run
-from attnlab.study.execution.progress import Display
 sys.path.insert(0, {here!r})
-from test_study import study
-print(run(study(), root={root!r}, workers=2, show=Display(quiet=True), train="tests.support.study_fakes:hangs_once").ok)
+from tests.study.test_study import QUIET, study
+print(run(study(), root={root!r}, workers=2, display=QUIET, train="tests.support.study_fakes:hangs_once").ok)
 """  # no main guard: the children must not run it again
 
 
@@ -448,7 +449,7 @@ def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: P
     assert gone(pids), "children outlived their parent"
     assert "RUNNING" in {each.info.status for each in every_record(root)}
     result = go(root, "hangs_once")
-    assert result.ok and [row.earlier for row in result.rows] == [True, False, True, False]
+    assert result.ok and [row.reused for row in result.rows] == [True, False, True, False]
     assert sorted(trained(root)) == sorted(set(trained(root))) and len(trained(root)) == 4
     records = every_record(root)
     assert sorted(each.info.status for each in records) == ["FINISHED"] * 4 + ["KILLED"] * 2
@@ -488,7 +489,7 @@ def test_an_impatient_ctrl_c_leaves_no_child_behind(root: Path, tmp_path: Path) 
 def test_the_real_thing_in_the_small(root: Path) -> None:
     grid = {"variant": ["dense"], "position": ["learned"]}
     said = (root / "said.txt").open("w+")
-    result = run(study(grid=grid, seeds=[3]), root=root, show=Display(said))
+    result = run(study(grid=grid, seeds=[3]), root=root, display=ProgressDisplay(said))
     assert result.ok
     summary = result.rows[0].summary
     assert 5 < summary["bits_per_byte"] < 9 and summary["steps"] == 20 and summary["saved_mib"] > 0
@@ -503,9 +504,9 @@ def test_the_real_thing_in_the_small(root: Path) -> None:
 @pytest.mark.parametrize("summary", [{"recall": 0.75, "loss": 2.0}, {"valid_recall": 0.75}])
 def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: dict[str, float]) -> None:
     said = io.StringIO()
-    show = Display(said)
-    show.begin("mine", runs=1, finished=0, workers=1, metric="recall")
-    show.ended("dense s0", "completed", summary=summary)
+    show = ProgressDisplay(said)
+    show.start_study("mine", runs=1, finished=0, workers=1, metric="recall")
+    show.end_run("dense s0", Ending(RunState.COMPLETED, summary))
     assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in said.getvalue()
 
 
@@ -518,7 +519,7 @@ def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> 
     assert cells[0] == f"  dense rotary: {parameters:,} parameters"
     assert cells[1].startswith("  gru rotary: refused: gru: does not support")
     first, *rows = repr(
-        run(made, root=root, show=QUIET, train="tests.support.study_fakes:good", reference_scores=False)
+        run(made, root=root, display=QUIET, train="tests.support.study_fakes:good", reference_scores=False)
     ).splitlines()
     assert first == "result of small" and rows[0].startswith("  dense rotary s0: completed, bits_per_byte ")
     assert rows[1] == "  gru rotary: refused" and len(rows) == 2

@@ -13,13 +13,15 @@ import pytest
 from mlflow import MlflowClient
 
 import attnlab
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.trials.store import storage_url
 from tests.support.exactly_once import Curves, Stores, broken_promises, finished
 from tests.support.postgres import PASSWORD, Server
 from tests.support.processes import MARK, Marked
 from tests.support.studies import STUDY, write
 from tests.torture import harness
+
+QUIET = ProgressDisplay(quiet=True)
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,15 @@ def test_a_ticket_that_a_dead_parent_left_of_a_finished_run_is_settled(
     storage, tracking = postgres.database(), postgres.database()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
     path = write(tmp_path, STUDY)
-    first = attnlab.run(path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, show=Display(quiet=True))
+    first = attnlab.run(
+        path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, display=ProgressDisplay(quiet=True)
+    )
     (name,) = optuna.get_all_study_names(storage_url(storage))
     trials = optuna.load_study(study_name=name, storage=storage_url(storage))
     trials.enqueue_trial({}, user_attrs={"key": trials.trials[0].user_attrs["key"]})  # entered just before it had finished
-    again = attnlab.run(path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, show=Display(quiet=True))
+    again = attnlab.run(
+        path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, display=ProgressDisplay(quiet=True)
+    )
     assert first.ok and again.ok
     trials = optuna.load_study(study_name=name, storage=storage_url(storage))
     assert [each.state.name for each in trials.trials] == ["COMPLETE", "COMPLETE", "FAIL"]  # one of each seed, and the one left

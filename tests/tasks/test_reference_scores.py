@@ -17,7 +17,7 @@ from attnlab.planning.plan import plan
 from attnlab.report import write
 from attnlab.report.methods import source
 from attnlab.report.reference_scores import beside, labels
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.datasets import prepared_folder
@@ -311,7 +311,7 @@ def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders
     def go(**words: Any) -> list[ReferenceScore]:
         given = study({"name": "pydocs"})
         return run(
-            given, root=folders, show=Display(quiet=True), train="tests.support.study_fakes:good", **words
+            given, root=folders, display=ProgressDisplay(quiet=True), train="tests.support.study_fakes:good", **words
         ).reference_scores
 
     def recorded() -> set[ReferenceScore]:

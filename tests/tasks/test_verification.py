@@ -12,7 +12,7 @@ from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.planning.plan import Plan, plan
 from attnlab.study import attention_maps, trained
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.text import Text
@@ -41,14 +41,14 @@ def planned(folders: Path) -> Plan:
 
 def test_a_run_of_a_text_that_changed_after_the_plan_fails_and_says_so(planned: Plan, folders: Path, root: Path) -> None:
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
-    for row in run(planned, root=root, show=Display(quiet=True)).rows:
+    for row in run(planned, root=root, display=ProgressDisplay(quiet=True)).rows:
         assert row.state == "failed" and f"{folders}/corpus.txt" in row.reason, row.reason
         assert f"its data have changed since this was planned: expected {planned.cells[0].config.data}, found" in row.reason
 
 
 def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(planned: Plan, folders: Path, root: Path) -> None:
     (folders / "mine.py").write_text(COSINE + "\n")
-    dense, mine = run(planned, root=root, show=Display(quiet=True), reference_scores=False).rows
+    dense, mine = run(planned, root=root, display=ProgressDisplay(quiet=True), reference_scores=False).rows
     assert dense.state == "completed"
     assert mine.state == "failed" and f"{folders}/mine.py has changed since this was planned" in mine.reason
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import attnlab
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from tests.support.exactly_once import Curves, Stores, broken_promises, finished
 from tests.support.postgres import Server, server
 from tests.support.processes import MARK, Marked
@@ -56,7 +56,7 @@ def write_study(folder: Path, *, runs: int, steps: int) -> Path:
 
 def undisturbed(study: Path, root: Path) -> dict[str, Curves]:
     """Run the study in peace; fingerprint -> curves."""
-    assert attnlab.run(study, root=root, workers=2, show=Display(quiet=True)).ok
+    assert attnlab.run(study, root=root, workers=2, display=ProgressDisplay(quiet=True)).ok
     stores = Stores(f"sqlite:///{root / 'mlflow.db'}", f"sqlite:///{root / 'optuna.db'}")
     return {key: stores.curves(record) for key, record in finished(stores.records("torture")).items()}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnlab._util.redact import redact
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
@@ -137,7 +138,7 @@ def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path)
     planned = small()
     tracker, client = Tracker(planned, tmp_path), connect(tmp_path)
     first = tracker.start(planned.runs[0])
-    tracker.finish(first, "interrupted")
+    tracker.finish(first, RunState.INTERRUPTED)
     before = client.get_run(first)
     second = client.create_run(before.info.experiment_id, tags=before.data.tags).info.run_id  # and no more: SIGKILL
     assert [record.info.run_id for record in Tracker(planned, tmp_path).reconcile().values()] == [second]
@@ -174,7 +175,7 @@ def test_the_ui_answers_and_a_server_is_a_store_too(
         tracker = Tracker(planned, tmp_path / "far")
         run_id = tracker.start(planned.runs[0])
         tracker.log_metrics(run_id, 3, {"train/loss": 0.5})
-        tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5, "lost": float("nan")})
+        tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5, "lost": float("nan")})
         row = load_runs("small", tmp_path / "far").iloc[0]
         assert (row["state"], row["bits_per_byte"]) == ("completed", 2.5) and "lost" not in row
         serve(tmp_path / "far")

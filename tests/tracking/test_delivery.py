@@ -17,6 +17,7 @@ import requests
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.study.trials.queue import Queue
@@ -202,7 +203,7 @@ def test_points_whose_response_was_lost_are_not_doubled(root: Path, monkeypatch:
     values = [1.5, float("nan"), 0.1 + 0.2, float("inf"), 1e-300]
     for step, value in enumerate(values):
         tracker.log_metrics(run_id, step, {"train/loss": value})
-    tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5})
+    tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
     tracker.close()
     assert len(calls) > len(values)
     assert [step for step, _ in points(root, run_id)] == [0, 1, 2, 3, 4]
@@ -222,7 +223,7 @@ def test_a_record_is_created_once_although_the_response_was_lost(root: Path) -> 
     assert [each[0] for each in made] == [run_id]
     _, args, kwargs = made[0]
     late = create_run(*args, **kwargs).info.run_id  # a server that hung processes the same request much later
-    tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5})
+    tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
     tracker.close()
     assert list(load_runs("small", root)["run_id"]) == [run_id]
     assert connect(root).get_run(late).info.to_proto().lifecycle_stage == "deleted"
@@ -266,7 +267,7 @@ def test_a_run_that_was_deleted_in_the_ui_is_one_clear_line(root: Path) -> None:
     connect(root).delete_run(run_id)
     tracker.log_metrics(run_id, 1, {"train/loss": 1.0})
     with pytest.raises(UserError, match=r"sqlite:///.*: The run .* must be in the 'active' state"):
-        tracker.finish(run_id, "completed")
+        tracker.finish(run_id, RunState.COMPLETED)
 
 
 @pytest.mark.parametrize("value", ["soon", ""])
@@ -287,7 +288,7 @@ def test_texts_and_the_end_of_a_long_log(root: Path, tmp_path: Path, monkeypatch
     tracker.log_file(run_id, log)
     tracker.log_file(run_id, tmp_path / "none.txt")
     tracker.set_tag(run_id, "attnlab.length.8", "\udc80\n" * 9_000)
-    assert tracker.finish(run_id, "failed").data.tags["attnlab.length.8"].startswith(r"\udc80\n\udc80")
+    assert tracker.finish(run_id, RunState.FAILED).data.tags["attnlab.length.8"].startswith(r"\udc80\n\udc80")
     folder = root / "artifacts" / "small" / run_id / "artifacts"
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json", "config.yaml", "log.txt", "study.yaml", "traceback.txt",
@@ -318,7 +319,7 @@ def test_a_database_that_another_process_locks(root: Path, seconds: float, log: 
         for step in range(500):  # if logging waited for the database, it would wait forever: the lock is still held
             tracker.log_metrics(run_id, step, {"train/loss": 1.0 / (1 + step)})
         print("logged", file=other.stdin, flush=True)
-        tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5})
+        tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
     tracker.close()
     assert [step for step, _ in points(root, run_id)] == list(range(500))
     assert list(load_runs("small", root)["state"]) == ["completed"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from attnlab import load_runs
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
@@ -28,7 +29,7 @@ class Recall(PyDocs):
 
 def asked(root: Path, fate: str, **changes: Any) -> tuple[list[Row], methods.Source]:
     """Run the study, and return the rows of the table that `attnlab run` prints, and what its report reads."""
-    result = run({**study(), **changes}, root=root, show=QUIET, train=f"tests.support.study_fakes:{fate}")
+    result = run({**study(), **changes}, root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}")
     source = methods.source(load_runs("small", root), root=root)
     return rows(result.records(), result.question()), source
 
@@ -67,7 +68,7 @@ def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Pa
     for seed, comment in enumerate(("# as it was", "# as it is")):
         made = plan(write(tmp_path, f"{comment}\n{STUDY}"))
         with Tracker(made, root) as tracker:
-            tracker.finish(tracker.start(made.runs[seed]), "completed", summary={"bits_per_byte": 3.0})
+            tracker.finish(tracker.start(made.runs[seed]), RunState.COMPLETED, summary={"bits_per_byte": 3.0})
     assert methods.source(load_runs("s", root), root=root).yaml.startswith("# as it is\n")
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.progress import Display
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import run
 from attnlab.tracking import delivery
 from attnlab.tracking.client import connect, tracking_uri
@@ -22,6 +23,8 @@ from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import Server
 from tests.support.server_fakes import POINTS
 from tests.tracking.test_delivery import points, small
+
+QUIET = ProgressDisplay(quiet=True)
 
 
 class UnreliableServer:
@@ -97,9 +100,9 @@ def test_a_server_that_goes_away_and_comes_back(
     back.start()
     tracker.set_tag(runs[0], "attnlab.device", "a device")
     for run_id in runs:
-        tracker.finish(run_id, "completed", summary={"bits_per_byte": 2.5})
+        tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
     third = tracker.start(plan.runs[0])
-    tracker.finish(third, "failed", reason="some reason")
+    tracker.finish(third, RunState.FAILED, reason="some reason")
     tracker.close()
     back.join()
     for run_id in runs:
@@ -147,7 +150,11 @@ def test_training_continues_while_the_parent_waits(
     watch.start()
     try:
         result = run(
-            study("slow"), root=tmp_path, workers=2, show=Display(quiet=True), train="tests.support.server_fakes:while_it_hangs"
+            study("slow"),
+            root=tmp_path,
+            workers=2,
+            display=QUIET,
+            train="tests.support.server_fakes:while_it_hangs",
         )
     finally:
         over.set()
@@ -165,13 +172,19 @@ def test_after_a_timeout_the_study_ends_and_can_be_resumed(
     made = study("patient")
     try:
         with pytest.raises(UserError) as caught:
-            run(made, root=tmp_path, workers=2, show=Display(quiet=True), train="tests.support.server_fakes:while_it_hangs")
+            run(
+                made,
+                root=tmp_path,
+                workers=2,
+                display=QUIET,
+                train="tests.support.server_fakes:while_it_hangs",
+            )
     finally:
         server.wake()
     line = str(caught.value)
     assert isinstance(caught.value, delivery.TrackingTimeout)
     assert f"http://***@127.0.0.1:{server.port} did not respond" in line and "\n" not in line
-    result = run(made, root=tmp_path, show=Display(quiet=True), train="tests.support.study_fakes:good")
-    assert result.ok and not any(row.earlier for row in result.rows)
+    result = run(made, root=tmp_path, display=QUIET, train="tests.support.study_fakes:good")
+    assert result.ok and not any(row.reused for row in result.rows)
     assert list(load_runs("patient", tmp_path)["state"]) == ["completed"] * 2
     assert left_running(tmp_path) == []

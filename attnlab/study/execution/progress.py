@@ -1,4 +1,4 @@
-"""What a person sees while a study runs: live bars on a terminal, plain lines in a pipe or a file."""
+"""Progress of a study: live bars on a terminal, plain lines in a pipe or a file."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rich.progress import (
 )
 
 from attnlab._util.redact import redact
+from attnlab.study.execution.ending import Ending
 
-PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; evaluations always get theirs
+PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; every evaluation gets a line
 
 
 @dataclass
-class _Line:
-    total: int | None = None
-    step: int = 0
-    shown: dict[str, float] = field(default_factory=dict)
+class _RunProgress:
+    total: int | None = None  # steps
+    values: dict[str, float] = field(default_factory=dict)  # the newest of each curve
     task: TaskID | None = None
-    said: float = field(default_factory=time.monotonic)
-    began: float = field(default_factory=time.monotonic)
+    last_line: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
 
-class _Stream:
-    """A stream whose reader may go away, as when a terminal is closed: the study does not depend on being watched."""
+class _DetachableStream:
+    """A stream whose reader may disappear (a terminal is closed): later output is dropped and the study continues."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._gone = stream, False
+        self._stream, self._detached = stream, False
 
     def write(self, text: str) -> int:
         self._try(lambda: self._stream.write(text))
@@ -47,35 +47,42 @@ class _Stream:
     def flush(self) -> None:
         self._try(self._stream.flush)
 
-    def _try(self, act: Callable[[], Any]) -> None:
+    def _try(self, operation: Callable[[], Any]) -> None:
         try:
-            if not self._gone:
-                act()
+            if not self._detached:
+                operation()
         except (OSError, ValueError):  # EIO of a closed terminal, EPIPE of a pipe without a reader; a closed file
-            self._gone = True
+            self._detached = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-class Display:
-    """Shows a study's progress on ``stream`` (default: standard error, so that a table can be piped).
+class ProgressDisplay:
+    """Show a study's progress on ``stream`` (default: standard error, so that a table can be piped).
 
-    A notebook, a test or another program passes a subclass, or ``Display(quiet=True)``.
+    Another program passes a subclass, or ``ProgressDisplay(quiet=True)`` for no output.
     """
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        file = cast(TextIO, _Stream(stream or sys.stderr))
+        file = cast(TextIO, _DetachableStream(stream or sys.stderr))
         self._console = Console(file=file, quiet=quiet, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not quiet
-        self._lines: dict[str, _Line] = {}
+        self._runs: dict[str, _RunProgress] = {}
         self._count = self._done = 0
         self._metric = ""
         self._progress: Progress | None = None
         self._overall: TaskID | None = None
 
-    def begin(self, study: str, *, runs: int, finished: int, workers: int, metric: str = "") -> None:
-        """The study starts: ``runs`` are left to do, ``finished`` were done before; their lines end with ``metric``."""
+    def start_study(self, study: str, *, runs: int, finished: int, workers: int, metric: str = "") -> None:
+        """Announce a study.
+
+        Args:
+            runs: the number of runs that are left.
+            finished: the number of runs that earlier calls finished.
+            workers: the number of runs that train at the same time.
+            metric: the final metric to show when a run ends.
+        """
         self._count, self._metric = runs, metric
         before = f", {finished} finished before" if finished else ""
         together = f", {workers} at a time" if workers > 1 else ""
@@ -87,48 +94,47 @@ class Display:
             self._progress.start()
             self._overall = self._progress.add_task("[bold]all runs", total=runs, note="")
 
-    def started(self, name: str, *, total: int | None = None) -> None:
-        """A run starts, or its length in steps becomes known."""
-        new = name not in self._lines
-        line = self._lines.setdefault(name, _Line())
+    def start_run(self, name: str, *, total: int | None = None) -> None:
+        """Show that a run starts, or that its length of ``total`` steps becomes known."""
+        new = name not in self._runs
+        line = self._runs.setdefault(name, _RunProgress())
         line.total = total or line.total
         if self._progress is not None:
             if line.task is None:
                 line.task = self._progress.add_task(name, total=line.total, note="starting")
             self._progress.update(line.task, total=line.total)
         elif new:
-            self.print(f"[{self._done + len(self._lines)}/{self._count}] {name}: started")
+            self.print(f"[{self._done + len(self._runs)}/{self._count}] {name}: started")
 
     def metrics(self, name: str, step: int, values: dict[str, float]) -> None:
-        """Points of a run's curves arrived."""
-        line = self._lines.setdefault(name, _Line())
-        line.step = step
-        line.shown |= values
+        """Show new points of a run's curves."""
+        line = self._runs.setdefault(name, _RunProgress())
+        line.values |= values
         if self._progress is not None and line.task is not None:
-            self._progress.update(line.task, completed=step, note=_text(line.shown))
+            self._progress.update(line.task, completed=step, note=_summarize(line.values))
             return
         evaluated = any(key.startswith("valid/") for key in values)
-        if evaluated or time.monotonic() - line.said >= PLAIN_SECONDS:
-            line.said = time.monotonic()
+        if evaluated or time.monotonic() - line.last_line >= PLAIN_SECONDS:
+            line.last_line = time.monotonic()
             of = f"/{line.total}" if line.total else ""
-            self.print(f"  {name}: step {step}{of}  {_text(line.shown)}")
+            self.print(f"  {name}: step {step}{of}  {_summarize(line.values)}")
 
-    def ended(self, name: str, state: str, *, summary: dict[str, float], reason: str = "", again: bool = False) -> None:
-        """A run ended; ``again`` when it is about to be tried again."""
-        line = self._lines.pop(name, _Line())
+    def end_run(self, name: str, ending: Ending, *, again: bool = False) -> None:
+        """Show how a run ended, and whether it is tried ``again`` at once."""
+        line = self._runs.pop(name, _RunProgress())
         if self._progress is not None and line.task is not None:
             self._progress.remove_task(line.task)
         if not again:
             self._done += 1
         if self._progress is not None and self._overall is not None:
             self._progress.update(self._overall, completed=self._done)
-        names = (self._metric, f"valid_{self._metric}")  # a trial of a search has the second alone
-        figures = next((f"{name} {summary[name]:.4f}" for name in names if name in summary), "")
+        summary, metrics = ending.summary, (self._metric, f"valid_{self._metric}")  # a trial has only the second
+        score = next((f"{metric} {summary[metric]:.4f}" for metric in metrics if metric in summary), "")
         parts = [
-            state,
-            figures,
-            reason,
-            f"{time.monotonic() - line.began:.0f} s",
+            ending.state,
+            score,
+            ending.reason,
+            f"{time.monotonic() - line.started:.0f} s",
             "trying again" if again else "",
         ]
         self.print(f"[{self._done}/{self._count}] {name}: {', '.join(part for part in parts if part)}")
@@ -138,18 +144,18 @@ class Display:
         self._console.print(redact(text), markup=False)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
 
 
-def _text(shown: dict[str, float]) -> str:
-    """``loss 2.31  bits_per_byte 3.1  12.3k tokens/s`` of the last values."""
-    parts = [f"loss {shown['train/loss']:.3f}"] if "train/loss" in shown else []
-    for key, value in shown.items():
+def _summarize(values: dict[str, float]) -> str:
+    """Format the newest values: ``loss 2.310  valid/bits_per_byte 3.1000  12.3k tokens/s``."""
+    parts = [f"loss {values['train/loss']:.3f}"] if "train/loss" in values else []
+    for key, value in values.items():
         if key.startswith("valid/") and key != "valid/loss":
             parts.append(f"{key} {value:.4f}")
-    if "train/tokens_per_s" in shown:
-        parts.append(f"{shown['train/tokens_per_s'] / 1_000:,.1f}k tokens/s")
+    if "train/tokens_per_s" in values:
+        parts.append(f"{values['train/tokens_per_s'] / 1_000:,.1f}k tokens/s")
     return "  ".join(parts)

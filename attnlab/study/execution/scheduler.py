@@ -1,18 +1,18 @@
-"""Where the parent's work comes from: the queue of the grid's runs, and behind it the search in each cell."""
+"""The order of a study's runs: the queue of the grid, and one search per cell behind it."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlab.study.trials.queue import FAILED, Queue, Ticket
+from attnlab.study.execution.resume import has_result, metric_of, records_to_replace, results_to_discard, trials_to_queue
+from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.study.trials.search import Search
-from attnlab.tracking.tracker import failures, reset_pending, state_of
 
 if TYPE_CHECKING:
+    from attnlab._util.run_state import RunState
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.trials.store import Store
     from attnlab.tracking.client import Record
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run that this parent has claimed."""
+    """A run that this parent has claimed; ``search`` is None for a run of the grid."""
 
     run: Run
     ticket: Ticket
@@ -30,147 +30,160 @@ class ClaimedRun:
 
 
 class Scheduler:
-    """Everything there is to run in a study, for one call of ``run``.
+    """The runs of a study that are left, for one call of ``attnlab.run``.
 
     Args:
-        retry: states to try again although they are results, or although they were tried often enough.
+        retry: states whose runs are tried again although they are results, or although they failed too often.
 
     Attributes:
-        anew: keys of runs whose earlier result is still to be forgotten, by the child that trains them again.
         runs: key -> run of everything that will be reported, as far as it is known.
-        found: key -> record of those of them that had a result before this call.
-        unconfirmed: cell -> why nothing of it can be confirmed, or "" once its confirming runs are queued.
+        finished: key -> record of those runs that had a result before this call.
+        to_discard: keys of runs whose old result the child must remove before it trains them again.
+        confirmed: cells whose confirming runs are queued.
+        unconfirmed: cell -> the reason why its search leaves nothing to confirm.
     """
 
     def __init__(self, plan: Plan, tracker: Tracker, store: Store, *, retry: Collection[str]) -> None:
         self._plan, self._tracker, self._store, self._retry = plan, tracker, store, retry
-        self._metric = plan.metric
         self._grid = Queue(store, plan.study.study, direction=plan.direction)
-        self.runs: dict[str, Run] = {}
-        self.found: dict[str, Record] = {}
-        self.unconfirmed: dict[str, str] = {}
         searched = [cell for cell in plan.cells if cell.refusal is None] if plan.searched else []
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
-        self._records: dict[str, Record] = {}
-        self._asked: set[str] = set()  # MLflow's ids of the records that are to be replaced: what replaces them is a result
-        self.anew: set[str] = set()
-        self._settled: set[str] = set()  # cells of which a trial has just ended
-        self._refreshed = time.monotonic()
+        self.runs: dict[str, Run] = {}
+        self.finished: dict[str, Record] = {}
+        self.to_discard: set[str] = set()
+        self.confirmed: set[str] = set()
+        self.unconfirmed: dict[str, str] = {}
+        self._records: dict[str, Record] = {}  # of earlier calls, by key
+        self._to_replace: set[str] = set()  # ids of the records that the user wants retried
+        self._with_new_results: set[str] = set()  # cells in which a trial has ended since the last claim
+        self._recovered_at = time.monotonic()
 
     def open(self) -> None:
-        """Put in order what earlier parents left, and queue what has no result yet."""
+        """Restore the queues after earlier calls, and queue every run without a result."""
+        # 1. Close the records of dead parents, so that step 2 reads final states. Runs that other parents train stay open.
         alive = {key for queue in self._queues for key in queue.keys("RUNNING")} if self._store.shared else set()
         self._records = self._tracker.reconcile(alive=alive, shared=self._store.shared)
-        asked = {key: found for key, found in self._records.items() if state_of(found) in self._retry}
-        self._asked = {found.info.run_id for found in asked.values()}
-        self.anew = {key for key, found in asked.items() if state_of(found) not in FAILED}
-        self.anew |= {key for key, found in self._records.items() if reset_pending(found)}
-        done = {key: _value(found, self._metric) for key, found in self._records.items() if self._has_result(found)}
+        # 2. Decide which results count. From here on a record to be replaced is not a result (see `_has_result`).
+        self._to_replace = records_to_replace(self._records, self._retry)
+        self.to_discard = results_to_discard(self._records, self._retry)
+        finished = {key for key, record in self._records.items() if self._has_result(record)}
+        # 3. Restore the searches before the grid: the confirming runs of step 5 depend on which searches are over.
         for search in self._searches.values():
-            at_valid = {key: _value(self._records[key], f"valid_{self._metric}") for key in search.keys if key in done}
-            search.queue.recover(at_valid, wanted=search.keys)
-            ended, tried = search.ended, {key for key, found in self._records.items() if found.info.status != "RUNNING"}
-            # A trial that ended without a record was no valid configuration: it would not be one the next time either. One
-            # with a result and no ticket (optuna.db was deleted) gets one: its child finds the result in its folder.
-            search.queue.fill(key for key in search.keys if key not in ended or (key in tried and key not in done))
-        kept = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in self._plan.runs}
-        self._grid.recover(done, wanted=kept)
+            self._restore_search(search, finished)
+        # 4. Take back the grid tickets of dead parents before queueing, so that no key gets a second live ticket. The
+        #    confirming runs of a search are not known yet, so none of its tickets is dropped.
+        tickets = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in self._plan.runs}
+        values = {key: metric_of(self._records[key], self._plan.metric) for key in finished}
+        self._grid.recover(values, wanted=tickets)
+        # 5. Queue what is left.
         self._add(self._plan.runs)
         self._confirm(self._searches)
+
+    def _restore_search(self, search: Search, finished: Collection[str]) -> None:
+        done = [key for key in search.keys if key in finished]
+        values = {key: metric_of(self._records[key], f"valid_{self._plan.metric}") for key in done}
+        search.queue.recover(values, wanted=search.keys)
+        recorded = {key for key, record in self._records.items() if record.info.status != "RUNNING"}
+        tickets = trials_to_queue(search.keys, ended=search.ended, recorded=recorded, finished=finished)
+        search.queue.enqueue(tickets)
 
     @property
     def _queues(self) -> list[Queue]:
         return [self._grid, *(search.queue for search in self._searches.values())]
 
-    def _has_result(self, found: Record) -> bool:
-        if found.info.run_id in self._asked:
-            return False
-        return found.info.status == "FINISHED" or failures(found) > self._plan.study.retries
+    def _has_result(self, record: Record) -> bool:
+        return record.info.run_id not in self._to_replace and has_result(record, retries=self._plan.study.retries)
 
     def _add(self, runs: list[Run]) -> None:
-        """Queue these runs, those that have a result left out; the first seed of all cells first: a whole table early on."""
+        """Queue those of these runs that have no result. The first seed of every cell comes first: a whole table early on."""
         new = {run.key: run for run in runs}
         self.runs |= new
         known = {key: self._records[key] for key in new if key in self._records}
-        self.found |= {key: found for key, found in known.items() if self._has_result(found)}
+        self.finished |= {key: record for key, record in known.items() if self._has_result(record)}
         order = sorted(new.values(), key=lambda run: self._plan.seeds.index(run.seed))
-        self._grid.fill(run.key for run in order if run.key not in self.found)
+        self._grid.enqueue(run.key for run in order if run.key not in self.finished)
 
-    def _confirm(self, names: Collection[str]) -> None:
-        """Queue the confirming runs of those of these cells whose search is over."""
-        for name in names:
+    def _confirm(self, cells: Collection[str]) -> None:
+        """Queue the confirming runs of those of ``cells`` whose search is over."""
+        for name in cells:
             search = self._searches[name]
-            if name in self.unconfirmed or not search.over:
+            if self._is_decided(name) or not search.is_over:
                 continue
-            best = search.best()
-            self.unconfirmed[name] = "" if best else "none of the trials of its search was completed"
-            if best:
-                self._add([self._plan.confirm_run(search.cell, seed, best) for seed in self._plan.seeds])
+            params = search.best_params()
+            if params:
+                self.confirmed.add(name)
+                self._add([self._plan.confirm_run(search.cell, seed, params) for seed in self._plan.seeds])
+            else:
+                self.unconfirmed[name] = "none of the trials of its search was completed"
+
+    def _is_decided(self, cell: str) -> bool:
+        return cell in self.confirmed or cell in self.unconfirmed
 
     @property
-    def left(self) -> int:
-        """How many runs are still to come, as far as can be known."""
+    def remaining(self) -> int:
+        """The number of runs still to come, as far as it is known."""
         trials = sum(len(set(search.keys) - search.ended) for search in self._searches.values())
-        confirming = (len(self._searches) - len(self.unconfirmed)) * len(self._plan.seeds)
-        return len(self.runs) - len(self.found) + trials + confirming
+        undecided = sum(not self._is_decided(name) for name in self._searches)
+        return len(self.runs) - len(self.finished) + trials + undecided * len(self._plan.seeds)
 
     @property
     def trials(self) -> list[str]:
-        """The keys of everything that is searched."""
+        """The keys of all trials."""
         return [key for search in self._searches.values() for key in search.keys]
 
-    def next(self) -> ClaimedRun | None:
-        """Claim something to run; None when there is nothing at this moment."""
-        self._confirm(self._settled)  # asking every search costs more the more cells there are
-        self._settled.clear()
-        given = self._claim()
-        if given is not None:
-            return given
-        before = len(self.unconfirmed)
-        self._confirm(self._searches)  # another parent may have brought one to its end
-        return self._claim() if len(self.unconfirmed) > before else None
+    def claim(self) -> ClaimedRun | None:
+        """Claim a run; None if nothing can be claimed at the moment."""
+        self._confirm(self._with_new_results)  # not all searches: reading each costs time that grows with the cells
+        self._with_new_results.clear()
+        claimed = self._claim_queued()
+        if claimed is not None:
+            return claimed
+        confirmed_before = len(self.confirmed)
+        self._confirm(self._searches)  # another parent may have finished a search
+        return self._claim_queued() if len(self.confirmed) > confirmed_before else None
 
-    def _claim(self) -> ClaimedRun | None:
-        ticket = self._grid.take(self.runs.keys())  # of a finished run, too: a parent that died had entered it again meanwhile
+    def _claim_queued(self) -> ClaimedRun | None:
+        # Keys of finished runs count too: a parent that died may have queued one again in the meantime.
+        ticket = self._grid.claim(self.runs.keys())
         if ticket is not None:
             return ClaimedRun(self.runs[ticket.key], ticket, self._grid)
         for name, search in self._searches.items():
-            claimed = None if name in self.unconfirmed else search.take()
+            claimed = None if self._is_decided(name) else search.claim()
             if claimed is not None:
-                return ClaimedRun(claimed[1], claimed[0], search.queue, search)
+                ticket, run = claimed
+                return ClaimedRun(run, ticket, search.queue, search)
         return None
 
-    def settle(self, given: ClaimedRun, state: str, summary: dict[str, float]) -> None:
-        """A run that was claimed ended in ``state``, with these figures."""
-        name = self._metric if given.search is None else f"valid_{self._metric}"
-        given.queue.tell(given.ticket, state, summary.get(name, math.nan))
-        if given.search is not None:
-            self._settled.add(given.search.cell.name)
+    def record_end(self, claimed: ClaimedRun, state: RunState, summary: dict[str, float]) -> None:
+        """Close the ticket of a claimed run that ended in ``state`` with these metrics."""
+        metric = self._metric_for(claimed)
+        claimed.queue.tell(claimed.ticket, state, summary.get(metric, float("nan")))
+        if claimed.search is not None:
+            self._with_new_results.add(claimed.search.cell.name)
 
-    def finished_elsewhere(self, given: ClaimedRun) -> bool:
-        """Whether another parent finished a run before we claimed it; its ticket is settled then."""
+    def finished_elsewhere(self, claimed: ClaimedRun) -> bool:
+        """Return whether another parent finished a run before it was claimed here; if so, close its ticket."""
         if not self._store.shared:
             return False
-        found = self._tracker.find(given.ticket.key)
-        if found is None or not self._has_result(found):
+        record = self._tracker.find(claimed.ticket.key)
+        if record is None or not self._has_result(record):
             return False
-        given.queue.drop(given.ticket, _value(found, self._metric if given.search is None else f"valid_{self._metric}"))
+        claimed.queue.close_finished(claimed.ticket, metric_of(record, self._metric_for(claimed)))
         return True
 
-    def refresh(self) -> None:
-        """Among several parents, from time to time: take back what a dead one held."""
-        if self._store.shared and time.monotonic() - self._refreshed > self._store.every:
-            self._refreshed = time.monotonic()
+    def _metric_for(self, claimed: ClaimedRun) -> str:
+        """Return the metric that a ticket is valued by: a trial never sees the test split."""
+        return self._plan.metric if claimed.search is None else f"valid_{self._plan.metric}"
+
+    def recover_stale(self) -> None:
+        """Take back, at intervals, the tickets of other parents that died."""
+        if self._store.shared and time.monotonic() - self._recovered_at > self._store.heartbeat_interval:
+            self._recovered_at = time.monotonic()
             for queue in self._queues:
                 queue.recover({}, wanted=())
 
     @property
-    def pending(self) -> bool:
-        """Whether something of this study waits or runs, here or elsewhere."""
-        return any(not search.over for search in self._searches.values()) or bool(
-            self._grid.keys("WAITING", "RUNNING") & self.runs.keys()
-        )
-
-
-def _value(found: Record, metric: str) -> float:
-    return found.data.metrics.get(metric, math.nan)
+    def has_pending(self) -> bool:
+        """Whether a run of this study waits or runs, here or elsewhere."""
+        searching = any(not search.is_over for search in self._searches.values())
+        return searching or bool(self._grid.keys("WAITING", "RUNNING") & self.runs.keys())

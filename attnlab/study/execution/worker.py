@@ -1,9 +1,9 @@
-"""One run in a process of its own: both ends of it.
+"""One run in a process of its own: the parent's end (``Worker``) and the child's.
 
-The child is forked from a server that has imported torch already, so that it starts in hundredths of a second
-and its peak memory is its own. It trains and reports over a pipe; the parent does all the logging. Whatever
-happens to the child (an exception, a segmentation fault, the kernel's out-of-memory killer) is a reason that
-the parent can read; and when the parent dies, a second pipe, the lifeline, closes and the child ends too.
+The child is forked from a server that has already imported torch, so that it starts in hundredths of a second and its
+peak memory is its own. It trains and sends messages over a pipe; only the parent writes to MLflow. If the child ends
+without a message (a segmentation fault, the kernel's out-of-memory killer), its exit code says why. If the parent
+dies, a second pipe, the lifeline, closes and the child ends too.
 """
 
 import faulthandler
@@ -29,11 +29,13 @@ from attnlab._util import memory
 from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import describe_exit_code, describe_raise_site, fork
+from attnlab._util.process import describe_raise_site, fork
 from attnlab._util.redact import redact
+from attnlab._util.run_state import RunState
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.registry import load_sources
+from attnlab.study.execution.messages import DiskFull, Ended, Message, Metrics, Raised, Started, Tag, Waiting
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 
@@ -44,91 +46,99 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a child needs to know.
+    """The instructions for a child.
 
     Args:
-        folder: for checkpoints and the child's own output (``log.txt``).
-        share: of how many workers this is one; they divide the processor's threads where the configuration
-            leaves the number open.
-        anew: a result of an earlier attempt that lies in the folder is forgotten first.
-        train: ``"module:function"`` called as ``function(config, report=..., folder=...)``.
+        folder: for checkpoints and the child's output (``log.txt``).
+        thread_shares: the number of workers that divide the processor's threads, where the configuration leaves the
+            number of threads open.
+        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``.
+        pruning_metric: the curve by which a trial is judged; after each of its points the child waits for an answer.
+        memory_limit: in bytes; None for no limit.
+        discard_result: remove the result that an earlier attempt left in the folder before training.
+        environment: the environment variables of the child.
     """
 
     config: RunConfig
     folder: Path
-    share: int = 1
+    thread_shares: int = 1
     train: str = TRAIN
-    asks: str | None = None
+    pruning_metric: str | None = None
     memory_limit: int | None = None
-    anew: bool = False
+    discard_result: bool = False
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 class Worker:
-    """The parent's end of one child."""
+    """The parent's end of one child.
+
+    Attributes:
+        inbox: messages that have been received but not yet handled.
+        closed: the child can send no more messages.
+    """
 
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("forkserver")
-        self.pipe, theirs = context.Pipe()
-        lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._process = fork(_child, (job, theirs, lifeline), name="attnlab-run", preload=PRELOAD)
-        theirs.close()
-        lifeline.close()
+        self.pipe, child_pipe = context.Pipe()
+        child_lifeline, self._lifeline = context.Pipe(duplex=False)
+        self._process = fork(_child, (job, child_pipe, child_lifeline), name="attnlab-run", preload=PRELOAD)
+        child_pipe.close()
+        child_lifeline.close()
         self.closed = self._broken = False
-        self.inbox: deque[tuple[Any, ...]] = deque()
+        self.inbox: deque[Message] = deque()
 
     @property
     def pid(self) -> int:
-        """Of the process, which leads a process group of its own."""
+        """The id of the process, which leads a process group of its own."""
         return self._process.pid or 0
 
     @property
     def waitables(self) -> list[Any]:
-        """One of them becomes ready when the child has something to say or is gone."""
+        """Objects for ``multiprocessing.connection.wait``: one becomes ready when the child has sent a message or ended."""
         return [self.pipe, self._process.sentinel]
 
     def receive(self) -> None:
-        """Empty the pipe into ``inbox``, so that the child need not wait for a reader."""
+        """Move all messages from the pipe to ``inbox``, so that the child does not block on a full pipe."""
         try:
             while not self.closed and self.pipe.poll():
                 self.inbox.append(self.pipe.recv())
-        except (EOFError, OSError):  # the child is gone, perhaps in the middle of a message
+        except (EOFError, OSError):  # the child ended, perhaps in the middle of a message
             self._broken = True
 
-    def messages(self) -> Iterator[tuple[Any, ...]]:
-        """What has arrived; afterwards ``closed`` says whether more can come."""
-        gone = not self._process.is_alive()  # asked first: what it sent before it went is read below
+    def messages(self) -> Iterator[Message]:
+        """Yield the messages received so far; update ``closed`` afterwards."""
+        ended = not self._process.is_alive()  # before the pipe is read: messages sent before the end are read below
         self.receive()
         while self.inbox:
             yield self.inbox.popleft()
-        self.closed = self.closed or gone or self._broken
+        self.closed = self.closed or ended or self._broken
 
     @property
-    def peak(self) -> int:
-        """The most memory it has held so far, in bytes; 0 where that cannot be known (it is gone, or not Linux)."""
+    def peak_memory(self) -> int:
+        """The peak resident size of the child in bytes; 0 if it has ended, or outside Linux."""
         return memory.peak_memory_of(self.pid)
 
-    def end(self) -> tuple[str, int | None]:
-        """Reap a child that is gone, with what it may have left behind; how it ended, in words and as exit code."""
+    def reap(self) -> int | None:
+        """Wait for a child that has closed its pipe, kill what it started, and return its exit code (None: still alive)."""
         self._process.join(timeout=5)
         code = self._process.exitcode
         self.kill()
-        return ("the process closed its pipe and did not end" if code is None else describe_exit_code(code)), code
+        return code
 
     def kill(self) -> None:
-        """End the child and whatever it started, at once: checkpoints are written atomically."""
+        """Kill the child and every process that it started. Safe at any time: checkpoints are written atomically."""
         for send, target in ((os.killpg, self.pid), (os.kill, self.pid)):
             try:
                 send(target, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):  # gone, or not yet leader of its own group
+            except (ProcessLookupError, PermissionError):  # ended, or not yet leader of its own group
                 continue
         self._process.join(timeout=5)
         self._release()
 
     def answer(self, *, stop: bool) -> None:
-        """Tell a child that asks whether to stop or to go on."""
-        with suppress(OSError):  # it is gone, as the next look at its messages will show
-            self.pipe.send("stop" if stop else "go on")
+        """Tell a trial that waits for an answer whether to stop."""
+        with suppress(OSError):  # it has ended, as reading its messages will show
+            self.pipe.send(stop)
 
     def _release(self) -> None:
         self.closed = True
@@ -137,7 +147,7 @@ class Worker:
 
 
 def start(job: Job) -> Worker:
-    """A worker for ``job``; once more with a new server where the one that children are forked from was killed."""
+    """Start a worker for ``job``. If the server that children are forked from was killed, try again with a new one."""
     try:
         return Worker(job)
     except (EOFError, ConnectionError):
@@ -145,10 +155,10 @@ def start(job: Job) -> Worker:
 
 
 def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
-    os.setpgid(0, 0)  # the parent ends us together with whatever we start
+    os.setpgid(0, 0)  # so that the parent can kill this process together with every process that it starts
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
     os.environ.clear()
-    os.environ.update(job.environment)  # the server may be older than a change to it
+    os.environ.update(job.environment)  # the server may have an older environment
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
         _output_to(job.folder / "log.txt")
@@ -157,62 +167,67 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
 
         def wait(text: str) -> None:
             logger.info(text)
-            pipe.send(("waits", text))
+            pipe.send(Waiting(text))
 
-        # Another study that has this run in common may train it: its result will be ours. The run's own timeout is the limit.
+        # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits the wait.
         activity = "this configuration is being trained"
-        owned = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=wait)
-        with log_to(print), owned:
-            if job.anew:
-                _forget(job.folder)
+        lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=wait)
+        with log_to(print), lock:
+            if job.discard_result:
+                _discard_result(job.folder)
             pipe.send(_train(job, pipe))
-    except BrokenPipeError:  # the parent is gone; so are we in a moment
-        _end(1)
+    except BrokenPipeError:  # the parent has died
+        _exit(1)
     except UserError as error:
-        pipe.send(("raised", redact(str(error)), ""))
+        pipe.send(Raised(redact(str(error))))
     except BaseException as error:
-        ours = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
-        if (
-            trouble := describe_disk_error(error, within=ours)
-        ) is not None:  # no fault of the run: the others would meet it, too
-            pipe.send(("disk", trouble))
-            _end(1)
+        # A full disk is no fault of this run and would stop the others too, if the file is one of attnlab's own.
+        folders = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
+        disk_error = describe_disk_error(error, within=folders)
+        if disk_error is not None:
+            pipe.send(DiskFull(disk_error))
+            _exit(1)
         traceback.print_exc()
         reason = one_line(f"{type(error).__name__}: {error}" + describe_raise_site())
-        pipe.send(("raised", redact(reason), redact(traceback.format_exc())))
-    _end(0)
+        pipe.send(Raised(redact(reason), redact(traceback.format_exc())))
+    _exit(0)
 
 
-def _forget(folder: Path) -> None:
-    """Have a run begin anew. Without a result it keeps its checkpoints: that was forgotten earlier, or memory had run out."""
+def _discard_result(folder: Path) -> None:
+    """Remove a run's result and checkpoints, so that it starts from its first step.
+
+    Without a result the checkpoints stay: the result was removed earlier, or the run had none because memory ran out.
+    """
     from attnlab.training import checkpoint
     from attnlab.training.result import FILE, remove_result
 
     if (folder / FILE).exists():
-        checkpoint.remove(folder)  # before the result: a kill in between must not leave one to go on from
+        checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
         remove_result(folder)
 
 
-def _end(code: int) -> None:
-    """Leave without tearing torch down: quick, and no thread of the user's can hold it up."""
-    with suppress(OSError):  # a full disk has no room for last words
+def _exit(code: int) -> None:
+    """Exit without the interpreter's shutdown: quick, and no thread of the user's code can block it."""
+    with suppress(OSError):  # the disk may be full
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
 
 
-def _train(job: Job, pipe: Connection) -> tuple[Any, ...]:
-    pipe.send(("started", _machine(job)))
+def _train(job: Job, pipe: Connection) -> Ended:
+    device = _set_up_threads(job)
+    pipe.send(Started(device, _total_steps(job)))
 
     def report(step: int, metrics: dict[str, float]) -> bool:
-        pipe.send(("metrics", step, {name: float(value) for name, value in metrics.items()}))
-        return job.asks in metrics and pipe.recv() == "stop"
+        """Send points of curves; return whether to stop."""
+        pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
+        return job.pruning_metric in metrics and pipe.recv()
 
     result = _function(job.train)(job.config, report=report, folder=job.folder)
     for name, text in result.tags.items():
-        pipe.send(("tag", name, text))
+        pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}
-    return ("ended", result.state, summary, result.step, result.reason)
+    return Ended(RunState(result.state), summary, result.reason)
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -220,24 +235,23 @@ def _function(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _machine(job: Job) -> dict[str, Any]:
-    """Divide the processor among the workers; say what this one has and how many steps lie ahead."""
+def _set_up_threads(job: Job) -> str:
+    """Give this process its share of the processor's threads; return a description of its device."""
     import torch
 
-    threads = _shared(torch.get_num_threads(), job)
+    threads = _thread_count(torch.get_num_threads(), job)
     torch.set_num_threads(threads)
     device = job.config.machine.device
-    name = device_name(device) + ("" if device.startswith("cuda") else f" ({threads} thread{'' if threads == 1 else 's'})")
-    return {"device": name, "total": _total(job)}
+    return device_name(device) + ("" if device.startswith("cuda") else f" ({threads} thread{'' if threads == 1 else 's'})")
 
 
-def _shared(threads: int, job: Job) -> int:
-    """This worker's part of the threads that torch would take; what the configuration says goes before."""
-    return job.config.machine.threads or max(1, threads // job.share)
+def _thread_count(available: int, job: Job) -> int:
+    """Return the configured number of threads, or else this worker's share of the ``available`` ones."""
+    return job.config.machine.threads or max(1, available // job.thread_shares)
 
 
-def _total(job: Job) -> int | None:
-    """The length of the run in steps, for the display; None where it is not known before the run."""
+def _total_steps(job: Job) -> int | None:
+    """Return the length of the run in steps, for the display; None where it is not known in advance."""
     if job.config.train.steps is not None or job.train != TRAIN:
         return job.config.train.steps
     from attnlab.registry import TASKS
@@ -251,13 +265,13 @@ def _total(job: Job) -> int | None:
 
 def _die_with_parent(lifeline: Connection) -> None:
     try:
-        lifeline.recv()  # nothing is ever sent: this returns when the parent is gone
+        lifeline.recv()  # nothing is ever sent: this raises when the parent dies
     except (EOFError, OSError):
         os.killpg(0, signal.SIGKILL)
 
 
 def _output_to(path: Path) -> None:
-    """Send what this process prints to a file, without secrets: the terminal belongs to the parent's display."""
+    """Redirect the output of this process to a file, without secrets: the terminal belongs to the parent's display."""
     with path.open("ab") as file:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -269,7 +283,7 @@ def _output_to(path: Path) -> None:
 
 
 class _Redacted(io.TextIOWrapper):
-    """What Python code prints: the file becomes an artifact of the run when that fails."""
+    """A text stream without secrets: the log becomes an artifact of the run if the run fails."""
 
     def write(self, text: str, /) -> int:
         return super().write(redact(text))

@@ -1,8 +1,8 @@
-"""A queue of tickets in Optuna: who waits, who runs, what came out.
+"""A queue of runs in Optuna.
 
-A queue is an Optuna study, a ticket one of its trials with a key of ours in its attributes. Every key has at most one
-ticket that waits or runs; what is claimed is claimed by one parent (the database sees to that), and what a dead parent
-held comes back.
+A queue is an Optuna study, and a ticket is one of its trials with the key of a run in its attributes. Every key has at
+most one ticket that waits or runs. The database ensures that one parent claims a ticket; the tickets of a parent that
+dies return to the queue.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.study.trials.store import Store
 
 if TYPE_CHECKING:
@@ -20,19 +21,17 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
-FAILED = ("failed", "interrupted", "timed_out")  # states of a run that are no result
-
 
 @dataclass(frozen=True)
 class Ticket:
-    """Something to run that this parent has claimed."""
+    """A trial that this parent has claimed; ``key`` is that of its run."""
 
     key: str
     trial: Trial
 
     @property
     def number(self) -> int:
-        """Optuna's number of the trial."""
+        """The trial's number in Optuna."""
         return self.trial.number
 
 
@@ -41,7 +40,7 @@ class Queue:
 
     Args:
         direction: ``min`` or ``max``.
-        sampler, pruner: of a search; a queue of fixed runs asks neither.
+        sampler, pruner: of a search; a queue of fixed runs uses neither.
     """
 
     def __init__(
@@ -57,116 +56,119 @@ class Queue:
 
         self._store, self._states = store, optuna.trial.TrialState
         self._new_trial = optuna.trial.Trial
-        self._mute: dict[int, float] = {}  # running trials that gave no sign of life yet -> when we saw them first
-        way: Literal["minimize", "maximize"] = "minimize" if direction == "min" else "maximize"
-        with store.alone():  # two that create one study at once: the second would find half of it
+        self._silent_since: dict[int, float] = {}  # trial claimed without a heartbeat yet -> when it was first seen
+        optuna_direction: Literal["minimize", "maximize"] = "minimize" if direction == "min" else "maximize"
+        with store.exclusive():  # a second parent must not see a study that is half created
             self.study = optuna.create_study(
                 study_name=name,
                 storage=store.rdb,
-                direction=way,
+                direction=optuna_direction,
                 sampler=sampler or optuna.samplers.RandomSampler(),
                 pruner=pruner or optuna.pruners.NopPruner(),
                 load_if_exists=True,
             )
 
     def trials(self, *states: str) -> list[FrozenTrial]:
-        """The trials in one of these states (``WAITING RUNNING COMPLETE PRUNED FAIL``; none: all), oldest first."""
-        wanted = tuple(self._states[state] for state in states) or None
-        found = self.study.get_trials(deepcopy=False, states=wanted)
-        return [trial for trial in found if "key" in trial.user_attrs]
+        """Return the trials in these states (``WAITING RUNNING COMPLETE PRUNED FAIL``; default: all), oldest first."""
+        optuna_states = tuple(self._states[state] for state in states) or None
+        trials = self.study.get_trials(deepcopy=False, states=optuna_states)
+        return [trial for trial in trials if "key" in trial.user_attrs]
 
     def keys(self, *states: str) -> set[str]:
-        """The keys of the trials in one of these states."""
+        """Return the keys of the trials in these states."""
         return {trial.user_attrs["key"] for trial in self.trials(*states)}
 
-    def fill(self, keys: Iterable[str]) -> None:
-        """Enter a ticket for each of these that has none waiting or running; with the parameters of the one before it."""
-        with self._store.alone():
+    def enqueue(self, keys: Iterable[str]) -> None:
+        """Add a ticket for each key without a live one. It takes the parameters of the key's last ticket."""
+        with self._store.exclusive():
             live = self.keys("WAITING", "RUNNING")
-            before = {trial.user_attrs["key"]: trial.params for trial in self.trials() if trial.params}
+            params = {trial.user_attrs["key"]: trial.params for trial in self.trials() if trial.params}
             for key in keys:
                 if key not in live:
-                    self.study.enqueue_trial(before.get(key, {}), user_attrs={"key": key})
+                    self.study.enqueue_trial(params.get(key, {}), user_attrs={"key": key})
 
     def recover(self, finished: Mapping[str, float], *, wanted: Collection[str]) -> None:
-        """Take back what dead parents held.
+        """Take back the tickets of dead parents.
 
         Args:
-            finished: key -> value of what has been written down as finished (NaN where it has no value).
-            wanted: keys of the study as it stands; in a queue of our own all others are dropped.
+            finished: key -> value of the runs that have a result (NaN where it has no value).
+            wanted: keys of the study in its present form; a queue with a single parent drops all others.
         """
         if self._store.shared:
-            self._bury()
+            self._recover_stale()
             return
         for trial in self.trials("WAITING", "RUNNING"):
             key = trial.user_attrs["key"]
             if trial.state == self._states.WAITING and (key in finished or key not in wanted):
                 self._store.rdb.set_trial_state_values(trial._trial_id, self._states.FAIL)
             elif key in finished:
-                self._tell(trial.number, "completed", finished[key])
-            elif key in wanted:  # the same trial goes on: its parameters, and its bracket in Hyperband, stay
+                self._tell(trial.number, RunState.COMPLETED, finished[key])
+            elif key in wanted:  # the same trial waits again: its parameters, and its bracket in Hyperband, stay
                 self._store.rdb.set_trial_state_values(trial._trial_id, self._states.WAITING)
             else:
-                self._tell(trial.number, "failed", math.nan)
+                self._tell(trial.number, RunState.FAILED, math.nan)
 
-    def _bury(self) -> None:
-        """Among several parents: fail the trials whose parent is dead, and enter them again.
+    def _recover_stale(self) -> None:
+        """Fail the trials whose parent is dead, among several parents, and queue them again.
 
-        Optuna finds those that fell silent. One whose parent died between claiming it and its first sign of life
-        never shows up there: it is ours to find, by a watch of our own since clocks of machines differ.
+        Optuna finds trials whose heartbeat has stopped. It never finds one whose parent died between the claim and the
+        first heartbeat; this method times those itself, by this machine's clock since clocks of machines differ.
         """
-        with self._store.alone():
-            self._store.fail_silent(self.study)
-            mute = {trial.number for trial in self.trials("RUNNING") if "begun" not in trial.user_attrs}
-            self._mute = {number: self._mute.get(number, time.monotonic()) for number in mute}
-            for number, since in self._mute.items():
-                if time.monotonic() - since > self._store.grace:
-                    self._tell(number, "interrupted", math.nan)
+        with self._store.exclusive():
+            # 1. Trials whose heartbeat has stopped.
+            self._store.fail_stale(self.study)
+            # 2. Trials that have been claimed for longer than the grace period without a first heartbeat.
+            silent = {trial.number for trial in self.trials("RUNNING") if "begun" not in trial.user_attrs}
+            self._silent_since = {number: self._silent_since.get(number, time.monotonic()) for number in silent}
+            for number, since in self._silent_since.items():
+                if time.monotonic() - since > self._store.grace_period:
+                    self._tell(number, RunState.INTERRUPTED, math.nan)
+            # 3. Queue them again. A trial that failed by itself carries its state and stays failed.
             newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
             for key, trial in newest.items():
-                if trial.state == self._states.FAIL and "state" not in trial.user_attrs:  # it did not fail by itself
+                if trial.state == self._states.FAIL and "state" not in trial.user_attrs:
                     self.study.enqueue_trial(trial.params, user_attrs={"key": key})
 
-    def take(self, wanted: Collection[str]) -> Ticket | None:
-        """Claim the oldest ticket with one of these keys; None when none waits."""
+    def claim(self, keys: Collection[str]) -> Ticket | None:
+        """Claim the oldest waiting ticket with one of these keys; None if none waits."""
         for trial in self.trials("WAITING"):
             key = trial.user_attrs["key"]
-            if key in wanted and self._store.rdb.set_trial_state_values(trial._trial_id, self._states.RUNNING):
-                self._store.begin(trial._trial_id)
+            if key in keys and self._store.rdb.set_trial_state_values(trial._trial_id, self._states.RUNNING):
+                self._store.start_heartbeat(trial._trial_id)
                 claimed = self._new_trial(self.study, trial._trial_id)
                 claimed.set_user_attr("begun", True)
                 return Ticket(key, claimed)
         return None
 
-    def is_ours(self, ticket: Ticket) -> bool:
-        """Whether nobody has given this parent up for dead and taken the ticket from it."""
+    def owns(self, ticket: Ticket) -> bool:
+        """Return whether the ticket is still this parent's: another parent may have recovered it as stale."""
         state = self._store.rdb.get_trial(ticket.trial._trial_id).state
         return state == self._states.RUNNING
 
     def release(self, ticket: Ticket) -> None:
-        """Give a ticket back unfinished: somebody may claim it."""
-        self._store.end(ticket.trial._trial_id)
+        """Return an unfinished ticket to the queue."""
+        self._store.stop_heartbeat(ticket.trial._trial_id)
         if not self._store.shared:
             self._store.rdb.set_trial_state_values(ticket.trial._trial_id, self._states.WAITING)
             return
-        self._tell(ticket.number, "interrupted", math.nan)  # its last sign of life would make a second claim look dead
-        self.fill([ticket.key])
+        self._tell(ticket.number, RunState.INTERRUPTED, math.nan)  # with its old heartbeat, a second claim would look stale
+        self.enqueue([ticket.key])
 
-    def tell(self, ticket: Ticket, state: str, value: float) -> None:
-        """A ticket's run ended in ``state`` with this value (NaN where it has none)."""
-        self._store.end(ticket.trial._trial_id)
-        ticket.trial.set_user_attr("state", state)
+    def tell(self, ticket: Ticket, state: RunState, value: float) -> None:
+        """Close a ticket whose run ended in ``state`` with this value (NaN where it has none)."""
+        self._store.stop_heartbeat(ticket.trial._trial_id)
+        ticket.trial.set_user_attr("state", str(state))
         self._tell(ticket.number, state, value)
 
-    def drop(self, ticket: Ticket, value: float) -> None:
-        """A ticket whose run turned out to be finished already: complete it, unless another has been."""
-        done = ticket.key in self.keys("COMPLETE", "PRUNED")
-        self.tell(ticket, "failed" if done else "completed", value)
+    def close_finished(self, ticket: Ticket, value: float) -> None:
+        """Close a ticket whose run turns out to be finished: as completed, unless another ticket of its key is."""
+        duplicate = ticket.key in self.keys("COMPLETE", "PRUNED")
+        self.tell(ticket, RunState.FAILED if duplicate else RunState.COMPLETED, value)
 
-    def _tell(self, number: int, state: str, value: float) -> None:
-        if state in FAILED:
+    def _tell(self, number: int, state: RunState, value: float) -> None:
+        if state in WITHOUT_RESULT:
             self.study.tell(number, state=self._states.FAIL, skip_if_finished=True)
-        elif math.isfinite(value) and state == "completed":
+        elif math.isfinite(value) and state == RunState.COMPLETED:
             self.study.tell(number, value, skip_if_finished=True)
         else:
             self.study.tell(number, state=self._states.PRUNED, skip_if_finished=True)

@@ -1,7 +1,7 @@
 """The search in one cell: its own Optuna study, with the same budget as every other cell's.
 
-Trial n of a cell is the ticket ``tn`` of its queue, and its sampler is seeded by its cell and n. With one trial of a cell at a
-time (``parallel: 1``), what it suggests depends on nothing but the trials before it: not on timing, workers or restarts.
+Trial n of a cell is the ticket ``tn`` of its queue, and its sampler is seeded by its cell and n. With one trial of a cell
+at a time (``parallel: 1``), its parameters depend on the trials before it alone, not on timing, workers or restarts.
 """
 
 from __future__ import annotations
@@ -10,88 +10,92 @@ import math
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.errors import UserError
 from attnlab.planning.samplers import pruner, sampler, suggest, values
-from attnlab.study.trials.queue import FAILED, Queue, Ticket
+from attnlab.study.trials.queue import Queue, Ticket
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.study.trials.store import Store
 
-STOP = "stop"  # attribute of a trial: the step at which it was told to end
+STOP = "stop"  # attribute of a trial: the step at which it was stopped
 
 
 class Search:
-    """The search for one cell's best setting.
+    """The search for the best parameters of one cell.
 
     Attributes:
-        cell: what is searched for.
-        values: what a trial is judged by while it runs: the name of the curve.
+        keys: of its trials, in order.
+        metric: the curve by which a running trial is judged.
     """
 
     def __init__(self, plan: Plan, cell: Cell, store: Store) -> None:
         assert plan.study.search is not None
-        self.cell, self._plan, self._settings = cell, plan, plan.study.search
+        self.cell, self._plan, self._config = cell, plan, plan.study.search
         self.digest = plan.search_digest(cell)
         self.queue = Queue(
             store,
             f"{plan.study.study} / {cell.name} / {self.digest}",
             direction=plan.direction,
-            pruner=pruner(self._settings.pruner),
+            pruner=pruner(self._config.pruner),
         )
-        self.keys = [f"{self.digest}.t{n:02d}" for n in range(self._settings.trials)]
-        self.values = f"valid/{plan.metric}"
+        self.keys = [f"{self.digest}.t{n:02d}" for n in range(self._config.trials)]
+        self.metric = f"valid/{plan.metric}"
 
-    def take(self) -> tuple[Ticket, Run] | None:
-        """The next trial and its run; None when as many as may run at once do, or none is left."""
-        if len(self.queue.trials("RUNNING")) >= self._settings.parallel:
+    def claim(self) -> tuple[Ticket, Run] | None:
+        """Claim the next trial; None if ``parallel`` trials already run, none is left, or its configuration is invalid."""
+        if len(self.queue.trials("RUNNING")) >= self._config.parallel:
             return None
         waiting = self.queue.keys("WAITING") & set(self.keys)
         if not waiting:
             return None
         n = self.keys.index(min(waiting))
-        self.queue.study.sampler = sampler(self._settings.sampler, seed=zlib.crc32(self.keys[n].encode()))
-        ticket = self.queue.take({self.keys[n]})
-        if ticket is None:  # another parent was quicker
+        self.queue.study.sampler = sampler(self._config.sampler, seed=zlib.crc32(self.keys[n].encode()))
+        ticket = self.queue.claim({self.keys[n]})
+        if ticket is None:  # another parent claimed it first
             return None
-        params = suggest(ticket.trial, self._settings.space)
+        params = suggest(ticket.trial, self._config.space)
         try:
             return ticket, self._plan.search_run(self.cell, n, params)
-        except UserError as error:  # each value is valid, together they are not
+        except UserError as error:  # each value is valid, but not their combination
             ticket.trial.set_user_attr("reason", str(error))
-            self.queue.tell(ticket, "failed", math.nan)
+            self.queue.tell(ticket, RunState.FAILED, math.nan)
             return None
 
-    def judge(self, ticket: Ticket, step: int, metrics: dict[str, float]) -> bool | None:
-        """Whether to end a trial after this point of its curve; None where the point is no evaluation."""
-        if self.values not in metrics:
+    def should_stop(self, ticket: Ticket, step: int, metrics: dict[str, float]) -> bool | None:
+        """Return whether to stop a trial after this point of its curve; None where the point is no evaluation.
+
+        A trial that resumes repeats points that an earlier attempt sent: it gets the earlier answer.
+        """
+        if self.metric not in metrics:
             return None
-        before = ticket.trial.storage.get_trial(ticket.trial._trial_id)
-        if step not in before.intermediate_values:
-            ticket.trial.report(metrics[self.values], step)
-        elif step != before.last_step:
-            return False  # an earlier attempt came further: it was let go on
-        elif before.user_attrs.get(STOP) == step:
+        stored = ticket.trial.storage.get_trial(ticket.trial._trial_id)
+        if step not in stored.intermediate_values:
+            ticket.trial.report(metrics[self.metric], step)
+        elif step != stored.last_step:
+            return False  # an earlier attempt came further, so it was not stopped here
+        elif stored.user_attrs.get(STOP) == step:
             return True
         stop = bool(ticket.trial.should_prune())
         if stop:
-            ticket.trial.set_user_attr(STOP, step)  # successive halving does not say so twice
+            ticket.trial.set_user_attr(STOP, step)  # successive halving answers once only
         return stop
 
     @property
     def ended(self) -> set[str]:
         """The keys of the trials that have an outcome."""
-        failed = {t.user_attrs["key"] for t in self.queue.trials("FAIL") if t.user_attrs.get("state") in FAILED}
+        failed = {t.user_attrs["key"] for t in self.queue.trials("FAIL") if t.user_attrs.get("state") in WITHOUT_RESULT}
         return (self.queue.keys("COMPLETE", "PRUNED") | failed) - self.queue.keys("WAITING", "RUNNING")
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether every trial has an outcome."""
         return set(self.keys) <= self.ended
 
-    def best(self) -> dict[str, Any]:
-        """The setting of the best completed trial within the budget; empty where none was completed."""
-        found = [t for t in self.queue.trials("COMPLETE") if t.user_attrs["key"] in self.keys]
-        choose = min if self._plan.direction == "min" else max  # among equals the oldest
-        best = choose(found, key=lambda trial: trial.values[0], default=None)
-        return values(best.params, self._settings.space) if best else {}
+    def best_params(self) -> dict[str, Any]:
+        """Return the parameters of the best completed trial within the budget; empty if none was completed."""
+        completed = [t for t in self.queue.trials("COMPLETE") if t.user_attrs["key"] in self.keys]
+        choose = min if self._plan.direction == "min" else max  # both return the oldest of equal trials
+        best = choose(completed, key=lambda trial: trial.values[0], default=None)
+        return values(best.params, self._config.space) if best else {}

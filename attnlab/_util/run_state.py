@@ -1,0 +1,21 @@
+"""The states of a run, as records, results and reports name them."""
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """How far a run has come or how it ended. The values are what MLflow's tags and result files hold."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PRUNED = "pruned"  # stopped early by its search
+    DIVERGED = "diverged"  # a loss became NaN or infinite
+    OUT_OF_MEMORY = "out_of_memory"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"  # its study stopped or its parent process died
+    REFUSED = "refused"  # the plan does not support its cell
+
+
+WITHOUT_RESULT = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.INTERRUPTED})  # the next call trains these again
+COUNTS_AS_FAILURE = frozenset({RunState.FAILED, RunState.TIMED_OUT})  # attempts that use up the study's ``retries``

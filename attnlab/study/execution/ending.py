@@ -1,0 +1,72 @@
+"""The decision how a run ended, from what its process sent and how the process ended."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+
+from attnlab._util.process import describe_exit_code
+from attnlab._util.run_state import RunState
+from attnlab.errors import UserError
+from attnlab.study.execution.messages import DiskFull, Ended, Outcome, Raised
+
+
+@dataclass(frozen=True)
+class MemoryEvidence:
+    """What the machine shows about the memory of a process that has ended.
+
+    Args:
+        oom_kill: the kernel's out-of-memory killer was active on this machine while the process lived.
+        peak: the largest resident size that was seen, in bytes.
+    """
+
+    oom_kill: bool
+    peak: int
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended.
+
+    Args:
+        summary: final metrics by name.
+        reason: one line; empty where the state is ``completed``.
+        retry: the process was lost for an unknown reason, so one more attempt may succeed.
+    """
+
+    state: RunState
+    summary: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    traceback: str = ""
+    retry: bool = False
+
+
+def decide_ending(outcome: Outcome | None, exit_code: int | None, memory: MemoryEvidence) -> Ending:
+    """Decide how a run ended.
+
+    Args:
+        outcome: the last message of the process; None if it was lost before it sent one.
+        exit_code: of the process, negative for a signal; None if the process closed its pipe but did not end.
+
+    Raises:
+        UserError: the disk is full or read-only, which stops the study.
+    """
+    match outcome:
+        case Ended(state, summary, reason):
+            return Ending(state, summary, reason)
+        case Raised(reason, traceback):
+            return Ending(RunState.FAILED, reason=reason, traceback=traceback)
+        case DiskFull(reason):
+            raise UserError(reason)
+    # Without an outcome the process was lost. SIGKILL alone proves nothing: an operator sends it too.
+    if exit_code == -signal.SIGKILL and memory.oom_kill:
+        mib = memory.peak / 2**20
+        reason = f"the kernel killed it because the machine has no memory left; it held {mib:,.0f} MiB"
+        return Ending(RunState.OUT_OF_MEMORY, {"host_peak_mib": mib}, reason)
+    lost = "the process closed its pipe and did not end" if exit_code is None else describe_exit_code(exit_code)
+    return Ending(RunState.FAILED, reason=lost, retry=True)
+
+
+def timed_out(limit: float) -> Ending:
+    """Return the ending of a run that exceeded ``run.timeout``, in seconds."""
+    return Ending(RunState.TIMED_OUT, reason=f"no end after {limit:g} s (run.timeout)")

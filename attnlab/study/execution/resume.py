@@ -1,0 +1,58 @@
+"""What the records of earlier calls mean for this one: pure decisions that the scheduler makes at its start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from attnlab._util.run_state import WITHOUT_RESULT
+from attnlab.tracking.tracker import failures, reset_pending, state_of
+
+if TYPE_CHECKING:
+    from attnlab.tracking.client import Record
+
+
+def has_result(record: Record, *, retries: int) -> bool:
+    """Return whether a run is finished: MLflow says so, or its attempts have failed more than ``retries`` times."""
+    return record.info.status == "FINISHED" or failures(record) > retries
+
+
+def records_to_replace(records: Mapping[str, Record], retry: Collection[str]) -> set[str]:
+    """Return MLflow's ids of the records in one of the states that the user wants retried.
+
+    Ids, not keys: once a new attempt has replaced such a record, the new one counts as any other.
+    """
+    return {record.info.run_id for record in records.values() if state_of(record) in retry}
+
+
+def results_to_discard(records: Mapping[str, Record], retry: Collection[str]) -> set[str]:
+    """Return the keys of the runs whose result file must be removed before they are trained again.
+
+    These are the results that the user wants retried, and those whose removal an earlier call did not get to. States
+    without a result are left out: their checkpoints are what the next attempt resumes from.
+    """
+    requested = {key for key, record in records.items() if state_of(record) in set(retry) - WITHOUT_RESULT}
+    return requested | {key for key, record in records.items() if reset_pending(record)}
+
+
+def trials_to_queue(
+    keys: Collection[str], *, ended: Collection[str], recorded: Collection[str], finished: Collection[str]
+) -> list[str]:
+    """Return the trials of one search that need a ticket, in the order of ``keys``.
+
+    Args:
+        keys: of the search's trials.
+        ended: keys whose ticket has an outcome.
+        recorded: keys with a closed record in MLflow.
+        finished: keys whose record counts as a result.
+
+    A trial that ended without a record was an invalid configuration, and would be one again. A trial with a result but
+    without a ticket (``optuna.db`` was deleted) gets a ticket: its child finds the result in its folder.
+    """
+    return [key for key in keys if key not in ended or (key in recorded and key not in finished)]
+
+
+def metric_of(record: Record, metric: str) -> float:
+    """Return a final metric of a record, NaN where it has none."""
+    return record.data.metrics.get(metric, math.nan)
