@@ -13,7 +13,7 @@ NAMED = ("task", "variant", "position")  # fields with options, which the plan c
 def check_path(path: str, *, place: str) -> None:
     """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run."""
     if path == "seed":
-        raise UserError("expected 'seeds: [...]' at the top level of the study, got 'seed'", place)
+        raise UserError("expected 'seeds: [...]' at the top level, got 'seed'", place)
     known = field_names(RunConfig, ())
     sections = [name for name in known if name not in (*NAMED, "backend")]
     paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]

@@ -120,7 +120,7 @@ def _check_seeds(study: StudyConfig) -> None:
 def _check_base(study: StudyConfig) -> None:
     if "seed" in study.base:
         place = study.where("base", "seed", key=True)
-        raise UserError("base: expected 'seeds: [...]' at the top level of the study, got 'seed'", place)
+        raise UserError("base: expected 'seeds: [...]' at the top level, got 'seed'", place)
     for key in FILLED_IN:
         if key in study.base:
             message = unknown_key(key, field_names(RunConfig, ()), ("base",))

@@ -1,32 +1,34 @@
-"""Whatever a study file or an assignment holds: a plan, or one line with its place. Nothing else, ever.
+"""Every study file and every assignment ends in a plan, or in a ``UserError`` of one line with a place.
 
-``pytest -m slow tests/config/test_fuzz.py`` tries 10,000 files; the same numbers make the same files everywhere.
+Hypothesis mutates valid studies (``fuzz``) and shrinks a failure to the smallest one. The default run is the same everywhere;
+``pytest -m slow tests/config/test_fuzz.py`` tries 10,000 new files.
 """
 
 import contextlib
 import io
 import os
-import random
 import re
 import resource
 import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from attnlab.cli import main, train
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.training import costs
-from tests.config.fuzz import ROOT, assignment, bases, mutant
+from tests.config.fuzz import EVERYTHING, assignments, files
+from tests.support.paths import ROOT
 
-SEED = 1
 SECONDS = 60  # by then a file that takes milliseconds has hung
 PLACE = re.compile(r"\S+\.(yaml:\d+:\d+|py(:\d+)?): .")  # the study's, or that of a file it imports
 # What Python tells an audit hook when a program starts, connects or deletes something: a plan does none of it.
@@ -68,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where studies are written, with what they import; inside, a mistake cannot take the machine's memory."""
     found = tmp_path_factory.mktemp("fuzz")
     shutil.copy(ROOT / "examples/my_variant/cosine.py", found)
-    plan(written(found, bases()[-1].encode()))  # what is imported once opens files of its own
+    plan(written(found, EVERYTHING.encode()))  # what is imported once opens files of its own
     if not getattr(sys, "_attnlab_watches", False):
         sys.addaudithook(_hook)
         sys._attnlab_watches = True  # type: ignore[attr-defined]  # a hook stays for good
@@ -103,7 +105,7 @@ def written(folder: Path, data: bytes) -> Path:
 
 
 def outcome(path: Path) -> str:
-    """``accepted`` or ``rejected``; anything else raises."""
+    """Return ``accepted`` or ``rejected``; raise ``AssertionError`` or the exception itself for anything else."""
     try:
         with watched():
             plan(path)
@@ -111,34 +113,39 @@ def outcome(path: Path) -> str:
         assert PLACE.match(str(error)), f"no place: {error}"
         assert str(error).isprintable(), f"not one printable line: {error!r}"
         return "rejected"
+    except Hung:
+        raise AssertionError(f"planning took more than {SECONDS} s") from None
     return "accepted"
 
 
-def survey(folder: Path, numbers: range) -> Counter[str]:
-    """How the mutants ended; the first few that broke the promise are printed with their files' text."""
-    found: Counter[str] = Counter()
-    broken = []
-    for number in numbers:
-        data = mutant(SEED, number)
-        try:
-            found[outcome(written(folder, data))] += 1
-        except (Exception, Hung) as error:
-            broken.append(f"mutant({SEED}, {number}): {type(error).__name__}: {str(error)[:300]}")
-    assert not broken, f"{len(broken)} broke the promise:\n" + "\n".join(broken[:20])
-    return found
+def examples(count: int, *, repeatable: bool = True) -> Callable[[Any], Any]:
+    """Settings for ``count`` examples without a time limit for each; every run draws the same if ``repeatable``."""
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+    return settings(max_examples=count, deadline=None, derandomize=repeatable, database=None, suppress_health_check=slow)
 
 
-def test_a_few_hundred_mutants(folder: Path) -> None:
-    found = survey(folder, range(300))
-    assert min(found["accepted"], found["rejected"]) > 20  # the mutators reach both
+def survey(folder: Path, limits: Callable[[Any], Any]) -> Counter[str]:
+    """Plan mutated studies and count how they end."""
+    counts: Counter[str] = Counter()
+
+    @limits
+    @given(data=files)
+    def plan_one(data: bytes) -> None:
+        counts[outcome(written(folder, data))] += 1
+
+    plan_one()
+    return counts
+
+
+def test_mutated_studies(folder: Path) -> None:
+    counts = survey(folder, examples(200))
+    assert min(counts["accepted"], counts["rejected"]) > 20, f"the strategies must reach both: {counts}"
 
 
 @pytest.mark.slow
-def test_ten_thousand_mutants(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = survey(folder, range(10_000))
-    with capsys.disabled():
-        print(f"\n10,000 mutants, seed {SEED}: {found['accepted']:,} accepted, {found['rejected']:,} rejected with a place")
-    assert found.total() == 10_000
+def test_ten_thousand_mutated_studies(folder: Path) -> None:
+    counts = survey(folder, examples(10_000, repeatable=False))
+    assert min(counts["accepted"], counts["rejected"]) > 1_000, f"the strategies must reach both: {counts}"
 
 
 SETS = 'train.steps=30 model.dim=24 evaluate.stride=1 seeds=[1] train={"lr":1e-3} retries=0 margin=0.1'
@@ -146,23 +153,29 @@ ONLY = "variant=dense,cosine variant=strided_sparse lr=1e-3,3e-4 task.length=24 
 TRAIN = f"{SETS} task.length=12 position=none machine.device=cpu study=other backend=auto"
 
 
-def typed(rng: random.Random, study: Path) -> list[str]:
-    """A command line with assignments that nobody has checked."""
-    verb, good = rng.choice((("--set", SETS), ("--only", ONLY), ("train", TRAIN)))
-    words = list(dict.fromkeys(assignment(rng, good=good) for _ in range(rng.randrange(1, 4))))
-    if verb == "train":
+@st.composite
+def command_lines(draw: st.DrawFn, study: Path) -> list[str]:
+    """``attnlab plan`` or ``attnlab train`` with one to three assignments, some of them wrong."""
+    option, good = draw(st.sampled_from([("--set", SETS), ("--only", ONLY), ("train", TRAIN)]))
+    words = draw(st.lists(assignments(good), min_size=1, max_size=3, unique=True))
+    if option == "train":
         return ["train", "task=pydocs", "variant=dense", *words]
-    return ["plan", str(study), "--tflops", "1", verb, *words]
+    return ["plan", str(study), "--tflops", "1", option, *words]
 
 
 def test_assignments_on_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "run_plan", lambda plan, arguments, only: 0)
-    study, rng, codes = written(folder, bases()[-1].encode()), random.Random(SEED), Counter[int]()
-    for _ in range(200):
-        words, said = typed(rng, study), io.StringIO()
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said), watched():
+    codes: Counter[int] = Counter()
+
+    @examples(100)
+    @given(words=command_lines(written(folder, EVERYTHING.encode())))
+    def run_one(words: list[str]) -> None:
+        stderr = io.StringIO()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(stderr), watched():
             code = main.main(words)
-        lines = said.getvalue().splitlines()
+        lines = stderr.getvalue().splitlines()
         assert code == 0 or (code == 2 and len(lines) == 1 and lines[0].isprintable()), (words, lines)
         codes[code] += 1
+
+    run_one()
     assert min(codes[0], codes[2]) > 20

@@ -297,4 +297,4 @@ def test_a_study_file_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
     assert misread(tmp_path / "t.yaml") == ("t.yaml: expected a study, but the file does not exist (did you mean 's.yaml'?)")
     assert "no folder" in misread(tmp_path / "nowhere" / "s.yaml")
-    assert "expected a study that can be read: Is a directory" in misread(tmp_path)
+    assert "cannot read a study: Is a directory" in misread(tmp_path)
