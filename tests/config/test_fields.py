@@ -55,7 +55,7 @@ def test_one_more_field_is_listed_and_is_a_path() -> None:
 
 
 def test_one_more_field_is_in_the_columns_and_the_fingerprint() -> None:
-    assert tags.flat(json.loads(longer().to_json()))["train.ema_decay"] == 0.25
+    assert tags.flatten_config(json.loads(longer().to_json()))["train.ema_decay"] == 0.25
     assert longer().fingerprint() != longer(ema_decay=0.5).fingerprint()
     assert longer().fingerprint() == longer(ema_decay=0.25).fingerprint()
 
