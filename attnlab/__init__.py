@@ -6,7 +6,7 @@ Importing this package is cheap: nothing heavy (torch, mlflow, optuna, pandas) i
 from typing import TYPE_CHECKING, Any
 
 from attnlab._version import __version__
-from attnlab.registry import register_position, register_task, register_variant
+from attnlab.registry import register_model, register_position, register_task, register_variant
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import plan
@@ -18,6 +18,7 @@ __all__ = [
     "load_curves",
     "load_runs",
     "plan",
+    "register_model",
     "register_position",
     "register_task",
     "register_variant",

@@ -1,8 +1,8 @@
-"""From names in a YAML to classes: variants, position schemes and tasks.
+"""From names in a study to classes: variants, position schemes, tasks and models.
 
-Three doors lead into one table: a decorator in a file that the YAML imports, a path where a name would stand
-(``../lab/cosine.py:Cosine`` or ``package.module:Cosine``), and an entry point of an installed package. Built-ins are
-named here as strings and imported when first asked for, so that importing attnlab stays quick.
+A class enters a registry in one of three ways: by a decorator in a file that the study imports, by a path in place of a name
+(``../lab/cosine.py:Cosine`` or ``package.module:Cosine``), or by an entry point of an installed package. Built-in classes are
+listed here as strings and imported on first use, so that importing attnlab stays fast.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ T = TypeVar("T", bound=type)
 
 
 class Registry:
-    """A table from names to classes of one kind.
+    """A mapping from names to classes of one kind.
 
     Args:
-        kind: what it holds, in the singular, for messages: ``"variant"``.
-        group: the entry-point group under which installed packages add to it.
-        builtin: name -> ``"module:Class"`` of attnlab's own.
+        kind: singular noun for messages, such as ``"variant"``.
+        group: entry-point group with which installed packages add classes.
+        builtin: name -> ``"module:Class"`` of attnlab's own classes.
     """
 
     def __init__(self, kind: str, *, group: str, builtin: dict[str, str]) -> None:
@@ -38,31 +38,36 @@ class Registry:
         self._registered: dict[str, type] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """A decorator that enters a class under ``name``; a name that is taken raises ``UserError``."""
+        """Return a decorator that registers a class under ``name``.
 
-        def enter(cls: T) -> T:
-            taken = self._registered.get(name)
-            if taken is not None and not _same_definition(taken, cls):
-                raise UserError(f"the {self.kind} {name!r} is registered twice: {source(taken)} and {source(cls)}")
+        Raises:
+            UserError: the name is taken by another class.
+        """
+
+        def decorator(cls: T) -> T:
+            registered = self._registered.get(name)
+            if registered is not None and not _same_definition(registered, cls):
+                raise UserError(f"the {self.kind} {name!r} is registered twice: {source(registered)} and {source(cls)}")
             if name in self._builtin:
                 raise UserError(f"the {self.kind} {name!r} of {source(cls)} has the name of a built-in one: rename it")
             self._registered[name] = cls
             return cls
 
-        return enter
+        return decorator
 
     def names(self) -> list[str]:
-        """Every name that can be asked for: built-in, registered, and offered by installed packages."""
+        """Return all names: built-in, registered, and those of entry points."""
         return list(dict.fromkeys([*self._builtin, *self._registered, *self._entry_points()]))
 
     def get(self, ref: str, *, relative_to: Path | None = None) -> type:
-        """The class that ``ref`` names: a known name, ``path/to/file.py:Class`` or ``package.module:Class``.
+        """Return the class of a reference.
 
         Args:
-            relative_to: the folder that a relative file path starts from; default the working directory.
+            ref: a known name, ``path/to/file.py:Class`` or ``package.module:Class``.
+            relative_to: folder that a relative file path starts from; default: the working directory.
 
         Raises:
-            UserError: nothing goes by that name, or importing it failed.
+            UserError: no class has this name, or importing it failed.
         """
         if ":" in ref:
             return self._from_path(ref, relative_to or Path.cwd())
@@ -72,90 +77,90 @@ class Registry:
             return self._registered[ref]
         if ref in self._builtin:
             return _attribute(*self._builtin[ref].split(":"))
-        offered = self._entry_points()
-        if ref in offered:
-            return self._load(offered[ref])
+        points = self._entry_points()
+        if ref in points:
+            return self._load(points[ref])
         raise UserError(f"unknown {self.kind} {ref!r}{nearest(ref, self.names())}; known: {', '.join(self.names())}")
 
     def _entry_points(self) -> dict[str, EntryPoint]:
-        found: dict[str, EntryPoint] = {}
+        points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self._group):
-            other = found.setdefault(point.name, point)
-            if other.value != point.value or point.name in self._builtin:
-                theirs = self._builtin.get(point.name, other.value)
-                raise UserError(f"two packages offer the {self.kind} {point.name!r}: {theirs} and {point.value}")
-        return found
+            first = points.setdefault(point.name, point)
+            if first.value != point.value or point.name in self._builtin:
+                other = self._builtin.get(point.name, first.value)
+                raise UserError(f"the {self.kind} {point.name!r} is provided by two packages: {other} and {point.value}")
+        return points
 
     def _load(self, point: EntryPoint) -> type:
         try:
             return point.load()
-        except Exception as error:  # a package of someone else's: whatever it raises, say whose it is
+        except Exception as error:  # a third-party package may raise anything: name it
             raise UserError(f"{self.kind} {point.name!r}: importing {point.value} failed: {error}") from error
 
     def _from_path(self, ref: str, folder: Path) -> type:
-        place, _, name = ref.rpartition(":")
-        if not place.endswith(".py"):
+        location, _, name = ref.rpartition(":")
+        if not location.endswith(".py"):
             try:
-                return _attribute(place, name)
+                return _attribute(location, name)
             except UserError:
                 raise
-            except (Exception, SystemExit) as error:  # the module may be anyone's: it raises what it likes
-                why = f"{type(error).__name__}: {error}"
-                raise UserError(f"{self.kind} {ref!r}: no module {place!r} can be imported ({why})") from error
-        module = load_file(folder / place)
+            except (Exception, SystemExit) as error:  # a third-party module may raise anything
+                reason = f"{type(error).__name__}: {error}"
+                raise UserError(f"{self.kind} {ref!r}: cannot import module {location!r} ({reason})") from error
+        module = load_file(folder / location)
         if not isinstance(getattr(module, name, None), type):
             classes = _classes(module)
             raise UserError(
-                f"{self.kind} {ref!r}: {place} defines no class {name!r}{nearest(name, classes)}; "
+                f"{self.kind} {ref!r}: {location} defines no class {name!r}{nearest(name, classes)}; "
                 f"it defines {', '.join(classes) or 'none'}"
             )
         return getattr(module, name)
 
     def _without_class(self, ref: str, folder: Path) -> str:
-        """What to write instead of a file alone, whose classes are likely meant."""
-        named = [f"{ref}:{name}" for name in _classes(load_file(folder / ref))]
-        return f"{self.kind} {ref!r}: expected a class of the file, {' or '.join(named) or f'{ref}:NAME'}, got the file alone"
+        """Return the message for a file without a class name; it lists the classes of the file."""
+        refs = [f"{ref}:{name}" for name in _classes(load_file(folder / ref))]
+        return f"{self.kind} {ref!r}: expected a class of the file, {' or '.join(refs) or f'{ref}:NAME'}, got the file alone"
 
 
 def _classes(module: ModuleType) -> list[str]:
-    """The names of the classes that a module defines itself."""
+    """Return the names of the classes that a module defines itself."""
     return [name for name, c in vars(module).items() if isinstance(c, type) and c.__module__ == module.__name__]
 
 
 def _attribute(module: str, name: str) -> type:
-    found = getattr(importlib.import_module(module), name, None)
-    if not isinstance(found, type):
+    value = getattr(importlib.import_module(module), name, None)
+    if not isinstance(value, type):
         raise UserError(f"module {module} has no class {name!r}")
-    return found
+    return value
 
 
 def _same_definition(one: type, other: type) -> bool:
-    """A file that is imported again (a notebook cell run twice) redefines its own class: that is no conflict."""
+    """Return True for a class that its own file redefines, as when a notebook cell runs twice."""
     return source(one).split(":")[0] == source(other).split(":")[0] and one.__qualname__ == other.__qualname__
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a user's Python file, once however often it is named.
+    """Import a user's Python file. Further calls return the same module.
 
     Raises:
-        UserError: it is not there, or running it failed.
+        UserError: the file does not exist, or running it failed.
     """
     path = path.resolve()
     if not path.is_file():
-        raise UserError(f"expected a Python file at {path}: it is not there")
+        raise UserError(f"expected a Python file at {path}: it does not exist")
     name = f"attnlab_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # a .py file that exists always has a loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: dataclasses and pickling look their own module up
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look up their own module
     try:
         spec.loader.exec_module(module)
     except UserError:
         del sys.modules[name]
         raise
-    except (Exception, SystemExit) as error:  # the file is the user's: whatever it raises, name the file and the line
+    except (Exception, SystemExit) as error:  # user code may raise anything: name file and line
         del sys.modules[name]
         raise UserError(f"importing {path} failed: {type(error).__name__}: {error}", _line_in(path, error)) from error
     return module
@@ -165,10 +170,10 @@ def load_sources(sources: dict[str, str]) -> None:
     """Import the files that a run was planned with.
 
     Args:
-        sources: paths -> sha256, as the plan found them.
+        sources: paths -> sha256 digests at the time of the plan.
 
     Raises:
-        UserError: a file is not there, has changed since, or running it failed.
+        UserError: a file does not exist or has changed since the plan, or running it failed.
     """
     for name, expected in sources.items():
         path = Path(name)
@@ -185,7 +190,7 @@ def _line_in(path: Path, error: BaseException) -> str:
 
 
 def source(cls: type) -> str:
-    """``file:line`` of a class, for lists and messages; its module where there is no file."""
+    """Return ``file:line`` of a class, for lists and messages; its module if it has no file."""
     try:
         return f"{inspect.getsourcefile(cls)}:{inspect.getsourcelines(cls)[1]}"
     except (OSError, TypeError):  # defined in an interactive session
@@ -193,16 +198,21 @@ def source(cls: type) -> str:
 
 
 def options_of(cls: type) -> dict[str, inspect.Parameter]:
-    """The options that a YAML may set for a class: its constructor's keyword-only parameters."""
+    """Return the options of a class that a study may set: the keyword-only parameters of its constructor."""
     parameters = inspect.signature(cls).parameters.values()
     return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
-    """Bind ``options`` to a constructor's signature without calling it.
+    """Check ``options`` against the signature of a constructor without calling it.
+
+    Args:
+        cls: the class.
+        options: option names -> values.
+        what: description of the class for messages, such as ``"variant 'dense'"``.
 
     Raises:
-        UserError: an option that it does not take, or a required one that is missing.
+        UserError: an unknown option, or a missing required one.
     """
     known = options_of(cls)
     for name in options:
@@ -210,7 +220,7 @@ def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
             raise UserError(f"{what} has no option {name!r}{nearest(name, known)}; it takes {', '.join(known) or 'no options'}")
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in options:
-            raise UserError(f"{what} needs the option {name!r}")
+            raise UserError(f"{what} requires the option {name!r}")
 
 
 VARIANTS = Registry(
@@ -253,7 +263,16 @@ TASKS = Registry(
         "text": "attnlab.tasks.text:Text",
     },
 )
+MODELS = Registry(
+    "model",
+    group="attnlab.models",
+    builtin={
+        "language_model": "attnlab.models.language_model:LanguageModel",
+        "classifier": "attnlab.models.classifier:Classifier",
+    },
+)
 
 register_variant = VARIANTS.register
 register_position = POSITIONS.register
 register_task = TASKS.register
+register_model = MODELS.register

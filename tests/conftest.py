@@ -36,9 +36,9 @@ if "ATTNLAB_TESTS" not in os.environ:
 
 def _forget_users_files() -> Iterator[None]:
     """What users' files registered is forgotten afterwards: another test's file may register the same name."""
-    from attnlab.registry import POSITIONS, TASKS, VARIANTS
+    from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS
 
-    before = [(table, dict(table._registered)) for table in (VARIANTS, POSITIONS, TASKS)]
+    before = [(table, dict(table._registered)) for table in (VARIANTS, POSITIONS, TASKS, MODELS)]
     modules = set(sys.modules)
     yield
     for table, known in before:

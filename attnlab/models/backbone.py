@@ -1,7 +1,14 @@
-"""The networks that a variant is tried in: a causal language model and a classifier, on one backbone of blocks.
+"""The backbone that the models share: token embeddings and a stack of blocks with the variant under test.
 
-Every module is initialised from a random stream of its own, named after its place: cells with the same seed start shared
-modules from the same values, whatever the rest of the model consumes.
+Each module is initialized from its own random stream, named after its place: cells with the same seed start shared modules
+from the same values, regardless of how many random numbers the rest of the model draws.
+
+Vaswani et al. 2017, arXiv:1706.03762, section 3, with the residual connections of a block, f attention or feed-forward:
+
+    post:  x = LayerNorm(x + f(x))           pre:  x = x + f(LayerNorm(x)), and a LayerNorm after the last block
+
+The memory is that of Dai et al. 2019, arXiv:1901.02860, section 3.2: the last ``model.mem_len`` inputs of each block, without
+gradient.
 """
 
 from collections.abc import Iterator
@@ -17,12 +24,12 @@ from attnlab._util.rng import derive_seed
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.nn.layers import FeedForward
 from attnlab.positions import Position, PositionConfig
-from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.registry import MODELS, POSITIONS, VARIANTS
 from attnlab.variants import AttentionConfig, Variant
 
 
 class TaskShape(Protocol):
-    """What a model must know of its task: see ``attnlab.tasks.Task``."""
+    """Attributes of a task that a model depends on; see ``attnlab.tasks.Task``."""
 
     @property
     def kind(self) -> str: ...
@@ -37,15 +44,15 @@ class TaskShape(Protocol):
 
 
 @contextmanager
-def initialised(seed: int, *names: str | int) -> Iterator[None]:
-    """Inside, modules draw their initial values from the stream ``names``; outside nothing has moved."""
+def seeded_init(seed: int, *names: str | int) -> Iterator[None]:
+    """Draw initial values in this context from the random stream ``names``; the global generator is unchanged afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "initialisation", *names))
         yield
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with a residual connection and a layer norm before (``pre``) or after (``post``) it."""
+    """Attention and feed-forward, each with a residual connection, and a layer norm before (``pre``) or after (``post``) it."""
 
     def __init__(self, attention: Variant, feed_forward: FeedForward, *, config: ModelConfig) -> None:
         super().__init__()
@@ -57,79 +64,99 @@ class Block(nn.Module):
         self.pre = config.norm == "pre"
 
     def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
-        """x (b, t, dim), memory (b, m, dim) of this block's earlier inputs, mask (b, m + t) -> (b, t, dim)."""
+        """Apply the block.
+
+        Args:
+            x: (b, t, dim).
+            memory: (b, m, dim), earlier inputs of this block, or None.
+            mask: (b, m + t), boolean, True = may be attended to; None: all.
+
+        Returns:
+            (b, t, dim).
+        """
         context = x if memory is None else torch.cat([memory, x], dim=1)
         if self.pre:
             context = self.norm_attention(context)
-            here = context if memory is None else context[:, -x.shape[1] :]
-            x = x + self.dropout(self.attention(here, context=None if memory is None else context, mask=mask))
+            normed = context if memory is None else context[:, -x.shape[1] :]
+            x = x + self.dropout(self.attention(normed, context=None if memory is None else context, mask=mask))
             return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
         x = self.norm_attention(x + self.dropout(self.attention(x, context=None if memory is None else context, mask=mask)))
         return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
 
 
 class Backbone(nn.Module):
-    """Token embeddings, absolute positions where the scheme adds them, and a stack of blocks."""
+    """Token embeddings, with absolute positions if the scheme acts by ``embed``, and a stack of blocks."""
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
         model = config.model
-        self.depth, self.memory_length, self.checkpointed = model.depth, model.mem_len, config.train.activation_checkpointing
+        self.depth, self.mem_len = model.depth, model.mem_len
+        self.activation_checkpointing = config.train.activation_checkpointing
         self.word_dropout = model.word_dropout
         self.class_token: nn.Parameter | None = None
-        with initialised(config.seed, "embedding"):
+        with seeded_init(config.seed, "embedding"):
             self.embedding = nn.Embedding(task.vocabulary, model.dim)
             nn.init.normal_(self.embedding.weight, std=model.dim**-0.5)
-            if _has_class_token(config, task):
+            if has_class_token(config, task):
                 self.class_token = nn.Parameter(torch.randn(model.dim))
-        self.scale = sqrt(model.dim)  # unit variance going in, and well-scaled logits where the output is tied (Vaswani 3.4)
+        self.scale = sqrt(model.dim)  # unit variance of the input, and well-scaled logits with tied embeddings (Vaswani 3.4)
         self.dropout = nn.Dropout(model.embedding_dropout)
-        embedded = _position(config, task, "embedding")
-        self.position = embedded if embedded.hook == "embed" else None
+        position = _position(config, task, "embedding")
+        self.position = position if position.hook == "embed" else None
         self.blocks = nn.ModuleList([_block(config, task, i) for i in range(model.depth)])
         self.norm = nn.LayerNorm(model.dim) if model.norm == "pre" else nn.Identity()
 
     def forward(
         self, tokens: Tensor, *, memory: list[Tensor] | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """tokens (b, t) -> features (b, t, dim) and the next segment's memory: a (b, m, dim) for every block, or []."""
+        """Compute features of tokens.
+
+        Args:
+            tokens: (b, t) integers.
+            memory: the second value that the call for the previous segment returned, or None.
+            mask: (b, t), boolean, True = a real token; None: all are.
+
+        Returns:
+            The features (b, t, dim), t + 1 with a class token, and the memory for the next segment: a tensor (b, m, dim) for
+            each block, or [] without memory.
+        """
         x = self._embed(tokens)
         if mask is not None and self.class_token is not None:
             mask = nn.functional.pad(mask, (1, 0), value=True)
-        kept: list[Tensor] = []
+        new_memory: list[Tensor] = []
         for i, block in enumerate(self.blocks):
-            before = memory[i] if memory else None
-            if self.memory_length:
-                kept.append(self._keep(x, before))
-            if self.checkpointed and self.training:
-                x = checkpoint(block, x, before, mask, use_reentrant=False)
+            block_memory = memory[i] if memory else None
+            if self.mem_len:
+                new_memory.append(self._update_memory(x, block_memory))
+            if self.activation_checkpointing and self.training:
+                x = checkpoint(block, x, block_memory, mask, use_reentrant=False)
             else:
-                x = block(x, before, mask)
-        return self.norm(x), kept
+                x = block(x, block_memory, mask)
+        return self.norm(x), new_memory
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.scale
         if self.training and self.word_dropout:
-            heard = torch.rand(tokens.shape, device=tokens.device) >= self.word_dropout
-            x = x * heard.unsqueeze(-1)
+            keep = torch.rand(tokens.shape, device=tokens.device) >= self.word_dropout
+            x = x * keep.unsqueeze(-1)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
         if self.position is not None:
             x = x + self.position.embed(x.shape[1])
         return self.dropout(x)
 
-    def _keep(self, x: Tensor, before: Tensor | None) -> Tensor:
-        """The last ``memory_length`` inputs of a block, their gradient stopped."""
-        if before is not None and x.shape[1] < self.memory_length:
-            x = torch.cat([before, x], dim=1)
-        return x[:, -self.memory_length :].detach()
+    def _update_memory(self, x: Tensor, memory: Tensor | None) -> Tensor:
+        """Return the last ``mem_len`` inputs of a block, without gradient."""
+        if memory is not None and x.shape[1] < self.mem_len:
+            x = torch.cat([memory, x], dim=1)
+        return x[:, -self.mem_len :].detach()
 
 
 def position_config(config: RunConfig, task: TaskShape) -> PositionConfig:
-    """What the configuration's position scheme is built for."""
+    """Return the settings for the position scheme of a configuration."""
     model = config.model
     variant: type[Variant] = VARIANTS.get(config.variant.name)
-    length = model.mem_len + task.length + (1 if _has_class_token(config, task) else 0)
+    length = model.mem_len + task.length + has_class_token(config, task)
     head_dim = variant.head_dim(model.dim, model.heads)
     return PositionConfig(
         dim=model.dim,
@@ -141,14 +168,15 @@ def position_config(config: RunConfig, task: TaskShape) -> PositionConfig:
     )
 
 
-def _has_class_token(config: RunConfig, task: TaskShape) -> bool:
-    return task.kind == "classifier" and config.model.pool == "class"
+def has_class_token(config: RunConfig, task: TaskShape) -> bool:
+    """Return True if the model of the task's kind puts a class token before the sequence."""
+    return MODELS.get(task.kind).has_class_token(config.model)
 
 
 def _position(config: RunConfig, task: TaskShape, *place: str | int) -> Position:
     assert config.position is not None, "the plan resolves the position scheme"
     scheme: type[Position] = POSITIONS.get(config.position.name)
-    with initialised(config.seed, "position", *place):
+    with seeded_init(config.seed, "position", *place):
         return scheme(position_config(config, task), **config.position.options)
 
 
@@ -164,8 +192,8 @@ def _block(config: RunConfig, task: TaskShape, i: int) -> Block:
         position=position if position.hook in ("rotate", "bias") else None,
     )
     variant: type[Variant] = VARIANTS.get(config.variant.name)
-    with initialised(config.seed, "attention", i):
+    with seeded_init(config.seed, "attention", i):
         attention = variant(attention_config, **config.variant.options)
-    with initialised(config.seed, "feed_forward", i):
+    with seeded_init(config.seed, "feed_forward", i):
         feed_forward = FeedForward(model.dim, model.ff_mult, activation=model.activation, dropout=model.dropout)
     return Block(attention, feed_forward, config=model)

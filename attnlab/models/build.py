@@ -1,11 +1,20 @@
-"""From a configuration to its model."""
+"""Construction of the model of a configuration."""
 
 from attnlab.config.run import RunConfig
 from attnlab.models.backbone import TaskShape
 from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
+from attnlab.registry import MODELS
 
 
 def build(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
-    """The model of a resolved configuration, initialised by its seed, on the CPU in float32."""
-    return LanguageModel(config, task) if task.kind == "language_model" else Classifier(config, task)
+    """Return the model of a resolved configuration, initialized by its seed, on the CPU in float32.
+
+    Args:
+        config: the configuration, with ``auto`` resolved.
+        task: the task; ``task.kind`` is the name of the model in the registry.
+
+    Raises:
+        UserError: no model has this name.
+    """
+    return MODELS.get(task.kind)(config, task)

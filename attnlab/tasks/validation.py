@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnlab.errors import UserError
+from attnlab.registry import MODELS
 from attnlab.tasks import Batch, Task
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "kind": ("language_model", "classifier"),
     "role": ("causal", "bidirectional"),
     "direction": ("min", "max"),
 }
@@ -28,7 +28,7 @@ def check_definition(task: Task, *, name: str) -> None:
     Raises:
         UserError: an attribute that is missing or no such thing, a method that is missing or takes something else.
     """
-    for attribute, known in CHOICES.items():
+    for attribute, known in {"kind": MODELS.names(), **CHOICES}.items():
         if (found := getattr(task, attribute, None)) not in known:
             raise UserError(f"task {name}: expected {attribute} to be {' or '.join(known)}, got {found!r}")
     if not isinstance(found := getattr(task, "metric", None), str):

@@ -1,4 +1,4 @@
-"""The networks around a variant: what the configuration's fields do, and that memory and padding mean what they say."""
+"""The models around a variant: effects of the configuration's fields, memory, and padding."""
 
 from dataclasses import dataclass
 
@@ -78,15 +78,15 @@ def test_building_a_model_moves_no_random_stream() -> None:
 @pytest.mark.parametrize("position", ["none", "rotary", "relative", "alibi"])
 @pytest.mark.parametrize("variant", ["dense", "transformer_xl", "einsum"])
 def test_memory_of_one_block_equals_the_whole_sequence(variant: str, position: str) -> None:
-    """One block deep, memory holds all that the whole would have seen; segments need not divide the sequence."""
+    """With one block, the memory holds everything that the whole sequence would; segments need not divide its length."""
     config = tiny(variant=variant, position=position, model__depth=1, model__mem_len=40)
     model = language_model(config).double()
     whole, _ = language_model(tiny(variant=variant, position=position, model__depth=1)).double()(tokens(2, 23))
-    memory, blockwise_bias = None, []
+    memory, segments = None, []
     for segment in tokens(2, 23).split(5, dim=1):
         logits, memory = model(segment, memory)
-        blockwise_bias.append(logits)
-    torch.testing.assert_close(torch.cat(blockwise_bias, dim=1), whole, rtol=1e-9, atol=1e-10)
+        segments.append(logits)
+    torch.testing.assert_close(torch.cat(segments, dim=1), whole, rtol=1e-9, atol=1e-10)
 
 
 def test_memory_keeps_so_many_positions_and_no_gradient() -> None:
@@ -133,14 +133,14 @@ def test_a_row_of_nothing_but_padding_is_finite(pool: str) -> None:
         ("norm", "post"),
         ("activation", "relu"),
         ("ff_mult", 2.5),
-        ("tied", True),
+        ("tie_embeddings", True),
         ("heads", 2),
         ("depth", 3),
-        ("memory", 3),
+        ("mem_len", 3),
     ],
 )
 def test_every_field_of_the_language_model_changes_it(field: str, value: object) -> None:
-    """An axis that silently does nothing would put false rows into a table."""
+    """A field without effect would put wrong rows into a table."""
     outcomes = []
     for config in (tiny(), tiny(**{f"model__{field}": value})):
         model = language_model(config)
@@ -173,9 +173,9 @@ def test_tied_embeddings_are_one_tensor() -> None:
 
 def test_checkpointed_activations_give_the_same_gradients() -> None:
     gradients = []
-    for kept in (False, True):
+    for enabled in (False, True):
         torch.manual_seed(2)
-        model = language_model(tiny(train__checkpoint_activations=kept, model__dropout=0.3)).train()
+        model = language_model(tiny(train__activation_checkpointing=enabled, model__dropout=0.3)).train()
         model(tokens())[0].square().mean().backward()
         gradients.append([p.grad for p in model.parameters()])
     for one, other in zip(*gradients, strict=True):

@@ -1,4 +1,4 @@
-"""Whole models against an oracle, in output and in every gradient: absolute positions, and memory over several blocks."""
+"""Comparison of whole models with an oracle, in output and every gradient: absolute positions, memory over several blocks."""
 
 from dataclasses import dataclass
 
@@ -42,11 +42,11 @@ def assert_same(model: LanguageModel, position: str, norm: str, *, memory: int, 
     weighing = torch.randn(2, 13, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 
     kept: list[Tensor] | None = None
-    blockwise_bias = []
+    segments = []
     for part in tokens.split(segment, dim=1):
         logits, kept = model(part, kept or None)
-        blockwise_bias.append(logits)
-    y = torch.cat(blockwise_bias, dim=1)
+        segments.append(logits)
+    y = torch.cat(segments, dim=1)
 
     rows = []
     for row in tokens:
@@ -77,6 +77,6 @@ def test_a_model_of_two_blocks_follows_vaswani(position: str, norm: str) -> None
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("variant", "position"), [("transformer_xl", "relative"), ("dense", "rotary"), ("einsum", "alibi")])
 def test_memory_of_several_blocks_follows_dai(variant: str, position: str, norm: str) -> None:
-    """Segments of 5, 5 and 3, memory of 7: the gradient stops where a segment begins, the hidden states go on."""
+    """Segments of 5, 5 and 3, memory of 7: the gradient stops where a segment begins, the hidden states are carried over."""
     model = ours(variant, position, norm, memory=7, depth=3)
     assert_same(model, position, norm, memory=7, depth=3, segment=5)

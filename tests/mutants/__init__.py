@@ -78,7 +78,7 @@ class Mutant(NamedTuple):
 
     variant: type[Variant]
     position: type[Position] | None = None
-    keep: Any = None  # in place of Backbone._keep
+    keep: Any = None  # replaces Backbone._update_memory
     also: frozenset[str] = frozenset()  # checks that cannot but see it too
 
 

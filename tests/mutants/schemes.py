@@ -157,8 +157,8 @@ class AnyMemory(Plain):
 
 
 class KeepsMemoryAttached:
-    """In place of ``Backbone._keep``: memory whose gradient is not stopped."""
+    """Replaces ``Backbone._update_memory``: memory with gradient."""
 
     def __new__(cls, backbone: Any, x: Tensor, before: Tensor | None) -> Tensor:  # type: ignore[misc]
         seen = x if before is None else torch.cat([before, x], dim=1)
-        return seen[:, -backbone.memory_length :]
+        return seen[:, -backbone.mem_len :]

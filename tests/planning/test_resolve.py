@@ -54,7 +54,7 @@ MISTAKES = {
         "9:20",
         "expected a subclass of attnlab.variants.base.Variant, got PyDocs",
     ),
-    "a module without a name": ("no_wo, ", '":x", ', "9:20", "no module '' can be imported (ValueError: Empty module name)"),
+    "a module without a name": ("no_wo, ", '":x", ', "9:20", "cannot import module '' (ValueError: Empty module name)"),
     "a module that is no package": ("no_wo, ", "a.b:C, ", "9:20", "(ModuleNotFoundError: No module named 'a')"),
     "a file's name that is too long": ("no_wo, ", f"{'x' * 300}.py:C, ", "9:20", "cannot be looked up"),
     "a file of nobody's": ("no_wo, ", "~nobody_here/x.py:C, ", "9:20", "cannot be looked up"),
@@ -122,7 +122,7 @@ MISTAKES = {
         "task.path: expected a file, but there is no 'boo.txt'",
     ),
     "a text that is a folder": ("pydocs", "text, path: .", "3:28", "task.path: expected a file, but '.' is a folder"),
-    "a text without a path": ("pydocs", "text", "3:9", "task text needs the option 'path'"),
+    "a text without a path": ("pydocs", "text", "3:9", "task text requires the option 'path'"),
     "an option as an axis": (
         "seeds:",
         "  task.lenght: [3]\nseeds:",

@@ -27,7 +27,7 @@ def _failed(mutant: Mutant, *, compile: bool) -> dict[str, str]:
 @pytest.mark.parametrize(("name", "mutant"), CASES, ids=_id)
 def test_a_mutant_is_caught_by_its_check_alone(name: str, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     if mutant.keep is not None:
-        monkeypatch.setattr(Backbone, "_keep", lambda self, x, before: mutant.keep(self, x, before))
+        monkeypatch.setattr(Backbone, "_update_memory", lambda self, x, before: mutant.keep(self, x, before))
     failed = _failed(mutant, compile=name == "compile")
     assert set(failed) == {name} | mutant.also, failed
     assert "raises" not in failed[name], "it must be the property that fails"
