@@ -1,8 +1,12 @@
-"""What a study costs beside the same runs in a bare Python loop: ``python -m benchmarks.overhead``.
+"""Overhead of a study compared with the same runs in a bare Python loop: ``python -m benchmarks.overhead``.
 
-The study (``attnlab run``, one worker) and the loop (``attnlab.training.train``, one process) take turns, each from the start
-of a fresh Python to its end, on one thread. Then the same with runs of a single step: what an empty run costs. Last, how long a
-run's process takes to its first step. Writes ``reports/overhead/README.md`` and ``timings.csv``.
+The study (``attnlab run``, one worker) and the loop (``attnlab.training.train``, one process) take turns, each timed from the
+start of a fresh Python to its end, on one thread; then the same with runs of a single step, the cost of an empty run. Finally
+the time from a run's request to its first step is measured. Writes ``README.md``, ``timings.csv`` and ``starts.csv`` into
+``reports/overhead``.
+
+Each pair is written as soon as it is measured. Run the command again to continue an interrupted benchmark; results of the
+same configuration and machine are not measured again, except with ``--fresh``.
 """
 
 import argparse
@@ -22,6 +26,9 @@ from typing import Any
 import pandas as pd
 import torch
 
+from attnlab import __version__
+from benchmarks.results_file import ResultsFile
+
 STUDY = """\
 study: overhead
 base:
@@ -34,10 +41,10 @@ grid:
   variant: [dense]
 seeds: {seeds}
 """
-TRIAL_STEPS = 100  # of the run that tells how many steps take as long as asked for
-LIMIT = 0.05  # more than the bare loop
+TRIAL_STEPS = 100  # of the run that the number of steps for ``--seconds`` is estimated from
+TARGET = 0.05  # largest overhead relative to the bare loop
 PAGE = """\
-# What a study costs beside a bare loop
+# Overhead of a study compared with a bare loop
 
 `attnlab run --workers 1` against `attnlab.training.train` in a loop in one process, in turns ({pairs} pairs), each timed
 from the start of a fresh Python to its end. Written by `{command}`; every timing is in [timings.csv](timings.csv).
@@ -48,86 +55,91 @@ from the start of a fresh Python to its end. Written by `{command}`; every timin
 |---:|---|---:|---:|---:|---:|
 {rows}
 
-Medians, with (smallest to largest) over the pairs. The loop keeps nothing: no checkpoint, no model, no record.
-Runs that train cost {more:+.1%} in a study, {verdict} the {limit:.0%} that are allowed for runs of about 5 s.
+Medians, with (smallest to largest) over the pairs. The loop writes no checkpoint, model or record.
+Runs that train cost {more:+.1%} in a study, {verdict} the target of {limit:.0%} for runs of about 5 s.
 
-| a run's process | to its birth, s | to its first step, s |
+| a run's process | to its start, s | to its first step, s |
 |---|---:|---:|
 {starts}
 
-From the moment the parent asks for it. Modules of torch that the {later} later processes imported themselves: {again}.
+Measured from the parent's request. Modules of torch that the {later} later processes themselves imported: {again}.
 """
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the processes work, and the timings so far."""
+    """Runs the processes that are timed.
+
+    Attributes:
+        folder: temporary folder that they work in.
+    """
 
     folder: Path
-    rows: list[dict[str, object]]
 
     def study(self, *, runs: int, steps: int) -> Path:
-        """A study file for as many runs of as many steps."""
+        """Write a study file of ``runs`` runs with ``steps`` steps each and return its path."""
         path = self.folder / f"{runs}x{steps}.yaml"
         path.write_text(STUDY.format(steps=steps, seeds=[*range(runs)]))
         return path
 
-    def time(self, *words: object) -> float:
-        """Seconds of ``python -m ...`` with folders of its own for what it writes."""
+    def time(self, *command: object) -> float:
+        """Return the seconds that ``python -m ...`` takes; its files go to temporary folders."""
         with tempfile.TemporaryDirectory(dir=self.folder) as runs, (self.folder / "log.txt").open("w+") as log:
             own = {"ATTNLAB_RUNS": runs, "OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
             kept = {name: os.environ[name] for name in os.environ if name not in ("MLFLOW_TRACKING_URI", "ATTNLAB_STORAGE")}
             began = time.perf_counter()
-            done = subprocess.run([sys.executable, "-m", *map(str, words)], env=kept | own, stdout=log, stderr=log)
+            process = subprocess.run([sys.executable, "-m", *map(str, command)], env=kept | own, stdout=log, stderr=log)
             seconds = time.perf_counter() - began
-            if done.returncode:
+            if process.returncode:
                 log.seek(0)
-                sys.exit(f"{words} ended with code {done.returncode}:\n{log.read()}")
+                sys.exit(f"{command} ended with code {process.returncode}:\n{log.read()}")
             return seconds
 
     def marks(self, arm: str, study: Path) -> pd.DataFrame:
-        """What an arm wrote down."""
+        """Run a process of ``overhead_processes`` and return the marks that it records."""
         path = self.folder / "marks.jsonl"
         path.unlink(missing_ok=True)
-        self.time("benchmarks.arms", arm, study, path)
+        self.time("benchmarks.overhead_processes", arm, study, path)
         return pd.DataFrame(map(json.loads, path.read_text().splitlines()))
 
-    def pair(self, number: int, study: Path, *, runs: int, steps: int) -> None:
-        """The study and the bare loop, one after the other."""
-        for arm, words in {
-            "study": ("attnlab", "run", study, "--workers", 1, "--no-report"),
-            "bare": ("benchmarks.arms", "bare", study, self.folder / "marks.jsonl"),
+    def pair(self, number: int, *, runs: int, steps: int) -> list[dict[str, object]]:
+        """Time the study and the bare loop, one right after the other; return a row for each."""
+        study, rows = self.study(runs=runs, steps=steps), []
+        for arm, command in {
+            "study": ("attnlab.cli.main", "run", study, "--workers", 1, "--no-report"),
+            "bare": ("benchmarks.overhead_processes", "bare", study, self.folder / "marks.jsonl"),
         }.items():
             load = os.getloadavg()[0]
-            seconds = self.time(*words)
-            self.rows.append({"pair": number, "arm": arm, "runs": runs, "steps": steps, "seconds": seconds, "load": load})
+            seconds = round(self.time(*command), 3)
+            rows.append({"pair": number, "arm": arm, "runs": runs, "steps": steps, "seconds": seconds, "load": round(load, 3)})
             print(f"{runs} runs of {steps} steps, {arm}: {seconds:.1f} s", flush=True)
+        return rows
 
 
 def steps_for(bench: Bench, seconds: float) -> int:
-    """How many steps take about so long, by a run of ``TRIAL_STEPS``; the one before it warms up and prepares the data."""
-    found = bench.marks("bare", bench.study(runs=2, steps=TRIAL_STEPS))["seconds"].iloc[-1]
-    return max(2, round(TRIAL_STEPS * seconds / found))
+    """Estimate how many steps take ``seconds`` from a run of ``TRIAL_STEPS``, after one that warms up and prepares the data."""
+    trial = bench.marks("bare", bench.study(runs=2, steps=TRIAL_STEPS))["seconds"].iloc[-1]
+    return max(2, round(TRIAL_STEPS * seconds / trial))
 
 
 def compare(timings: pd.DataFrame) -> pd.DataFrame:
-    """One line a pair: seconds of either arm, their ratio, and what the study takes more for each run."""
+    """Return one row per pair: seconds of both arms, their ratio, and the study's additional seconds per run."""
     pairs = timings.pivot(index=["steps", "runs", "pair"], columns="arm", values="seconds").reset_index("runs")
     return pairs.assign(ratio=pairs["study"] / pairs["bare"], more=(pairs["study"] - pairs["bare"]) / pairs["runs"])
 
 
 def process_starts(marks: pd.DataFrame) -> pd.DataFrame:
-    """One line a run, in the order they were begun: seconds to its birth and to its first step, torch's modules imported."""
+    """Return one row per run, in order: seconds to its process's start and to its first step, imported modules of torch."""
     runs = marks.groupby("key", sort=False).first().sort_values("asked")
     return pd.DataFrame(
-        {"birth": runs["born"] - runs["asked"], "step": runs["steps"] - runs["asked"], "again": runs["torch_again"]}
+        {"start": runs["born"] - runs["asked"], "step": runs["steps"] - runs["asked"], "again": runs["torch_again"]}
     )
 
 
 def page(timings: pd.DataFrame, starts: pd.DataFrame, *, command: str, machine: str) -> str:
-    """The report."""
-    found = compare(timings)
-    longest = found.loc[found.index.get_level_values("steps").max()]
+    """Return the report as Markdown."""
+    pairs = compare(timings)
+    longest = pairs.loc[pairs.index.get_level_values("steps").max()]
     later = starts.iloc[1:]
     again = sorted({name for names in later["again"] for name in names})
     more = median(longest["ratio"]) - 1
@@ -135,12 +147,12 @@ def page(timings: pd.DataFrame, starts: pd.DataFrame, *, command: str, machine: 
         pairs=len(longest),
         command=command,
         machine=machine,
-        rows="\n".join(_row(steps, group) for steps, group in found.groupby(level="steps", sort=False)),
+        rows="\n".join(_row(steps, group) for steps, group in pairs.groupby(level="steps", sort=False)),
         more=more,
-        verdict="within" if more <= LIMIT else "above",
-        limit=LIMIT,
-        starts=f"| the first | {_spread(starts['birth'][:1])} | {_spread(starts['step'][:1])} |\n"
-        f"| the {len(later)} later ones | {_spread(later['birth'])} | {_spread(later['step'])} |",
+        verdict="within" if more <= TARGET else "above",
+        limit=TARGET,
+        starts=f"| the first | {_spread(starts['start'][:1])} | {_spread(starts['step'][:1])} |\n"
+        f"| the {len(later)} later ones | {_spread(later['start'])} | {_spread(later['step'])} |",
         later=len(later),
         again=", ".join(again) or "none",
     )
@@ -160,29 +172,57 @@ def _spread(column: Any, digits: int = 3) -> str:  # a column of floats: pandas'
     return middle if len(values) == 1 else f"{middle} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description="A study beside a bare loop.")
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=5.0, help="about how long a run takes")
-    parser.add_argument("--pairs", type=int, default=3, help="how often the study and the loop take turns")
-    parser.add_argument("--out", type=Path, default=Path("reports/overhead"))
-    given = parser.parse_args(words)
+def measure(out: Path, *, runs: int, seconds: float, pairs: int, fresh: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Measure what ``timings.csv`` and ``starts.csv`` in ``out`` lack; return both.
+
+    Args:
+        runs: number of runs of a study.
+        seconds: approximate duration of a run.
+        pairs: how many times the study and the loop take turns.
+        fresh: discard earlier results.
+    """
+    configuration = {"runs": runs, "seconds": seconds, "machine": describe_machine(), "attnlab": __version__}
+    trials = ResultsFile(out / "steps.csv", configuration, fresh=fresh)
     with tempfile.TemporaryDirectory() as name:
-        bench = Bench(Path(name), [])
-        long = steps_for(bench, given.seconds)
-        for number in range(given.pairs):
+        bench = Bench(Path(name))
+        if not trials.rows:
+            trials.append([{"steps": steps_for(bench, seconds)}])
+        configuration["steps"] = long = int(trials.rows[0]["steps"])
+        timings = ResultsFile(out / "timings.csv", configuration, fresh=fresh)
+        starts = ResultsFile(out / "starts.csv", configuration, fresh=fresh)
+        measured = {(row["pair"], row["steps"]) for row in timings.rows}
+        for number in range(pairs):
             for steps in (long, 1):
-                bench.pair(number, bench.study(runs=given.runs, steps=steps), runs=given.runs, steps=steps)
-        starts = process_starts(bench.marks("starts", bench.study(runs=given.runs, steps=1)))
-    timings = pd.DataFrame(bench.rows)
-    given.out.mkdir(parents=True, exist_ok=True)
-    timings.to_csv(given.out / "timings.csv", index=False, float_format="%.3f")
+                if (str(number), str(steps)) not in measured:
+                    timings.append(bench.pair(number, runs=runs, steps=steps))
+        if not starts.rows:
+            rows = process_starts(bench.marks("starts", bench.study(runs=runs, steps=1)))
+            starts.append([{**row, "again": " ".join(row["again"])} for row in rows.to_dict("records")])
+    types: Any = {"pair": int, "runs": int, "steps": int, "seconds": float, "load": float}
+    table = pd.DataFrame(starts.rows).astype({"start": float, "step": float})
+    return pd.DataFrame(timings.rows).astype(types), table.assign(again=table["again"].str.split())
+
+
+def describe_machine() -> str:
+    """Return the platform, number of cores, and versions of Python and torch."""
+    return f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description="Compare a study with a bare loop.")
+    parser.add_argument("--runs", type=int, default=40, help="runs of the study (default 40)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="approximate duration of a run (default 5)")
+    parser.add_argument("--pairs", type=int, default=3, help="how many times the study and the loop take turns (default 3)")
+    parser.add_argument("--out", type=Path, default=Path("reports/overhead"), help="folder of the results")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier results and measure everything again")
+    options = parser.parse_args(arguments)
+    timings, starts = measure(options.out, runs=options.runs, seconds=options.seconds, pairs=options.pairs, fresh=options.fresh)
     loads = f"load average before each timing {timings['load'].min():.1f} to {timings['load'].max():.1f}"
-    machine = f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}"
-    command = f"python -m benchmarks.overhead --runs {given.runs} --seconds {given.seconds:g} --pairs {given.pairs}"
-    (given.out / "README.md").write_text(page(timings, starts, command=command, machine=f"{machine}; {loads}."))
-    print(given.out / "README.md")
+    command = f"python -m benchmarks.overhead --runs {options.runs} --seconds {options.seconds:g} --pairs {options.pairs}"
+    text = page(timings, starts, command=command, machine=f"{describe_machine()}; {loads}.")
+    (options.out / "README.md").write_text(text)
+    print(options.out / "README.md")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Which correction for repeated looks asks for the fewest seeds? The candidates for ``attnlab.stats.sequential``, side by side.
+"""Comparison of corrections for repeated looks, the candidates for ``attnlab.stats.sequential``, by the seeds they need.
 
-One comparison, normal pairs, looks at 3 to 12 of them. Every candidate but one is a level for each look; all but Bonferroni's
-and the e-process are set so that the t-tests of all looks together err 5 times in 100.
+One comparison, normal pairs, looks at 3 to 12 pairs. Every candidate except the e-process sets a level for each look. All
+except Bonferroni's and the e-process are calibrated so that the t-tests of all looks together have an error rate of 5 %.
 
 - Pocock (1977): the same level at each look.
-- rising: the level grows as n (or n squared), which keeps more for the end; O'Brien and Fleming (1979) go further that way.
+- rising: the level grows as n (or n squared), which saves more of it for the end; O'Brien and Fleming (1979) do so more.
 - four looks, at 3, 5, 8 and 12, at one level.
 - always valid: the t-test's e-process of Lindon, Ham, Tingley and Bojinov (2022), "Anytime-valid linear models and regression
   adjusted causal inference in randomized experiments", arXiv 2210.08589, with a normal prior of variance 1 on the effect size:
-  it needs no largest number of seeds, and pays for it.
+  it needs no maximum number of seeds, at the cost of power.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ N = numpy.arange(FIRST, LAST + 1)
 CASES = ((0.0, None), (1.0, None), (2.0, None), (3.0, None), (5.0, None), (0.0, 1.0), (0.0, 2.0), (0.0, 4.0), (1.0, 3.0))
 
 
+RULES = 7  # number of rules that ``compare`` returns for each case
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """Of one rule in one case: the share of studies that were settled, and their mean number of seeds."""
+    """Outcome of one rule in one case: the share of conclusive studies and the mean number of seeds."""
 
     rule: str
     mean: float
     margin: float | None
-    settled: float
+    conclusive: float
     seeds: float
 
 
 def compare(*, studies: int, seed: int) -> list[Outcome]:
-    """Every rule in every case; the levels are set with other draws than those they are judged by."""
+    """Simulate every rule in every case; levels are calibrated with other draws than those used for the comparison."""
     random = numpy.random.RandomState(seed)
     levels = _levels(random, max(studies, 100_000))
-    found = []
+    outcomes = []
     for mean, margin in CASES:
         center, error = _looks(random.standard_normal((studies, LAST)) + mean)
         far = _tail(abs(center) / error) * 2
@@ -49,14 +52,14 @@ def compare(*, studies: int, seed: int) -> list[Outcome]:
             towards = (margin - abs(center)) / error
             hits["always valid (e-process)"] |= (_e_process(towards) >= 10) & (towards > 0)
         for rule, hit in hits.items():
-            settled = hit.any(1)
-            seeds = numpy.where(settled, N[hit.argmax(1)], LAST)
-            found.append(Outcome(rule, mean, margin, float(settled.mean()), float(seeds.mean())))
-    return found
+            conclusive = hit.any(1)
+            seeds = numpy.where(conclusive, N[hit.argmax(1)], LAST)
+            outcomes.append(Outcome(rule, mean, margin, float(conclusive.mean()), float(seeds.mean())))
+    return outcomes
 
 
 def _levels(random: numpy.random.RandomState, studies: int) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
-    """Rule -> the level at each look of the two-sided test, and of the one-sided one."""
+    """Return for each rule the levels of the two-sided and of the one-sided test at each look."""
     center, error = _looks(random.standard_normal((studies, LAST)))
     two, one = 2 * _tail(abs(center) / error), _tail(center / error)
     weights = {
@@ -66,14 +69,14 @@ def _levels(random: numpy.random.RandomState, studies: int) -> dict[str, tuple[n
         "four looks (3, 5, 8, 12)": numpy.where(numpy.isin(N, (3, 5, 8, 12)), 1.0, 1e-12),
         "one look, at 12": numpy.where(N == LAST, 1.0, 1e-12),
     }
-    found = {
+    levels = {
         rule: tuple(weight * numpy.quantile((p / weight).min(1), 0.05) for p in (two, one)) for rule, weight in weights.items()
     }
-    return {**found, "Bonferroni": (numpy.full(len(N), 0.05 / len(N)),) * 2}  # type: ignore[dict-item]
+    return {**levels, "Bonferroni": (numpy.full(len(N), 0.05 / len(N)),) * 2}  # type: ignore[dict-item]
 
 
 def _looks(values: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Studies x LAST values -> means and standard errors at each look, studies x looks."""
+    """Return means and standard errors at each look (studies x looks) of ``values`` (studies x LAST)."""
     n = numpy.arange(1, LAST + 1)
     center = values.cumsum(1) / n
     spread = (values**2).cumsum(1) - n * center**2

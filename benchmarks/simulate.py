@@ -1,7 +1,7 @@
-"""Studies from known distributions, judged by the very functions that judge a report: ``attnlab.stats.paired``.
+"""Simulated studies with known distributions, judged by the functions that judge a report (``attnlab.stats.paired``).
 
-A table has CELLS cells and a baseline; each has one value a seed. What is drawn is scaled to mean 0 and standard deviation
-about 1, so differences and margins are in units of one run's spread.
+A table has CELLS cells and a baseline, each with one value per seed. Draws have mean 0 and a standard deviation of about 1,
+so that differences and margins are in units of one run's standard deviation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
 
 CELLS = 4
-MOST = 200  # seeds that are tried where a number of them was guessed
+MAX_SEEDS = 200  # largest estimated number of seeds that is simulated
 Draw = Callable[[numpy.random.RandomState, tuple[int, ...]], numpy.ndarray]
 
 
@@ -37,7 +37,7 @@ DRAWS: dict[str, Draw] = {
     "skewed_gap": _skewed,
     "mild_gap": lambda random, shape: (random.gamma(4, 1, shape) - 4) / 2,
 }
-ABOUT = {
+DISTRIBUTIONS = {
     "normal": "normal",
     "t3": "Student's t with 3 degrees of freedom (no fourth moment)",
     "contaminated": "normal, one seed in ten with five times the spread",
@@ -48,8 +48,21 @@ ABOUT = {
 
 
 @dataclass(frozen=True)
+class Line:
+    """One simulated number, a row of ``validity.csv``; ``error`` is its Monte-Carlo standard error."""
+
+    part: str
+    noise: str
+    case: str
+    quantity: str
+    value: float
+    error: float | None
+    studies: int
+
+
+@dataclass(frozen=True)
 class Share:
-    """How often something happened, with the Monte-Carlo standard error."""
+    """A relative frequency with its Monte-Carlo standard error."""
 
     happened: float
     of: int
@@ -64,74 +77,87 @@ class Share:
 
 
 def tables(noise: str, n: int, *, studies: int, seed: int) -> Iterator[list[list[float]]]:
-    """For each study, the paired differences of each cell (CELLS x n); the cells of one share their baseline."""
+    """Yield the paired differences of each study, CELLS x n; the cells of a study share their baseline."""
     random = numpy.random.RandomState(seed)
     cells = DRAWS[noise](random, (studies, CELLS, n))
     baseline = numpy.zeros((studies, 1, n)) if noise.endswith("_gap") else DRAWS[noise](random, (studies, 1, n))
     yield from (cells - baseline).tolist()
 
 
-def judged(table: list[list[float]], *, margin: float | None = None, looks: Looks | None = None) -> list[paired.Difference]:
-    """The differences of a table as a report has them; a cell has as many seeds as it has values."""
+def judge(table: list[list[float]], *, margin: float | None = None, looks: Looks | None = None) -> list[paired.Difference]:
+    """Return the differences of a table as in a report; a cell has as many seeds as values."""
     zero = dict.fromkeys(range(max(map(len, table))), 0.0)
-    found = paired.correct([paired.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table])
-    return [each for each in found if each is not None]
+    differences = paired.correct([paired.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table])
+    return [difference for difference in differences if difference is not None]
 
 
 def false_verdicts(noise: str, n: int, *, studies: int, seed: int) -> tuple[Share, Share]:
-    """Tables without a true difference: the share with a verdict of better or worse, and the coverage of the intervals."""
+    """Simulate tables without a true difference.
+
+    Return the share of tables with a verdict of better or worse, and the coverage of the intervals.
+    """
     wrong = covered = 0
     for table in tables(noise, n, studies=studies, seed=seed):
-        found = judged(table)
-        wrong += any(each.finding in ("lower", "higher") for each in found)
-        first = found[0].interval  # one a table: the others share its baseline
+        differences = judge(table)
+        wrong += any(difference.finding in ("lower", "higher") for difference in differences)
+        first = differences[0].interval  # one per table, because the others share its baseline
         assert first.low is not None and first.high is not None
         covered += first.low <= 0 <= first.high
     return Share(wrong, studies), Share(covered, studies)
 
 
 def false_equivalence(noise: str, n: int, *, margin: float, studies: int, seed: int) -> Share:
-    """Tables whose true differences all lie at the margin: the share that calls one of them equivalent."""
+    """Simulate tables whose true differences equal the margin; return the share with a verdict of equivalent."""
     wrong = 0
     for table in tables(noise, n, studies=studies, seed=seed):
-        found = judged([[gap + margin for gap in gaps] for gaps in table], margin=margin)
-        wrong += any(each.small for each in found)
+        differences = judge([[gap + margin for gap in gaps] for gaps in table], margin=margin)
+        wrong += any(difference.small for difference in differences)
     return Share(wrong, studies)
 
 
 def kept_promise(mean: float, *, margin: float | None, level: float, studies: int, seed: int) -> tuple[int, Share]:
-    """The number of seeds that `seeds_needed` names where mean and spread (1) are known, and how often it settles then."""
+    """Return the number of seeds from `seeds_needed` for a known mean and spread (1), and the share of conclusive studies."""
     known = paired.Difference(paired.Interval(2, mean, 1.0), p=1.0, margin=margin, levels=(level, level))
     n = paired.seeds_needed(known)
     assert n is not None
-    random, settled = numpy.random.RandomState(seed), 0
+    random, conclusive = numpy.random.RandomState(seed), 0
     for gaps in random.normal(mean, 1, (studies, n)).tolist():
-        found = paired.difference(dict(enumerate(gaps)), dict.fromkeys(range(n), 0.0), margin=margin)
-        assert found is not None and found.p is not None
-        near = found.p_equivalent is not None and found.p_equivalent < level
-        settled += near or found.p < level
-    return n, Share(settled, studies)
+        difference = paired.difference(dict(enumerate(gaps)), dict.fromkeys(range(n), 0.0), margin=margin)
+        assert difference is not None and difference.p is not None
+        equivalent = difference.p_equivalent is not None and difference.p_equivalent < level
+        conclusive += equivalent or difference.p < level
+    return n, Share(conclusive, studies)
 
 
 def guessed_promise(mean: float, pilot: int, *, most: int, studies: int, seed: int) -> tuple[Share, Share, float]:
-    """The same where mean and spread are guessed from a pilot: pilots left open, those of them that the number named
-    settles (or that are told more than ``most``: not tried, not settled), and the median number named."""
-    random, tried, settled, named = numpy.random.RandomState(seed), 0, 0, []
+    """Like ``kept_promise``, but with mean and spread estimated from a pilot.
+
+    Returns:
+        The share of inconclusive pilots; the share of those that the estimated number of seeds makes conclusive, where
+        estimates above ``most`` count as inconclusive; and the median of the estimates.
+    """
+    random, tried, conclusive, estimates = numpy.random.RandomState(seed), 0, 0, []
     for gaps in random.normal(mean, 1, (studies, most)).tolist():
-        first = judged([gaps[:pilot]])[0]
+        first = judge([gaps[:pilot]])[0]
         if first.finding:
             continue
         tried += 1
         n = paired.seeds_needed(first) or most + 1
-        named.append(n)
-        settled += n <= most and bool(judged([gaps[:n]])[0].finding)
-    return Share(tried, studies), Share(settled, tried), float(numpy.median(named))
+        estimates.append(n)
+        conclusive += n <= most and bool(judge([gaps[:n]])[0].finding)
+    return Share(tried, studies), Share(conclusive, tried), float(numpy.median(estimates))
 
 
 @dataclass(frozen=True)
-class Settled:
-    """Studies with added seeds: the tables with a verdict of better or worse, those with one of equivalence, the intervals
-    that hold the true difference when the seeds end, and the mean number of seeds of a cell."""
+class AddedSeeds:
+    """Outcome of studies with added seeds.
+
+    Attributes:
+        differ: share of tables with a verdict of better or worse.
+        equal: share of tables with a verdict of equivalent.
+        covered: share of intervals that contain the true difference at the end.
+        seeds: mean number of seeds per cell.
+    """
 
     differ: Share
     equal: Share
@@ -149,27 +175,28 @@ def until_conclusive(
     corrected: bool = True,
     studies: int,
     seed: int,
-) -> Settled:
-    """Studies whose seeds are added as ``run --until-conclusive`` does.
+) -> AddedSeeds:
+    """Simulate studies that add seeds as ``run --until-conclusive`` does.
 
-    With ``corrected=False`` each look is judged as if it were the only one: the mistake to be avoided.
+    With ``corrected=False`` each look is judged as if it were the only one, which inflates the error rate.
     """
     looks = Looks(first, last) if corrected else None
     differ = equal = covered = seeds = 0
     for table in tables(noise, last, studies=studies, seed=seed):
-        gaps = [[gap + shift for gap in each] for each in table]
+        cells = [[gap + shift for gap in gaps] for gaps in table]
         counts = [first] * CELLS
         while True:
-            found = judged([each[:n] for each, n in zip(gaps, counts, strict=True)], margin=margin, looks=looks)
-            undecided = [i for i, each in enumerate(found) if not each.finding and counts[i] < last]
+            seen = [gaps[:n] for gaps, n in zip(cells, counts, strict=True)]
+            differences = judge(seen, margin=margin, looks=looks)
+            undecided = [i for i, one in enumerate(differences) if not one.finding and counts[i] < last]
             if not undecided:
                 break
             for i in undecided:
                 counts[i] += 1
-        differ += any(each.finding in ("lower", "higher") for each in found)
-        equal += any(each.small for each in found)
-        at = found[0].interval
-        assert at.low is not None and at.high is not None
-        covered += at.low <= shift <= at.high
+        differ += any(one.finding in ("lower", "higher") for one in differences)
+        equal += any(one.small for one in differences)
+        interval = differences[0].interval
+        assert interval.low is not None and interval.high is not None
+        covered += interval.low <= shift <= interval.high
         seeds += sum(counts)
-    return Settled(Share(differ, studies), Share(equal, studies), Share(covered, studies), seeds / (studies * CELLS))
+    return AddedSeeds(Share(differ, studies), Share(equal, studies), Share(covered, studies), seeds / (studies * CELLS))

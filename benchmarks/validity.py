@@ -1,108 +1,149 @@
-"""Are the verdicts worth what they say? ``python -m benchmarks.validity`` simulates it and writes ``reports/validity/``.
+"""Simulation of error rates, coverage and power of verdicts: ``python -m benchmarks.validity`` writes ``reports/validity/``.
 
-About two minutes of one core. Every number on the page comes from this run.
+It takes about two minutes on one core. Results are written to ``validity.csv`` as they are simulated; run the command
+again to continue an interrupted simulation, and with ``--fresh`` to start over.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from attnlab.stats.sequential import Looks
 from benchmarks import rules, simulate
-from benchmarks.simulate import ABOUT, CELLS, MOST, Share
+from benchmarks.results_file import ResultsFile
+from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line, Share
 from benchmarks.validity_page import page
 
 OUT = Path("reports/validity")
 SIZES = range(3, 13)
-PROMISES = ((1.0, None, 1), (1.5, None, CELLS), (0.0, 1.0, 1), (0.0, 1.0, CELLS), (0.3, 1.0, 1))  # mean, margin, tests
-GUESSES = ((1.0, (2, 3, 5, 8)), (0.5, (2, 3, 5)), (0.3, (3, 5)))  # true difference, seeds so far
+KNOWN = ((1.0, None, 1), (1.5, None, CELLS), (0.0, 1.0, 1), (0.0, 1.0, CELLS), (0.3, 1.0, 1))  # mean, margin, tests
+ESTIMATED = ((1.0, (2, 3, 5, 8)), (0.5, (2, 3, 5)), (0.3, (3, 5)))  # true difference, numbers of seeds of the pilot
 
 
-@dataclass(frozen=True)
-class Line:
-    """One simulated number; ``error`` is its Monte-Carlo standard error."""
+class Simulation(NamedTuple):
+    """A simulation whose results are written together.
 
-    part: str
-    noise: str
-    case: str
-    quantity: str
-    value: float
-    error: float | None
-    studies: int
+    Attributes:
+        lines: number of lines that ``run`` returns.
+        run: simulates.
+    """
 
-
-def share(part: str, noise: str, case: object, quantity: str, found: Share) -> Line:
-    return Line(part, noise, str(case), quantity, found.value, found.error, found.of)
+    lines: int
+    run: Callable[[], list[Line]]
 
 
-def single_looks(studies: int, seed: int) -> Iterator[Line]:
-    """Tables of a fixed number of seeds: false verdicts and coverage."""
-    for noise in ABOUT:
+def share_line(part: str, noise: str, case: object, quantity: str, share: Share) -> Line:
+    return Line(part, noise, str(case), quantity, share.value, share.error, share.of)
+
+
+def fixed_seeds(noise: str, n: int, studies: int, seed: int) -> list[Line]:
+    """Simulate tables of ``n`` seeds: false verdicts, coverage and false equivalence."""
+    wrong, covered = simulate.false_verdicts(noise, n, studies=studies, seed=seed + n)
+    near = simulate.false_equivalence(noise, n, margin=2.0, studies=studies, seed=seed + 100 + n)
+    shares = {"false": wrong, "covered": covered, "false equivalence": near}
+    return [share_line("fixed", noise, n, quantity, share) for quantity, share in shares.items()]
+
+
+def known_power(mean: float, margin: float | None, tests: int, studies: int, seed: int) -> list[Line]:
+    """Simulate the power of the estimated number of seeds when mean and spread are known."""
+    n, kept = simulate.kept_promise(mean, margin=margin, level=0.05 / tests, studies=studies, seed=seed)
+    limit = "no margin" if margin is None else f"margin {margin:g}"
+    case = f"difference {mean:g}, {limit}, {tests} open in the table: {n} seeds"
+    return [share_line("power", "normal", case, "settled", kept)]
+
+
+def estimated_power(mean: float, pilot: int, studies: int, seed: int) -> list[Line]:
+    """Simulate the power of the estimated number of seeds when mean and spread are estimated from a pilot."""
+    studies = max(500, studies // 10)
+    left, kept, median = simulate.guessed_promise(mean, pilot, most=MAX_SEEDS, studies=studies, seed=seed)
+    case = f"difference {mean:g}, {pilot} seeds"
+    return [
+        share_line("guess", "normal", case, "open", left),
+        share_line("guess", "normal", case, "settled", kept),
+        Line("guess", "normal", case, "seeds named", median, None, kept.of),
+    ]
+
+
+def added_seeds(
+    noise: str, first: int, shift: float, margin: float | None, corrected: bool, studies: int, seed: int
+) -> list[Line]:
+    """Simulate tables whose seeds are added until they are conclusive."""
+    options = {"first": first, "last": 12, "shift": shift, "margin": margin, "corrected": corrected}
+    outcome = simulate.until_conclusive(noise, **options, studies=studies, seed=seed)
+    case = f"{'at the margin' if margin else 'none'}, {first} to 12, {'corrected' if corrected else 'NOT corrected'}"
+    return [
+        share_line("looks", noise, case, "false", outcome.equal if margin else outcome.differ),
+        share_line("looks", noise, case, "covered", outcome.covered),
+        Line("looks", noise, case, "seeds", outcome.seeds, None, studies),
+    ]
+
+
+def rule_comparison(studies: int, seed: int) -> list[Line]:
+    """Compare the candidate rules for repeated looks."""
+    lines = []
+    for outcome in rules.compare(studies=4 * studies, seed=seed):
+        case = f"{outcome.mean:g}{'' if outcome.margin is None else f', margin {outcome.margin:g}'}"
+        share = Share(outcome.conclusive * 4 * studies, 4 * studies)
+        lines.append(share_line("rules", outcome.rule, case, "settled", share))
+        lines.append(Line("rules", outcome.rule, case, "seeds", outcome.seeds, None, 4 * studies))
+    return lines
+
+
+def simulations(studies: int, seed: int) -> Iterator[Simulation]:
+    """Yield all simulations in the order of ``validity.csv``."""
+    for noise in DISTRIBUTIONS:
         for n in SIZES:
-            wrong, covered = simulate.false_verdicts(noise, n, studies=studies, seed=seed + n)
-            yield share("fixed", noise, n, "false", wrong)
-            yield share("fixed", noise, n, "covered", covered)
-            near = simulate.false_equivalence(noise, n, margin=2.0, studies=studies, seed=seed + 100 + n)
-            yield share("fixed", noise, n, "false equivalence", near)
-
-
-def promises(studies: int, seed: int) -> Iterator[Line]:
-    """What "about N more seeds" comes to."""
-    for mean, margin, tests in PROMISES:
-        n, kept = simulate.kept_promise(mean, margin=margin, level=0.05 / tests, studies=studies, seed=seed)
-        near = "no margin" if margin is None else f"margin {margin:g}"
-        what = f"difference {mean:g}, {near}, {tests} open in the table: {n} seeds"
-        yield share("power", "normal", what, "settled", kept)
-    for mean, pilot in ((mean, pilot) for mean, pilots in GUESSES for pilot in pilots):
-        left, kept, median = simulate.guessed_promise(mean, pilot, most=MOST, studies=max(500, studies // 10), seed=seed)
-        case = f"difference {mean:g}, {pilot} seeds"
-        yield share("guess", "normal", case, "open", left)
-        yield share("guess", "normal", case, "settled", kept)
-        yield Line("guess", "normal", case, "seeds named", median, None, kept.of)
-
-
-def added_seeds(studies: int, seed: int) -> Iterator[Line]:
-    """Tables whose seeds are added until they are settled."""
-    cases: list[tuple[str, int, float, float | None, bool]] = [(noise, 3, 0.0, None, True) for noise in ABOUT]
+            yield Simulation(3, partial(fixed_seeds, noise, n, studies, seed))
+    for mean, margin, tests in KNOWN:
+        yield Simulation(1, partial(known_power, mean, margin, tests, studies, seed))
+    for mean, pilots in ESTIMATED:
+        for pilot in pilots:
+            yield Simulation(3, partial(estimated_power, mean, pilot, studies, seed))
+    cases: list[tuple[str, int, float, float | None, bool]] = [(noise, 3, 0.0, None, True) for noise in DISTRIBUTIONS]
     cases += [("normal", 5, 0.0, None, True), ("normal", 3, 0.0, None, False)]
     cases += [(noise, 3, 2.0, 2.0, True) for noise in ("normal", "t3")] + [("normal", 3, 2.0, 2.0, False)]
-    for noise, first, shift, margin, corrected in cases:
-        how = {"first": first, "last": 12, "shift": shift, "margin": margin, "corrected": corrected}
-        found = simulate.until_conclusive(noise, **how, studies=studies, seed=seed)
-        case = f"{'at the margin' if margin else 'none'}, {first} to 12, {'corrected' if corrected else 'NOT corrected'}"
-        yield share("looks", noise, case, "false", found.equal if margin else found.differ)
-        yield share("looks", noise, case, "covered", found.covered)
-        yield Line("looks", noise, case, "seeds", found.seeds, None, studies)
+    for case in cases:
+        yield Simulation(3, partial(added_seeds, *case, studies, seed))
+    yield Simulation(2 * rules.RULES * len(rules.CASES), partial(rule_comparison, studies, seed))
 
 
-def compared(studies: int, seed: int) -> Iterator[Line]:
-    """The candidates for the rule."""
-    for each in rules.compare(studies=4 * studies, seed=seed):
-        case = f"{each.mean:g}{'' if each.margin is None else f', margin {each.margin:g}'}"
-        yield share("rules", each.rule, case, "settled", Share(each.settled * 4 * studies, 4 * studies))
-        yield Line("rules", each.rule, case, "seeds", each.seeds, None, 4 * studies)
+def simulate_all(results: ResultsFile, studies: int, seed: int) -> list[Line]:
+    """Run the simulations whose lines are not in ``results`` yet; return all lines."""
+    done = 0
+    for simulation in simulations(studies, seed):
+        done += simulation.lines
+        if done > len(results.rows):
+            results.keep(results.rows[: done - simulation.lines])  # drop an incomplete simulation
+            results.append([asdict(line) for line in simulation.run()])
+    return [read_line(row) for row in results.rows]
+
+
+def read_line(row: dict[str, str]) -> Line:
+    """Return a row of ``validity.csv`` as a ``Line``."""
+    error = float(row["error"]) if row["error"] else None
+    numbers = float(row["value"]), error, int(row["studies"])
+    return Line(row["part"], row["noise"], row["case"], row["quantity"], *numbers)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=10_000, help="tables a setting (default 10000)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args(arguments)
-    parts: list[Callable[[int, int], Iterator[Line]]] = [single_looks, promises, added_seeds, compared]
-    lines = [line for part in parts for line in part(given.studies, given.seed)]
-    given.out.mkdir(parents=True, exist_ok=True)
-    with (given.out / "validity.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Line)])
-        writer.writeheader()
-        writer.writerows(asdict(line) for line in lines)
-    command = f"python -m benchmarks.validity --studies {given.studies} --seed {given.seed}"
-    (given.out / "README.md").write_text(page(lines, command=command, level=2 * Looks(3, 12).nominal(0.025)))
-    print(given.out / "README.md")
+    """Simulate and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.validity", description="Simulate the validity of verdicts.")
+    parser.add_argument("--studies", type=int, default=10_000, help="tables per setting (default 10000)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the results (default {OUT})")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier results and simulate everything again")
+    options = parser.parse_args(arguments)
+    configuration = {"studies": options.studies, "seed": options.seed}  # the results depend on no machine
+    results = ResultsFile(options.out / "validity.csv", configuration, fresh=options.fresh)
+    lines = simulate_all(results, options.studies, options.seed)
+    command = f"python -m benchmarks.validity --studies {options.studies} --seed {options.seed}"
+    (options.out / "README.md").write_text(page(lines, command=command, level=2 * Looks(3, 12).nominal(0.025)))
+    print(options.out / "README.md")
 
 
 if __name__ == "__main__":

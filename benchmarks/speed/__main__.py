@@ -1,4 +1,8 @@
-"""Measure sections and write their part of ``reports/benchmarks``: ``python -m benchmarks.speed [SECTION ...]``."""
+"""Measure sections and write their part of ``reports/benchmarks``: ``python -m benchmarks.speed [SECTION ...]``.
+
+Each case is written to its section's CSV file as soon as it is measured. Run the command again to continue an interrupted
+benchmark; results of the same configuration and machine are not measured again, except with ``--fresh``.
+"""
 
 import argparse
 import json
@@ -11,12 +15,12 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-import pandas as pd
 import torch
 
 from benchmarks.speed import imdb, page
 from benchmarks.speed.case import Case
 from benchmarks.speed.environment import PEERS, PEERS_XL, ROOT, Environment, split
+from benchmarks.speed.storage import SectionStore, configuration
 
 DEVICES = ["cpu", "cuda"]
 SECTIONS: dict[str, Environment] = {
@@ -29,72 +33,81 @@ SECTIONS: dict[str, Environment] = {
 }
 
 
-def measured(
-    section: str, devices: Sequence[str], *, rounds: int, here: bool = False
-) -> tuple[pd.DataFrame, dict[str, dict[str, str]]]:
-    """Every figure of a section's rounds, and device -> what they were measured on. Every second round runs backwards.
+def measure(
+    section: str, devices: Sequence[str], out: Path, *, rounds: int, here: bool = False, fresh: bool = False
+) -> SectionStore:
+    """Measure the cases of a section that its CSV file lacks. Every second round runs in reverse order.
 
     Args:
-        here: in this interpreter, without the peers that it cannot import.
+        devices: devices to measure on.
+        out: the folder of the results.
+        rounds: how many times every case is measured.
+        here: use this interpreter, without the peers that it cannot import.
+        fresh: discard earlier results.
     """
     python = Path(sys.executable) if here else SECTIONS[section].python()
     cases = [case for device in devices for case in import_module(f"benchmarks.speed.{section}").cases(device)]
     cases, absent = split(cases) if here else (cases, {})
     for peer, reason in absent.items():
         print(f"{section}: {peer} is left out: {reason}", flush=True)
-    rows: list[dict[str, object]] = []
-    about: dict[str, dict[str, str]] = {device: {} for device in devices}
+    requirements = "this interpreter" if here else (ROOT / SECTIONS[section].requirements).read_text()
+    by_device = {device: [case for case in cases if case.device == device] for device in devices}
+    digests = {device: configuration(some, requirements=requirements) for device, some in by_device.items()}
+    store = SectionStore(out, section, cases, digests, fresh=fresh)
     for number in range(rounds):
         for case in cases[:: -1 if number % 2 else 1]:
+            if store.has(number, case):
+                continue
             load = os.getloadavg()[0]
-            found = in_fresh_process(case, python)
-            rows += [{"round": number, **asdict(case), **row, "load": load} for row in found["rows"]]
-            about[case.device] |= found["about"]
+            result = in_fresh_process(case, python)
+            columns = {name: value for name, value in asdict(case).items() if name != "section"}
+            rows = [{"round": number, **columns, **row, "load": load} for row in result["rows"]]
+            left_out = {"left out": "; ".join(absent)} if absent else {}
+            store.append(rows, case.device, result["about"] | left_out)
             print(f"round {number + 1} of {rounds}: {case}", flush=True)
-    for known in about.values() if absent else ():
-        known["left out"] = "; ".join(absent)
-    return pd.DataFrame(rows).drop(columns="section"), about
+    store.sort()
+    return store
 
 
 def in_fresh_process(case: Case, python: Path) -> dict:
-    """What ``worker`` writes; ends this process with the case's own words where it fails."""
+    """Measure a case in a ``worker`` process and return its output; exit with the worker's error if it fails."""
     with tempfile.TemporaryDirectory() as name:
-        given, out = Path(name) / "case.json", Path(name) / "out.json"
-        given.write_text(json.dumps(asdict(case)))
-        words = [python, "-m", "benchmarks.speed.worker", given, out]
-        done = subprocess.run(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            sys.exit(f"{case} failed:\n{done.stderr}" if "Traceback" in done.stderr else done.stderr.strip())
+        source, out = Path(name) / "case.json", Path(name) / "out.json"
+        source.write_text(json.dumps(asdict(case)))
+        command = [python, "-m", "benchmarks.speed.worker", source, out]
+        process = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        if process.returncode:
+            sys.exit(f"{case} failed:\n{process.stderr}" if "Traceback" in process.stderr else process.stderr.strip())
         return json.loads(out.read_text())
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure, write each section's CSV as it comes, and the page; what other devices are known by stays."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="attnlab beside its peers.")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure sections and write the page after each; results of other devices are kept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Compare attnlab's speed with its peers'.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=5, help="how often the cases take turns")
-    parser.add_argument("--out", type=Path, default=Path("reports/benchmarks"))
-    parser.add_argument("--device", choices=DEVICES, help="default: the CPU, and CUDA where there is one")
-    parser.add_argument("--here", action="store_true", help="set no environment up; without peers that are not in this one")
-    given = parser.parse_args(words)
-    unknown = [name for name in given.sections if name not in SECTIONS]
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each case (default 5)")
+    parser.add_argument("--out", type=Path, default=Path("reports/benchmarks"), help="folder of the results")
+    parser.add_argument("--device", choices=DEVICES, help="default: the CPU, and CUDA if available")
+    parser.add_argument("--here", action="store_true", help="use this environment, without peers that are not installed in it")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier results and measure everything again")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.sections if name not in SECTIONS]
     if unknown:
         parser.error(f"expected sections of {', '.join(SECTIONS)}, got {unknown[0]!r}")
-    devices = [given.device] if given.device else DEVICES[: 1 + torch.cuda.is_available()]
-    options = [*(["--device", given.device] if given.device else []), *(["--here"] if given.here else [])]
-    given.out.mkdir(parents=True, exist_ok=True)
-    for section in given.sections or SECTIONS:
+    devices = [options.device] if options.device else DEVICES[: 1 + torch.cuda.is_available()]
+    flags = [*(["--device", options.device] if options.device else []), *(["--here"] if options.here else [])]
+    options.out.mkdir(parents=True, exist_ok=True)
+    for section in options.sections or SECTIONS:
         reason = imdb.absent() if section == "imdb" else None
         if reason:
             print(reason)
             continue
-        rows, about = measured(section, devices, rounds=given.rounds, here=given.here)
-        page.keep_rows(given.out, section, rows)
-        command = " ".join(["python -m benchmarks.speed", section, "--rounds", str(given.rounds), *options])
+        store = measure(section, devices, options.out, rounds=options.rounds, here=options.here, fresh=options.fresh)
+        command = " ".join(["python -m benchmarks.speed", section, "--rounds", str(options.rounds), *flags])
         for device in devices:
-            page.keep_about(given.out, section, device, {"command": command, **about[device]})
-        page.write(given.out)  # after each: a later section that fails takes nothing away
-    print(given.out / "README.md")
+            store.note(device, {"command": command})
+        page.write(options.out)  # after each section, in case a later one fails
+    print(options.out / "README.md")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Size:
-    """The shapes of issue 6, and how often a step is taken before and while it is timed."""
+    """The shapes of the model and the batch, and the numbers of warm-up steps (``warm``) and timed steps."""
 
     dim: int = 256
     depth: int = 12

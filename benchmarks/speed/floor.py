@@ -9,7 +9,7 @@ from attnlab.config.run import MachineConfig
 from attnlab.registry import TASKS
 from attnlab.training import costs
 from attnlab.training import device as machine
-from benchmarks.speed import ours
+from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size, median_ms, timed
 
 VOCABULARY = 256
@@ -58,10 +58,10 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     """Of ``products`` milliseconds and GFLOP, forward and both backward products; of attnlab its step and its GFLOP."""
     size = size or Size()
     if case.name == OURS:
-        config = ours.config(case, size)
+        config = attnlab_step.config(case, size)
         figures = costs.plan_figures(config, TASKS.get(config.task.name)(**config.task.options))
         forward = 1e-9 * figures["flops_per_token"] * size.batch * size.length
-        return [Row("forward_gflop", "", forward), *timed(ours.stepper(ours.training(config)), case, size=size)]
+        return [Row("forward_gflop", "", forward), *timed(attnlab_step.stepper(attnlab_step.training(config)), case, size=size)]
     device = machine.set_up(MachineConfig.model_validate({"device": case.device, "matmul_precision": case.settings}))
     rows = []
     for product in products(size):

@@ -26,14 +26,14 @@ from attnlab.tasks.imdb import Imdb
 from attnlab.training import device as machine
 from attnlab.training.evaluate import evaluate
 from attnlab.training.trainer import Trainer
-from benchmarks.speed import ours
+from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Row, Size, check_falling, check_finite
 from benchmarks.speed.imdb_parts import bounds
 from benchmarks.speed.peers import READERS
 from benchmarks.speed.step import peer_device, plain_step
 
 T = TypeVar("T")
-SEED = 0  # that of ``ours.config``
+SEED = 0  # that of ``attnlab_step.config``
 WARM, STEPS, SAMPLE = 3, 200, 24  # steps; the last: steps, and batches of the evaluation, where a peer is near
 
 
@@ -107,7 +107,7 @@ def _peer_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:
 
 def _run(case: Case, size: Size) -> Trainer:
     changes = {"position": "learned", "train__lr": size.lr, "train__warmup": 0.1}
-    return ours.training(ours.config(case, size, task={"name": "imdb", "length": size.length}, **changes))
+    return attnlab_step.training(attnlab_step.config(case, size, task={"name": "imdb", "length": size.length}, **changes))
 
 
 def _of_like_lengths(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
@@ -128,7 +128,7 @@ def _as_they_come(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
 
 def _stepper(run: Trainer) -> Callable[[int], Tensor]:
     """Take a step of attnlab's own loop with the batch, and the learning rate, of a place in the epoch."""
-    step = ours.stepper(run)
+    step = attnlab_step.stepper(run)
 
     def at(place: int) -> Tensor:
         run.step = place

@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from attnlab.training.trainer import Trainer
 from attnlab.variants import Variant
-from benchmarks.speed import ours
+from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size
 
 PRODUCTS, ATTENTION, NORM, OPTIMISER, REST = "matrix products", "attention", "normalisation", "optimiser", "the rest"
@@ -31,8 +31,8 @@ def cases(device: str) -> Iterator[Case]:
 def measure(case: Case, size: Size | None = None) -> list[Row]:
     """Milliseconds a step of each group, and of each kind of operation in it."""
     size = size or Size()
-    run = ours.training(ours.config(case, size))
-    step = ours.stepper(run)
+    run = attnlab_step.training(attnlab_step.config(case, size))
+    step = attnlab_step.stepper(run)
     for _ in range(size.warm):
         step()
     _name_ranges(run)

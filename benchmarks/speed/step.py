@@ -10,7 +10,7 @@ from attnlab.config.run import MachineConfig
 from attnlab.registry import TASKS
 from attnlab.tasks import Batch
 from attnlab.training import device as machine
-from benchmarks.speed import ours
+from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SETTINGS, SHIPPED, Case, Row, Size, timed
 from benchmarks.speed.peers import PEERS
 
@@ -29,11 +29,11 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     """Forward, backward and AdamW on real bytes."""
     size = size or Size()
     if case.name in (OURS, PLAIN):
-        run = ours.training(ours.config(case, size, settings=None if case.name == OURS else {}))
-        model, step = run.model, ours.stepper(run)
+        run = attnlab_step.training(attnlab_step.config(case, size, settings=None if case.name == OURS else {}))
+        model, step = run.model, attnlab_step.stepper(run)
     else:
         model, step = plain_loop(case, size)
-    return [Row("parameters", "", ours.parameters(model)), *timed(step, case, size=size)]
+    return [Row("parameters", "", attnlab_step.parameters(model)), *timed(step, case, size=size)]
 
 
 def plain_loop(case: Case, size: Size) -> tuple[nn.Module, Callable[[], Tensor]]:

@@ -1,4 +1,4 @@
-"""What each section says on the page: Markdown tables from its figures."""
+"""The Markdown text and tables of each section, from its results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,32 +6,33 @@ from statistics import median
 
 import pandas as pd
 
-from benchmarks.speed import found
+from benchmarks.speed import results
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import ALIKE, against, groups, medians, on, spread
 from benchmarks.speed.sparse import DENSE, SPARSE
-from benchmarks.speed.words import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, READERS, STEP, XL
-from benchmarks.speed.words import SPARSE as SPARSE_TEXT
+from benchmarks.speed.text import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, READERS, STEP, XL
+from benchmarks.speed.text import SPARSE as SPARSE_TEXT
 from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
 
 TIMES = "attnlab, times as fast"
-TOP = 12  # operations that are listed
+TOP = 12  # number of longest operations in the profile's table
+LOOP_PARTS = ("evaluation_seconds", "logging_seconds", "checkpoint_seconds")  # of a run, besides its steps
 
 
-Frames = Mapping[str, pd.DataFrame]  # section -> the lines of its CSV
+Frames = Mapping[str, pd.DataFrame]  # section -> the rows of its CSV file
 
 
 @dataclass(frozen=True)
 class Section:
-    """Its title on the page, and its text from what the sections measured."""
+    """A section of the page: its title, and a function from all results to its text."""
 
     title: str
     text: Callable[[Frames], str]
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; the first column is text, the others stand at the right."""
+    """Return a Markdown table; the first column is left-aligned, the others right-aligned."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
@@ -55,7 +56,7 @@ def step(frames: Frames) -> str:
 def floor(frames: Frames) -> str:
     frame, text = frames["floor"], FLOOR
     for (device,), _ in groups(frame, "device"):
-        rate = found.rates(frame, device)
+        rate = results.rates(frame, device)
         ways = list(dict.fromkeys(zip(rate["precision"], rate["part"], strict=True)))
         rows = [
             [str(item), *(spread(on(rate, item=item, precision=p, part=way)["rate"], 0) for p, way in ways)]
@@ -64,19 +65,19 @@ def floor(frames: Frames) -> str:
         text += f"\n### {device}\n\n{markdown(['', *(f'{p}, {way}' for p, way in ways)], rows)}"
         rows, peers = [], []
         for (precision,), _ in groups(on(frame, name=OURS), "precision"):
-            one = found.floors(frame, device, precision)
+            one = results.floors(frame, device, precision)
             for settings in (SHIPPED, EQUAL):
-                name, ms = found.fastest_ms(frames["step"], precision, settings, device) if "step" in frames else ("", [])
+                name, ms = results.fastest_ms(frames["step"], precision, settings, device) if "step" in frames else ("", [])
                 if ms:
                     most = median(ms) / one["own"].median()
                     peers.append([f"{precision}, {settings}", name, spread(ms, 0), f"{most:.2f}"])
             figures = [spread(one[name], 0) for name in ("step", "own", "best")]
             shares = [spread(100 * one[name] / one["step"], 0) for name in ("own", "best")]
             rows.append([precision, f"{one['gflop'].iloc[0]:,.1f}", *figures, *shares])
-        heads = ["", "GFLOP a step", "attnlab's step, ms", "floor at each's own rate, ms", "floor at the best rate, ms"]
+        heads = ["", "GFLOP a step", "attnlab's step, ms", "floor at each product's rate, ms", "floor at the best rate, ms"]
         text += "\n" + markdown([*heads, "% of the first reached", "% of the second reached"], rows)
         if peers:
-            heads = ["", "fastest peer", "its step, ms", "times as fast, were a step nothing but its products"]
+            heads = ["", "fastest peer", "its step, ms", "times as fast if a step were only its products"]
             text += "\n" + markdown(heads, peers)
     return text
 
@@ -85,7 +86,7 @@ def xl(frames: Frames) -> str:
     frame = frames["xl"]
     contexts = frame["part"].str.startswith("context")
     layers, evaluation = frame.drop(index=frame.index[contexts]), frame.drop(index=frame.index[~contexts])
-    if layers.empty:  # the original was not there
+    if layers.empty:  # the original implementation is not installed
         return _evaluation(evaluation)
     text = XL.format(difference=f"{on(layers, quantity='difference')['value'].max():.1e}")
     heads = ["", "attnlab, ms", "original as shipped, ms", TIMES, "attnlab, ms", "original at equal settings, ms", TIMES]
@@ -95,7 +96,7 @@ def xl(frames: Frames) -> str:
         for settings in (SHIPPED, EQUAL):
             one = on(some, settings=settings)
             row += [spread(on(one, name=OURS)["value"], 1), spread(on(one, name=ORIGINAL)["value"], 0)]
-            row.append(spread(found.original(layers, part, precision, settings, device)))
+            row.append(spread(results.original(layers, part, precision, settings, device)))
         rows.append(row)
     return text + markdown(heads, rows) + _evaluation(evaluation)
 
@@ -133,12 +134,12 @@ def imdb(frames: Frames) -> str:
     frame, rows = frames["imdb"], []
     for (of,), some in groups(on(frame, part=""), "device"):
         steps = len(on(some, quantity="step_seconds")) // some["round"].nunique()
-        epoch, test = (found.alone(some, name, of) for name in ("epoch", "test"))
-        rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(found.padding_percent(some, of))])
+        epoch, test = (results.alone(some, name, of) for name in ("epoch", "test"))
+        rows.append([of, str(steps), spread(epoch), spread(test, 1), spread(results.padding_percent(some, of))])
     heads = ["", "steps timed", "an epoch, minutes (scaled)", "evaluation of test, s (measured)", "padding, % of tokens"]
     text = IMDB + markdown(heads, rows)
     for (of,), some in groups(frame, "device"):
-        bounds = found.imdb_bounds(some)
+        bounds = results.imdb_bounds(some)
         if len(bounds):
             rows = [[str(part), spread(one["epoch"]), spread(one["evaluation"], 1)] for (part,), one in groups(bounds, "part")]
             text += f"\n{IMDB_BOUNDS}{markdown([f'alone, {of}', 'an epoch, minutes', 'evaluation of test, s'], rows)}"
@@ -146,8 +147,8 @@ def imdb(frames: Frames) -> str:
 
 
 def _readers(frame: pd.DataFrame) -> str:
-    """attnlab's epoch and evaluation beside each peer's."""
-    every, steps = found.scaled(frame), frame.query("part != '' and quantity == 'step_seconds'")
+    """Return the table of attnlab's epoch and evaluation next to each peer's."""
+    every, steps = results.scaled(frame), frame.query("part != '' and quantity == 'step_seconds'")
     epoch, test = (against(every, quantity=name) for name in ("epoch", "test"))
     rows = []
     for (device, settings, name), some in groups(epoch, "device", "settings", "name"):
@@ -170,7 +171,7 @@ def sparse(frames: Frames) -> str:
             row += [spread(on(ms, name=DENSE, settings=s)["value"], 1) for s in (SHIPPED, EQUAL)]
             for name in (DENSE, *SPARSE):
                 if name != DENSE:
-                    ratios = [spread(found.beside_dense(one, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
+                    ratios = [spread(results.beside_dense(one, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
                     row += [spread(on(ms, name=name, settings=EQUAL)["value"], 1), *ratios]
                 row += [spread(on(medians(one, of), name=name, settings=EQUAL)["value"], 1) for of in memory]
             rows.append(row)
@@ -180,6 +181,18 @@ def sparse(frames: Frames) -> str:
             heads += [f"{name}, ms", "times as fast as shipped", "as with the settings", *megabytes]
         text += f"\n### {precision}, {device}\n\n{markdown(heads, rows)}"
     return text
+
+
+def loop_table(rows: pd.DataFrame) -> str:
+    """Return the rows of ``loop.csv`` as a Markdown table."""
+    heads = ["run", "wall s", "steps s", "drawing batches", "start s", "evaluation s", "logging s", "checkpoints s", "5 % from"]
+    lines = []
+    for row in rows.to_dict("records"):
+        seconds = [f"{row[name]:.2f}" for name in ("startup_seconds", *LOOP_PARTS)]
+        share, steps = f"{row['data_share_of_steps']:.2%} of steps", f"{row['steps_for_5_percent']:,} steps"
+        name = f"{row['task']}, {row['steps']} steps, {row['start']}"
+        lines.append([name, f"{row['wall_seconds']:.1f}", f"{row['train_seconds']:.1f}", share, *seconds, steps])
+    return markdown(heads, lines)
 
 
 SECTIONS = {

@@ -1,4 +1,4 @@
-"""What issue 6 asks for, each target with the figures that decide it: one a round, their median counts."""
+"""The targets for attnlab's speed; the median over the rounds decides."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from benchmarks.speed import found
+from benchmarks.speed import results
 from benchmarks.speed.case import EQUAL, SHIPPED
 from benchmarks.speed.ratios import spread
 from benchmarks.speed.sparse import SPARSE
@@ -44,23 +44,23 @@ class Target:
 
 
 def _fastest(precision: str, settings: str) -> Callable[[pd.DataFrame], Figures]:
-    return lambda frame: Figures(*found.fastest_peer(frame, precision, settings))
+    return lambda frame: Figures(*results.fastest_peer(frame, precision, settings))
 
 
 def _layer(settings: str) -> Callable[[pd.DataFrame], Figures]:
-    return lambda frame: Figures(found.original(frame, "attention", "fp32", settings))
+    return lambda frame: Figures(results.original(frame, "attention", "fp32", settings))
 
 
 def _imdb(quantity: str) -> Callable[[pd.DataFrame], Figures]:
-    return lambda frame: Figures(found.alone(frame, quantity))
+    return lambda frame: Figures(results.alone(frame, quantity))
 
 
 def _growth(name: str, quantity: str) -> Callable[[pd.DataFrame], Figures]:
-    return lambda frame: Figures(found.growth(frame, name, quantity))
+    return lambda frame: Figures(results.growth(frame, name, quantity))
 
 
 def _sparse(name: str, length: int) -> Callable[[pd.DataFrame], Figures]:
-    return lambda frame: Figures(found.beside_dense(frame, name, length, SHIPPED))
+    return lambda frame: Figures(results.beside_dense(frame, name, length, SHIPPED))
 
 
 def _sparse_targets(name: str) -> list[Target]:
@@ -83,7 +83,7 @@ TARGETS = [
     Target("xl", "Transformer-XL attention, fp32, equal settings", 3, "times as fast", _layer(EQUAL)),
     Target("imdb", "an epoch of IMDb in bf16", 4.3, "minutes", _imdb("epoch"), most=True),
     Target("imdb", "evaluation of 25,000 reviews in bf16", 40, "s", _imdb("test"), most=True),
-    Target("imdb", "padding computed", 5, "% of tokens", lambda f: Figures(found.padding_percent(f)), most=True),
+    Target("imdb", "padding computed", 5, "% of tokens", lambda f: Figures(results.padding_percent(f)), most=True),
     *(target for name in SPARSE for target in _sparse_targets(name)),
 ]
 

@@ -19,7 +19,7 @@ from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training import device as machine
 from attnlab.training.evaluate import evaluate
-from benchmarks.speed import ours
+from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SHIPPED, Case, Row, Size, check_finite, own_settings, timed
 
 ORIGINAL = "original"
@@ -59,7 +59,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 def _block(case: Case, size: Size) -> Block:
     """attnlab's, with the original's activation."""
     xl: dict[str, Any] = {"model__depth": 1, "model__mem_len": size.memory, "model__activation": "relu"}
-    config = ours.config(case, size, **RECURRENT, **xl)
+    config = attnlab_step.config(case, size, **RECURRENT, **xl)
     block = build(config, TASKS.get("pydocs")(**config.task.options)).backbone.blocks[0]
     assert isinstance(block, Block)
     return block.to(case.device)
@@ -162,7 +162,7 @@ def _evaluation(case: Case, size: Size, context: int) -> list[Row]:
         changes = {"task__length": context, "evaluate__protocol": "sliding", "evaluate__stride": 1}
         changes |= {"evaluate__batch_size": rows}
         few, many = context + 1, context + WINDOWS[context]
-    config = ours.config(case, size, **changes)
+    config = attnlab_step.config(case, size, **changes)
     device = machine.set_up(config.machine)
     task = TASKS.get("pydocs")(**config.task.options)
     model = build(config, task).to(device)

@@ -1,4 +1,4 @@
-"""What ``benchmarks.speed`` says of its timings; and a case of each section, at a tiny size, in this process."""
+"""The figures and the page of ``benchmarks.speed``, its storage, and a tiny case of each section in this process."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,23 @@ import torch
 from attnlab.registry import TASKS
 from attnlab.training import costs
 from benchmarks.speed import __main__ as speed
+from benchmarks.speed import (
+    attnlab_step,
+    floor,
+    imdb,
+    imdb_parts,
+    page,
+    profile,
+    ratios,
+    results,
+    sparse,
+    step,
+    storage,
+    tables,
+    targets,
+    xl,
+)
 from benchmarks.speed import environment as places
-from benchmarks.speed import floor, found, imdb, imdb_parts, ours, page, profile, ratios, sparse, step, tables, targets, xl
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
@@ -62,17 +77,17 @@ def test_ratios_are_taken_within_a_pair_of_the_medians_of_its_steps() -> None:
 
 
 def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
-    assert found.fastest_peer(STEPS, "fp32", SHIPPED) == ([1.5, 2.0, 1.7], "quick")
-    assert found.fastest_ms(STEPS, "fp32", SHIPPED, "cpu") == ("quick", [150, 400, 170])
+    assert results.fastest_peer(STEPS, "fp32", SHIPPED) == ([1.5, 2.0, 1.7], "quick")
+    assert results.fastest_ms(STEPS, "fp32", SHIPPED, "cpu") == ("quick", [150, 400, 170])
 
 
 def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
     times = {(OURS, "a", "fp32", SHIPPED): [100], ("a", "a", "fp32", SHIPPED): [150]}
     times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab stumbled beside b
     frame = lines("step", times)
-    assert found.fastest_peer(frame, "fp32", SHIPPED)[1] == "b"
-    assert found.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
-    assert found.fastest_ms(frame, "bf16", SHIPPED, "cpu") == ("", [])
+    assert results.fastest_peer(frame, "fp32", SHIPPED)[1] == "b"
+    assert results.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
+    assert results.fastest_ms(frame, "bf16", SHIPPED, "cpu") == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +112,7 @@ def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_be
     beside = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
     peer = [reviews(ENCODER, ENCODER, of, seconds=seconds) for of, seconds in ((SHIPPED, 9.0), (EQUAL, 3.0))]
     frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *beside, *peer])
-    assert found.alone(frame, "epoch") == [2.0] and found.alone(frame, "test") == [30.0]
+    assert results.alone(frame, "epoch") == [2.0] and results.alone(frame, "test") == [30.0]
     said = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
     assert "| cpu | 1 | 2.00 | 30.0 |  |" in said and "1 steps and 1 batches" in said
     assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in said
@@ -125,10 +140,10 @@ def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
         for item, values in ((imdb_parts.LINEAR, linear), (imdb_parts.SOFTMAX, softmax)):
             of = {(OURS, "", "bf16", SHIPPED): values}
             frames.append(lines("imdb", of, quantity=f"{name}_bound_seconds").assign(item=item))
-    bounds = found.imdb_bounds(pd.concat(frames))
+    bounds = results.imdb_bounds(pd.concat(frames))
     together = bounds[bounds["part"] == "together"]
     assert together["epoch"].tolist() == [1.5, 3.0] and together["evaluation"].tolist() == [57.0, 50.0]
-    assert len(found.imdb_bounds(STEPS)) == 0  # measured by an earlier version
+    assert len(results.imdb_bounds(STEPS)) == 0  # measured by an earlier version
 
 
 def test_what_bounds_reviews_grows_with_the_work() -> None:
@@ -154,7 +169,8 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
     ]
     for number, (section, frame) in enumerate(sections):
         frame.to_csv(tmp_path / f"{section}.csv", index=False)
-        page.keep_about(tmp_path, section, "cpu", {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"})
+        notes = {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"}
+        storage.SectionStore(tmp_path, section, [], {}).note("cpu", notes)
         page.write(tmp_path)
     said = (tmp_path / "README.md").read_text()
     assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in said
@@ -168,7 +184,7 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
 
 @pytest.fixture
 def fake_cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
-    """Have each case measured by saying 2 of everything; the cases, as they come."""
+    """Return 2 for every quantity of every case; the cases, in the order in which they are measured."""
     seen: list[Case] = []
 
     def fake(case: Case, python: Path) -> dict:
@@ -185,12 +201,49 @@ def test_what_a_gpu_measures_stands_beside_what_a_cpu_has_measured(tmp_path: Pat
     for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
         speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
     assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
-    frame, said = page.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
+    frame, said = storage.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
     assert list(dict.fromkeys(frame["device"])) == ["cpu", "cuda"]
     assert len(frame) == 3 * 2 * len([*sparse.cases("cpu"), *sparse.cases("cuda")])
     assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in said
     assert "`python -m benchmarks.speed sparse --rounds 2 --device cuda --here`: MACHINE with cuda; load" in said
     assert "--rounds 1" not in said and "### fp32, cpu" in said and "### bf16, cuda" in said
+
+
+def test_an_interrupted_benchmark_continues_with_the_comparison_that_it_was_in(
+    tmp_path: Path, fake_cases: list[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["sparse", "--here", "--device", "cpu", "--rounds", "2", "--out", str(tmp_path)]
+    measure_case, cases = speed.in_fresh_process, list(sparse.cases("cpu"))
+    comparison = len([case for case in cases if (case.part, case.settings) == (cases[0].part, cases[0].settings)])
+
+    def interrupt(case: Case, python: Path) -> dict:
+        if len([seen for seen in fake_cases if seen.section == "sparse"]) == comparison + 1:
+            raise KeyboardInterrupt
+        return measure_case(case, python)
+
+    monkeypatch.setattr(speed, "in_fresh_process", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        speed.main(arguments)
+    measured = storage.read(tmp_path / "sparse.csv")
+    assert len(measured) == 3 * (comparison + 1), "what was measured is not on disk"
+
+    monkeypatch.setattr(speed, "in_fresh_process", measure_case)
+    fake_cases.clear()
+    speed.main(arguments)
+    assert fake_cases[0] == cases[comparison] and len(fake_cases) == 2 * len(cases) - comparison
+    frame = storage.read(tmp_path / "sparse.csv")
+    keys = ["round", "name", "part", "settings", "quantity"]
+    assert len(frame) == 3 * 2 * len(cases) and not frame.duplicated(keys).any()
+
+    fake_cases.clear()
+    speed.main(arguments)
+    assert fake_cases == []
+    speed.main([*arguments, "--fresh"])
+    assert len(fake_cases) == 2 * len(cases)
+    fake_cases.clear()
+    monkeypatch.setattr(storage, "cpu", lambda: "another processor")
+    speed.main(arguments)
+    assert len(fake_cases) == 2 * len(cases), "timings of another machine were taken for those of this one"
 
 
 def test_peers_that_are_not_here_are_left_out_and_named(
@@ -223,7 +276,7 @@ def test_a_training_step_is_timed(name: str, precision: str) -> None:
 
 
 def test_the_products_of_the_floor_are_all_that_a_forward_pass_multiplies() -> None:
-    config = ours.config(Case("floor", OURS), TINY)
+    config = attnlab_step.config(Case("floor", OURS), TINY)
     figures = costs.plan_figures(config, TASKS.get("pydocs")(**config.task.options))
     forward = 1e-9 * figures["flops_per_token"] * TINY.batch * TINY.length
     assert sum(p.count * p.gflop for p in floor.products(TINY)) == pytest.approx(forward)
@@ -235,9 +288,9 @@ def test_the_floor_is_what_the_products_take() -> None:
         [lines("floor", {("products", "medium", "fp32", "medium"): [v]}, quantity=q).assign(item=i) for q, i, v in rows]
         + [lines("floor", {(OURS, "medium", "fp32", "medium"): [v]}, quantity=q) for q, v in (("ms", 72), ("forward_gflop", 6))]
     )
-    one = found.floors(frame, "cpu", "fp32").iloc[0]
+    one = results.floors(frame, "cpu", "fp32").iloc[0]
     assert (one["step"], one["own"], one["best"]) == (72, 36, 36)
-    assert found.rates(frame, "cpu")["rate"].tolist() == [500]
+    assert results.rates(frame, "cpu")["rate"].tolist() == [500]
 
 
 def test_the_groups_of_a_profile_add_up_to_the_step() -> None:

@@ -1,6 +1,7 @@
-"""Verdicts keep their promises, in a few thousand simulated studies (``benchmarks.validity`` does it at length)."""
+"""Error rates of verdicts in a few thousand simulated studies (``benchmarks.validity`` simulates more)."""
 
 import csv
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,12 @@ def test_at_most_one_table_in_twenty_has_a_false_verdict(noise: str, n: int) -> 
 
 @pytest.mark.parametrize(("shift", "margin"), [(0.0, None), (2.0, 2.0)])
 def test_the_looks_together_err_once_in_twenty_and_uncorrected_ones_do_not(shift: float, margin: float | None) -> None:
-    how = {"first": 3, "last": 12, "shift": shift, "margin": margin, "studies": 1_000, "seed": 3}
+    options = {"first": 3, "last": 12, "shift": shift, "margin": margin, "studies": 1_000, "seed": 3}
     most = 0.05 + 3 * (0.05 * 0.95 / 1_000) ** 0.5
-    found, careless = (simulate.until_conclusive("normal", corrected=corrected, **how) for corrected in (True, False))
-    false, mistake = (each.equal if margin else each.differ for each in (found, careless))
+    correct, careless = (simulate.until_conclusive("normal", corrected=corrected, **options) for corrected in (True, False))
+    false, mistake = (outcome.equal if margin else outcome.differ for outcome in (correct, careless))
     assert false.value <= most < mistake.value, "the bound is one that looking again and again breaks"
-    assert found.covered.value >= 1 - most > careless.covered.value
+    assert correct.covered.value >= 1 - most > careless.covered.value
 
 
 def test_one_table_without_holm_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,14 +68,12 @@ def test_many_observations_give_pocock_s_own_constant() -> None:
 
 def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None:
     folder = ROOT / "reports/validity"
-    lines = []
-    for row in csv.DictReader((folder / "validity.csv").open()):
-        figures = {"value": float(row["value"]), "error": float(row["error"] or 0) or None, "studies": int(row["studies"])}
-        lines.append(validity.Line(row["part"], row["noise"], row["case"], row["quantity"], **figures))
+    with (folder / "validity.csv").open() as file:
+        lines = [validity.read_line(row) for row in csv.DictReader(file)]
     command = "python -m benchmarks.validity --studies 3000 --seed 0"
     text = page(lines, command=command, level=2 * Looks(3, 12).nominal(0.025))
     assert text == (folder / "README.md").read_text()
-    head = text.partition("What the seeds are drawn from")[0]
+    head = text.partition("Distributions of the seeds")[0]
     holds, breaks = head.split("**What breaks:**")
     for noise in ("mild_gap", "skewed_gap"):
         broken = [line for line in lines if line.noise == noise and "NOT" not in line.case]
@@ -89,6 +88,35 @@ def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None
 def test_the_whole_of_it_as_it_is_reported(tmp_path: Path) -> None:
     validity.main(["--out", str(tmp_path), "--studies", "3000", "--seed", "11"])
     text = (tmp_path / "README.md").read_text()
-    assert text.startswith("# Are the verdicts worth what they say?") and "nan" not in text
-    head = text.partition("What the seeds are drawn from")[0]
+    assert text.startswith("# ") and "nan" not in text
+    head = text.partition("Distributions of the seeds")[0]
     assert "no setting breaks it" in head, head
+
+
+def test_an_interrupted_simulation_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run simulates only what the first did not, and gives the same results as an uninterrupted one."""
+    calls: list[str] = []
+    interrupt_at = 3
+
+    def fake(number: int) -> list[validity.Line]:
+        calls.append(str(number))
+        if len(calls) == interrupt_at:
+            raise KeyboardInterrupt
+        return [validity.Line("part", "noise", str(number), quantity, number / 7, None, 5) for quantity in ("a", "b")]
+
+    fakes = [validity.Simulation(2, partial(fake, number)) for number in range(4)]
+    monkeypatch.setattr(validity, "simulations", lambda studies, seed: iter(fakes))
+    monkeypatch.setattr(validity, "page", lambda lines, **_: "\n".join(map(str, lines)))
+    arguments = ["--out", str(tmp_path), "--studies", "5"]
+    with pytest.raises(KeyboardInterrupt):
+        validity.main(arguments)
+    with (tmp_path / "validity.csv").open("a") as file:
+        file.write("part,noise,2,a,0.5,,5\n")  # half of a simulation
+    validity.main(arguments)
+    assert calls == ["0", "1", "2", "2", "3"]
+    resumed = (tmp_path / "README.md").read_text()
+
+    validity.main([*arguments, "--fresh"])
+    assert calls[5:] == ["0", "1", "2", "3"] and (tmp_path / "README.md").read_text() == resumed
+    validity.main([*arguments, "--seed", "1"])
+    assert len(calls) == 13, "results of another seed were taken for those of this one"
