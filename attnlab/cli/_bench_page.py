@@ -54,7 +54,7 @@ def costs(results: Sequence[BenchResult]) -> Table:
     """Return a line per measured case: time, speed relative to dense, saved and peak memory."""
     shipped = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
     columns = [Column("variant", words=True), Column("backend", words=True), *map(Column, ("length", "ms", "speed"))]
-    columns += [Column(f"speed over {SHIPPED}")] if shipped else []
+    columns += [Column(f"speed over {TORCH_DEFAULTS}")] if shipped else []
     lines = []
     for result in results:
         if result.seconds:

@@ -72,13 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         return _fail(str(error) or "interrupted", code=130)
     except BrokenPipeError:  # `attnlab list | head`: the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         line = describe_disk_error(error) or (describe_error(error) if isinstance(error, OSError) else None)
         if line is None or "--debug" in words:
             raise
         return _fail(line, code=2)
+    finally:
+        _flush_output()
 
 
 def build_parser() -> Parser:
@@ -111,6 +112,14 @@ def _collect_garbage_less_often() -> None:
     """
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)
+
+
+def _flush_output() -> None:
+    """Flush standard output, so that a pipe that its reader has closed does not change the exit code when Python exits."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_line(text: str) -> None:

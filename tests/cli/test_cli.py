@@ -1,6 +1,7 @@
 """The command line: exit codes, one-line error messages, and what the verbs print."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,18 @@ def test_an_interrupt_is_exit_code_130(here: Path, capsys: Out, monkeypatch: pyt
     monkeypatch.setattr(run, "main", interrupted)
     assert main.main(["run", "tiny.yaml"]) == 130
     assert "1 of 6 runs are finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "config"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_is_no_error(words: list[str], unbuffered: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-m", "attnlab", *words]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}  # the pipe breaks in a print, or at the end
+    done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_list_prints_every_registered_name_with_its_file(capsys: Out) -> None:
