@@ -25,7 +25,7 @@ PAGE = """\
 One attention layer with its projections, forward and backward: batch {config.batch}, width {config.dim}, {config.heads} heads,
 position {config.position}, {config.precision}, options {options}. Each case has its own process; the cases of one length take
 turns, for {config.rounds} rounds. Process settings: matmul_precision {config.machine.matmul_precision}, reuse_memory
-{config.machine.reuse_memory}; "{shipped}" runs with PyTorch's defaults, highest and False.
+{config.machine.reuse_memory}; "{torch_defaults}" runs with PyTorch's defaults, highest and False.
 
 Measured on {device} ({threads} threads) with {versions}, by
 
@@ -35,9 +35,9 @@ Every round is in [{csv}](<{csv}>).
 
 {costs}
 
-ms: median over rounds. Speed: the speed relative to dense with its fastest backend at that length, and relative to "{shipped}"
-where that was measured: median (smallest to largest) of the ratios, round by round. Saved: what autograd keeps for the backward
-pass, without parameters. Peak: the peak memory of a pass, without parameters and input.
+ms: median over rounds. Speed: relative to dense with its fastest backend at that length, and to "{torch_defaults}" where that
+was measured: median (smallest to largest) of the ratios, round by round. Saved: what autograd keeps for the backward pass,
+without parameters. Peak: the peak memory of a pass, without parameters and input.
 
 Each cost grows with this power of the length, by least squares on logarithms:
 
@@ -52,14 +52,14 @@ Not measured:
 
 def costs(results: Sequence[BenchResult]) -> Table:
     """Return a line per measured case: time, speed relative to dense, saved and peak memory."""
-    shipped = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
+    references = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
     columns = [Column("variant", words=True), Column("backend", words=True), *map(Column, ("length", "ms", "speed"))]
-    columns += [Column(f"speed over {TORCH_DEFAULTS}")] if shipped else []
+    columns += [Column(f"speed over {TORCH_DEFAULTS}")] if references else []
     lines = []
     for result in results:
         if result.seconds:
             case = result.case
-            bases = [fastest_dense(results, case.length), *([shipped.get(case.length)] if shipped else [])]
+            bases = [fastest_dense(results, case.length), *([references.get(case.length)] if references else [])]
             speeds = [_speed(result, base) for base in bases]
             sizes = [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
             cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", *speeds, *sizes]
@@ -126,7 +126,7 @@ def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, co
     page = PAGE.format(
         title=", ".join(dict.fromkeys(result.case.label for result in results)),
         config=config,
-        shipped=TORCH_DEFAULTS,
+        torch_defaults=TORCH_DEFAULTS,
         device=device_name(resolve_device(config.machine.device)),
         versions=versions(),
         command=command,
