@@ -1,4 +1,4 @@
-"""``attnlab bench``: figures counted rightly, what cannot be is a row with its reason. Nothing here judges speed."""
+"""``attnlab bench``: counts are exact, and unsupported cases are rows with a reason. No test judges speed."""
 
 import csv
 import math
@@ -56,15 +56,15 @@ def measured(label: str, *seconds: float, backend: str = "sdpa") -> BenchResult:
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
-def test_the_exponent_of_a_power_is_found(power: float) -> None:
+def test_the_exponent_of_a_power_is_fitted(power: float) -> None:
     assert fit_cost_exponent({n: 3 * n**power for n in (512, 1024, 4096)}) == pytest.approx(power)
 
 
-def test_one_length_has_no_growth() -> None:
+def test_one_length_has_no_exponent() -> None:
     assert math.isnan(fit_cost_exponent({512: 1.0}))
 
 
-def test_ratios_are_taken_round_by_round_over_the_fastest_dense() -> None:
+def test_speedups_are_relative_to_the_fastest_dense_round_by_round() -> None:
     slow, fast, own = measured("dense", 9.0, 9.0), measured("dense", 2.0, 6.0, backend="reference"), measured("no_wo", 1.0, 2.0)
     assert fastest_dense([slow, fast, own], 16) is fast
     assert speedups(own, fast) == [2.0, 3.0]
@@ -74,45 +74,43 @@ def test_saved_bytes_are_counted_by_hand() -> None:
     module, x = nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True)
     y, saved = saved_bytes(lambda: module(x).relu(), module)
     assert y.shape == (3, 7)
-    assert saved == 4 * (3 * 5 + 3 * 7)  # the input, and what relu gives; the weight is a parameter
+    assert saved == 4 * (3 * 5 + 3 * 7)  # the input and the output of relu; the weight is a parameter
 
 
 def test_a_pass_saves_what_autograd_keeps_of_dense() -> None:
-    """x, q, k, v, the softmax's weights and what the output projection gets; at most the logits and scaled copies besides."""
+    """At least x, q, k, v, the attention weights and the input of the last projection; at most logits and copies, too."""
     t = 16
     saved, _ = ForwardBackward(layer(length=t), torch.device("cpu")).memory()
     assert 4 * B * (5 * t * DIM + HEADS * t * t) <= saved <= 4 * B * (8 * t * DIM + 2 * HEADS * t * t)
 
 
-def test_logits_that_would_fill_the_machine_are_not_tried() -> None:
-    assert "logits of all pairs" in (unsupported(layer(length=10**7), torch.device("cpu")) or "")
+def test_layers_whose_logits_exceed_the_memory_are_not_run() -> None:
+    assert "logits" in (unsupported(layer(length=10**7), torch.device("cpu")) or "")
     assert unsupported(layer("strided_sparse", length=10**7), torch.device("cpu")) is None
     assert unsupported(layer(backend="sdpa", length=10**7), torch.device("cpu")) is None
 
 
-def test_every_case_is_a_row_with_its_rounds_or_its_reason(tmp_path: Path) -> None:
+def test_every_case_has_its_rounds_or_its_reason(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     own = [f"{tmp_path}/own.py:{name}" for name in ("Broken", "Greedy", "Gone")]
-    asked = BenchConfig(
+    config = BenchConfig(
         ["strided_sparse", *own], lengths=(16, 25), backends=["reference"], batch=B, dim=DIM, heads=HEADS, rounds=2
     )
-    found = {(each.case.label, each.case.backend, each.case.length): each for each in bench(asked)}
-    assert len(found) == 2 * (len(BACKENDS) + 4)  # dense with all of its backends
+    results = {(r.case.label, r.case.backend, r.case.length): r for r in bench(config)}
+    assert len(results) == 2 * (len(BACKENDS) + 4)  # dense with all of its backends
     for n in (16, 25):
         for label, backend in (("dense", "reference"), ("dense", "sdpa"), ("strided_sparse", "reference")):
-            each = found[label, backend, n]
-            assert len(each.seconds) == 2 and each.saved_bytes > 4 * B * n * DIM and not each.reason
-        assert "out of memory: requested" in found["Greedy", "reference", n].reason
-        assert "exit code 3" in found["Gone", "reference", n].reason
-        assert found["dense", "xformers", n].seconds == ()
-    assert found["Broken", "reference", 16].seconds and "(own.py:7)" in found["Broken", "reference", 25].reason
-    assert {label for (label, *_), each in found.items() if each.failed} == {"Broken", "Gone"}
-    assert failed_variants(list(found.values())) == ["Gone"], (
-        "some of Broken was measured, and no memory is no mistake of Greedy's"
-    )
+            result = results[label, backend, n]
+            assert len(result.seconds) == 2 and result.saved_bytes > 4 * B * n * DIM and not result.reason
+        assert "out of memory" in results["Greedy", "reference", n].reason
+        assert "exit code 3" in results["Gone", "reference", n].reason
+        assert results["dense", "xformers", n].seconds == ()
+    assert results["Broken", "reference", 16].seconds and "(own.py:7)" in results["Broken", "reference", 25].reason
+    assert {label for (label, *_), result in results.items() if result.failed} == {"Broken", "Gone"}
+    assert failed_variants(list(results.values())) == ["Gone"]  # Broken was measured at 16; Greedy ran out of memory
 
 
-def test_a_variant_of_which_nothing_runs_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+def test_a_variant_that_always_fails_gives_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)
     words = ["--lengths", "25", "--dim", "12", "--heads", "3", "--rounds", "1", "--backend", "sdpa", "--device", "cpu"]
@@ -120,7 +118,7 @@ def test_a_variant_of_which_nothing_runs_is_exit_code_1(tmp_path: Path, monkeypa
     assert "not measured: Broken sdpa at 25 (RuntimeError: " in capsys.readouterr().out
 
 
-def test_the_command_writes_its_table_every_round_and_two_plots(
+def test_the_command_writes_the_page_every_round_and_two_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -142,7 +140,7 @@ def test_the_command_writes_its_table_every_round_and_two_plots(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["no_such"], "unknown variant 'no_such'"),
         (["dense", "--backend", "spda"], "unknown backend 'spda' (did you mean 'sdpa'?)"),
@@ -154,7 +152,7 @@ def test_the_command_writes_its_table_every_round_and_two_plots(
         (["dense", "--device", "gpu"], "unknown device 'gpu'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(words: list[str], said: str, capsys: Out) -> None:
-    assert main.main(["bench", *words]) == 2
+def test_mistakes_are_reported_in_one_line(arguments: list[str], message: str, capsys: Out) -> None:
+    assert main.main(["bench", *arguments]) == 2
     error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The layer that a case measures: what it is, whether it can be, one pass of it, and what that takes."""
+"""The layer of a case: its configuration, why it may not be supported, and the time and memory of its passes."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,13 +16,24 @@ from attnlab.training.costs import saved_bytes
 from attnlab.training.device import autocast, synchronise
 from attnlab.training.out_of_memory import format_bytes
 
-SHARE = 0.5  # of the free memory that logits may be estimated at
-COPIES = 4  # logits, weights and the gradients of both
+MAX_LOGITS_SHARE = 0.5  # of the available memory; layers whose logits are estimated to need more are not run
+LOGITS_COPIES = 4  # logits, weights and the gradients of both
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig:
-    """What is built; the fields mean what ``attnlab.testing.benchmark.suite.BenchConfig`` says."""
+    """The configuration of a single attention layer.
+
+    Attributes:
+        variant: a registered name, or a path (``file.py:Class``).
+        backend: the attention backend.
+        length: of the sequences; in cross-attention the context has the same length.
+        role: the variant's role.
+        position: the name of the position scheme.
+        batch, dim, heads: the input has shape (batch, length, dim).
+        precision: ``fp32`` or ``bf16``.
+        options: keyword arguments of the variant's constructor.
+    """
 
     variant: str
     backend: str
@@ -38,7 +49,13 @@ class LayerConfig:
 
 @dataclass(frozen=True)
 class BenchCase:
-    """A layer, what it is called in tables, and what its process is set to."""
+    """A layer to measure.
+
+    Attributes:
+        label: its name in tables.
+        layer: its configuration.
+        machine: the settings of the process that measures it.
+    """
 
     label: str
     layer: LayerConfig
@@ -53,8 +70,8 @@ class BenchCase:
         return self.layer.length
 
 
-def subject(layer: LayerConfig, device: torch.device) -> CheckTarget:
-    """The layer as the contract's checks have it, which know how to build one."""
+def make_target(layer: LayerConfig, device: torch.device) -> CheckTarget:
+    """Return the layer as a target of the contract's checks, which can build it."""
     cls = VARIANTS.get(layer.variant)
     heads = layer.heads if cls.has_heads else 1
     scheme = POSITIONS.get(layer.position)
@@ -63,60 +80,59 @@ def subject(layer: LayerConfig, device: torch.device) -> CheckTarget:
 
 def unsupported(layer: LayerConfig, device: torch.device) -> str | None:
     """Return the reason why the layer cannot be measured, as far as it is known before a pass is run, or None."""
-    target = subject(layer, device)
+    target = make_target(layer, device)
     head_dim = target.variant.head_dim(layer.dim, target.heads)
     reason = target.unsupported(layer.role, device=device.type, precision=layer.precision)
     reason = reason or attention.unsupported(layer.backend, device=device.type, head_dim=head_dim, precision=layer.precision)
     if reason or device.type != "cpu" or layer.backend != "reference" or target.variant.cost_exponent < 2:
         return reason
-    free, needs = available_memory(), COPIES * 4 * layer.batch * target.heads * layer.length**2
-    if free is None or needs <= SHARE * free:
+    available, needed = available_memory(), LOGITS_COPIES * 4 * layer.batch * target.heads * layer.length**2
+    if available is None or needed <= MAX_LOGITS_SHARE * available:
         return None
-    need, has = format_bytes(needs), format_bytes(free)
-    return f"not tried: logits of all pairs and their gradients would take {need}, and {has} are free"
+    return f"not run: the logits of all pairs and their gradients need {format_bytes(needed)}, and {format_bytes(available)} are available"
 
 
 class ForwardBackward:
-    """One forward and backward pass: the gradients of the input and of every parameter."""
+    """Forward and backward passes of one layer, with gradients of the inputs and of every parameter."""
 
     def __init__(self, layer: LayerConfig, device: torch.device) -> None:
-        self.cell = subject(layer, device).build(layer.role, length=layer.length, dtype=torch.float32).train()
+        self.layer = make_target(layer, device).build(layer.role, length=layer.length, dtype=torch.float32).train()
         shape = (layer.batch, layer.length, layer.dim)
         self.x = torch.randn(shape, device=device)
         self.context = torch.randn(shape, device=device) if layer.role == "cross" else None
-        self.above = torch.randn(shape, device=device)  # the gradient that comes from there
-        self.leaves = [z for z in (self.x, self.context, *self.cell.parameters()) if z is not None]
+        self.output_gradient = torch.randn(shape, device=device)
+        self.leaves = [z for z in (self.x, self.context, *self.layer.parameters()) if z is not None]
         for leaf in self.leaves:
             leaf.requires_grad_()
         self.device, self.precision = device, layer.precision
 
     def memory(self) -> tuple[int, int]:
-        """The bytes that a pass saves for its backward half, and those that it holds at most beyond parameters and input."""
-        before = _begin_peak(self.device)
-        y, saved = saved_bytes(self._forward, self.cell)
+        """Return the bytes that one pass saves for backward, and its peak bytes without parameters and inputs."""
+        before = _reset_peak(self.device)
+        y, saved = saved_bytes(self._forward, self.layer)
         self._backward(y)
         del y
         return saved, _peak(self.device) - before
 
     def seconds(self, repeats: int) -> float:
-        """Of one pass, the mean of some."""
+        """Return the mean time of one pass over ``repeats`` passes."""
         synchronise(self.device)
-        began = perf_counter()
+        start = perf_counter()
         for _ in range(repeats):
             self._backward(self._forward())
         synchronise(self.device)
-        return (perf_counter() - began) / repeats
+        return (perf_counter() - start) / repeats
 
     def _forward(self) -> Tensor:
         with autocast(self.device, self.precision):
-            return self.cell(self.x, self.context)
+            return self.layer(self.x, self.context)
 
     def _backward(self, y: Tensor) -> None:
-        torch.autograd.grad(y, self.leaves, self.above.to(y.dtype), allow_unused=True)
+        torch.autograd.grad(y, self.leaves, self.output_gradient.to(y.dtype), allow_unused=True)
 
 
-def _begin_peak(device: torch.device) -> int:
-    """The bytes held now; from here on the most is watched."""
+def _reset_peak(device: torch.device) -> int:
+    """Reset the peak memory statistics and return the bytes in use."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)

@@ -1,4 +1,4 @@
-"""The process that measures a case, both ends of it: a pass for its memory, then timed passes whenever it has its turn."""
+"""A process that measures one case: first the memory of a pass, then on each request the time of some passes."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from attnlab.testing.benchmark.layer import BenchCase, ForwardBackward, unsuppor
 from attnlab.training.device import set_up
 from attnlab.training.out_of_memory import is_out_of_memory, requested_memory
 
-LEAST = 0.1  # seconds that a turn takes: short passes are repeated
-LIMIT = 0.9  # of the memory that is free, what a process may ask for
+MIN_ROUND_SECONDS = 0.1  # shorter passes are repeated until a round takes about this long
+MEMORY_SHARE = 0.9  # of the available memory, the limit of a process on the CPU
 
 
 class BenchProcess:
-    """The parent's end: ``start``, as many turns as wanted, ``end``.
+    """The parent's handle of a measuring process: ``start``, any number of ``time_round``, ``close``.
 
     Attributes:
-        seconds: of a pass, a figure a turn.
-        saved_bytes, peak_bytes: of a pass.
-        reason: why there is nothing to measure; there are no turns then.
-        failed: whether that is an error of the layer's, rather than what it or the machine cannot do.
+        seconds: the time of one forward and backward pass, a value per round.
+        saved_bytes, peak_bytes: the memory of one pass, see ``BenchResult``.
+        reason: why the case cannot be measured, or an empty string; further rounds are then skipped.
+        failed: True if the layer raised an error, False if the variant or the machine does not support the case.
     """
 
     def __init__(self, case: BenchCase) -> None:
@@ -32,88 +32,84 @@ class BenchProcess:
         self.seconds: list[float] = []
         self.saved_bytes = self.peak_bytes = 0
         self.reason, self.failed = "", False
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = fork(_child, (case, theirs), name="attnlab-bench", preload="attnlab.training.preload", daemon=True)
-        theirs.close()
+        self._pipe, child_pipe = multiprocessing.Pipe()
+        self._process = fork(_child, (case, child_pipe), name="attnlab-bench", preload="attnlab.training.preload", daemon=True)
+        child_pipe.close()
 
     def start(self) -> None:
-        """Have the memory measured and the layer warmed up; returns when that is done.
+        """Measure the memory of a pass and warm up the layer; return when both are done.
 
         Raises:
-            UserError: an option's value that the variant does not take.
+            UserError: the variant does not take the value of an option.
         """
-        self.saved_bytes, self.peak_bytes = self._ask() or (0, 0)
+        self.saved_bytes, self.peak_bytes = self._request() or (0, 0)
 
-    def turn(self) -> None:
-        """Time some passes."""
-        seconds = None if self.reason else self._ask()
+    def time_round(self) -> None:
+        """Time one round of passes and append the result to ``seconds``."""
+        seconds = None if self.reason else self._request()
         if seconds is not None:
             self.seconds.append(seconds)
 
-    def end(self) -> None:
-        """End the process, whatever it does."""
+    def close(self) -> None:
+        """Kill the process."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
 
-    def _ask(self) -> Any:
-        """The process's next answer; None, and ``reason`` set, where it has none."""
-        answer: Any
+    def _request(self) -> Any:
+        """Return the next measurement of the process; if it has none, set ``reason`` and return None."""
+        content: Any
         try:
-            self._pipe.send("go on")
-            kind, answer = self._pipe.recv()
+            self._pipe.send("next")
+            kind, content = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(timeout=5)
-            kind, answer = "error", describe_exit_code(self._process.exitcode or 0)
-        if kind == "mistake":
-            raise answer
-        if kind == "answer":
-            return answer
-        self.reason, self.seconds, self.failed = answer, [], kind == "error"
+            kind, content = "error", describe_exit_code(self._process.exitcode or 0)
+        if kind == "user error":
+            raise content
+        if kind == "measurement":
+            return content
+        self.reason, self.seconds, self.failed = content, [], kind == "error"
         return None
 
 
 def _child(case: BenchCase, pipe: Connection) -> None:
-    """Answer whenever asked, until the parent is gone."""
-    answers = _answers(case)
+    """Send a measurement for each request until the parent closes the pipe."""
+    measurements = _measurements(case)
     try:
         while pipe.recv():
-            pipe.send(("answer", next(answers)))
+            pipe.send(("measurement", next(measurements)))
     except (EOFError, BrokenPipeError):
         return
-    except UserError as mistake:
-        pipe.send(("mistake", mistake))
-    except _Refused as refused:
-        pipe.send(("reason", str(refused)))
-    except Exception as error:  # the variant is anyone's: whatever it raises is what was found
-        full = is_out_of_memory(error)
-        told = (
-            f"out of memory: requested {requested_memory(error)}"
-            if full
-            else f"{type(error).__name__}: {error}{describe_raise_site()}"
-        )
-        pipe.send(("reason" if full else "error", one_line(told)))
+    except UserError as error:
+        pipe.send(("user error", error))
+    except _Unsupported as reason:
+        pipe.send(("unsupported", str(reason)))
+    except Exception as error:  # variants are user code: any exception is the result of the case
+        if is_out_of_memory(error):
+            pipe.send(("unsupported", one_line(f"out of memory: requested {requested_memory(error)}")))
+        else:
+            pipe.send(("error", one_line(f"{type(error).__name__}: {error}{describe_raise_site()}")))
 
 
-def _answers(case: BenchCase) -> Iterator[Any]:
-    """First the bytes that a pass saves and holds, then a pass's seconds without end."""
+def _measurements(case: BenchCase) -> Iterator[Any]:
+    """Yield first (saved bytes, peak bytes) of a pass, then the seconds of a pass, without end."""
     device = set_up(case.machine)
     reason = unsupported(case.layer, device)
     if reason:
-        raise _Refused(reason)
-    free = available_memory()
-    if device.type == "cpu" and free is not None:
-        limit_memory(int(LIMIT * free))
-    ForwardBackward(
-        replace(case.layer, length=min(16, case.layer.length)), device
-    ).memory()  # what libraries load is no layer's memory
-    one = ForwardBackward(case.layer, device)
-    memory = one.memory()
-    repeats = max(1, round(LEAST / one.seconds(1)))
+        raise _Unsupported(reason)
+    available = available_memory()
+    if device.type == "cpu" and available is not None:
+        limit_memory(int(MEMORY_SHARE * available))
+    # A short pass first: memory of the libraries that it loads does not count as the layer's.
+    ForwardBackward(replace(case.layer, length=min(16, case.layer.length)), device).memory()
+    layer = ForwardBackward(case.layer, device)
+    memory = layer.memory()
+    repeats = max(1, round(MIN_ROUND_SECONDS / layer.seconds(1)))
     yield memory
     while True:
-        yield one.seconds(repeats)
+        yield layer.seconds(repeats)
 
 
-class _Refused(Exception):
-    """The case cannot be; says why."""
+class _Unsupported(Exception):
+    """Raised if the case is not supported; the message is the reason."""

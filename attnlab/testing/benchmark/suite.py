@@ -1,11 +1,8 @@
-"""What one attention layer costs, side by side with ``dense``: time, bytes saved for backward, peak memory, growth with length.
+"""Measure single attention layers next to ``dense``: time, bytes saved for backward, peak memory and growth with length.
 
-    from attnlab.testing.benchmark.suite import BenchConfig, bench, fit_cost_exponent
-    found = bench(BenchConfig(["my_lab/cosine.py:Cosine"], lengths=(512, 2048)))
-
-A case is a variant with a backend at a length: one layer with its projections, forward and backward. Each has a process of its
-own. The cases of a length are warmed up and then take turns (A B A B), so that whatever the machine does meanwhile meets all of
-them. What cannot be is a result, too: it has a reason.
+A case is a variant with a backend at a length: one layer with its projections, forward and backward. Each case has a process
+of its own. The cases of a length are warmed up and then take turns (A B A B), so that a change of the machine's speed affects
+all of them. A case that cannot be measured is a result, too, with the reason.
 """
 
 import math
@@ -32,19 +29,20 @@ LENGTHS = (256, 512, 1024, 2048)
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What is to be measured.
+    """The cases that ``bench`` measures, and how.
 
     Attributes:
-        variants: names, or paths as in a study (``file.py:Class``); ``dense`` is always beside them.
+        variants: names, or paths as in a study (``file.py:Class``); ``dense`` is always measured in addition.
         lengths: of the sequences.
-        backends: of the variants; none: all that each offers. ``dense`` is measured with all of its own.
-        batch, dim, heads: the shape: (batch, length, dim).
-        position: the scheme that every layer has.
+        backends: of the variants; empty: all that each declares. ``dense`` is measured with all of its backends.
+        batch, dim, heads: the input has shape (batch, length, dim).
+        position: the name of the position scheme of every layer.
         precision: ``fp32`` or ``bf16``.
-        options: of the variants; those not named are ``Variant.suited`` to the length, or defaults.
-        rounds: how often each case has its turn.
-        machine: what all processes are set to.
-        torch_defaults: also measure dense with SDPA under PyTorch's own process settings.
+        options: of the variants; options not given are those of ``Variant.recommended_options`` for the length, then the
+            constructor's defaults.
+        rounds: how many times each case is timed.
+        machine: the settings of all processes.
+        torch_defaults: also measure ``dense`` with SDPA under PyTorch's default process settings.
     """
 
     variants: Sequence[str]
@@ -63,14 +61,15 @@ class BenchConfig:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What came of one case.
+    """The measurements of one case.
 
     Attributes:
-        seconds: of one forward and backward pass, a figure a round; empty where there is a reason.
-        saved_bytes: what autograd keeps for the backward pass, parameters not counted.
-        peak_bytes: the most memory that the layer, its input and its passes held: of the device, or of the process on a CPU.
-        reason: why it could not be measured.
-        failed: whether that is an error of the layer's, rather than what it or the machine cannot do.
+        case: the case.
+        seconds: the time of one forward and backward pass, a value per round; empty if there is a ``reason``.
+        saved_bytes: the bytes that autograd saves for backward, without parameters.
+        peak_bytes: the peak memory of a pass without parameters and inputs: of the device, or on a CPU of the process.
+        reason: why the case could not be measured, or an empty string.
+        failed: True if the layer raised an error, False if the variant or the machine does not support the case.
     """
 
     case: BenchCase
@@ -82,69 +81,79 @@ class BenchResult:
 
     @property
     def time(self) -> float:
-        """The median over rounds, in seconds; NaN where there is none."""
+        """The median of ``seconds``; NaN if the case was not measured."""
         return median(self.seconds) if self.seconds else math.nan
 
 
-def bench(asked: BenchConfig, *, report: Callable[[BenchResult], None] | None = None) -> list[BenchResult]:
-    """Measure every case, length by length, those of ``dense`` first.
+def bench(config: BenchConfig, *, report: Callable[[BenchResult], None] | None = None) -> list[BenchResult]:
+    """Measure every case, length by length, starting with those of ``dense``.
 
     Args:
-        report: called with each case as soon as it is measured.
+        config: the cases and settings.
+        report: called with each result as soon as its length has been measured.
 
     Raises:
-        UserError: a name that nothing has, or options that a constructor does not take.
+        UserError: a name is unknown, or a constructor does not take the options.
+
+    Example:
+        >>> from attnlab.testing import BenchConfig, bench
+        >>> config = BenchConfig(["no_wo"], lengths=[16], backends=["reference"], dim=8, heads=2, rounds=3)
+        >>> for result in bench(config):
+        ...     if result.case.backend == "reference":
+        ...         print(result.case.label, result.case.length, len(result.seconds), result.saved_bytes > 0)
+        dense 16 3 True
+        no_wo 16 3 True
     """
-    found: list[BenchResult] = []
-    cases = _cases(asked)
+    results: list[BenchResult] = []
+    cases = _make_cases(config)
     for length in dict.fromkeys(case.length for case in cases):
-        for each in _at_one_length([case for case in cases if case.length == length], rounds=asked.rounds):
-            found.append(each)
+        for result in _measure_length([case for case in cases if case.length == length], rounds=config.rounds):
+            results.append(result)
             if report is not None:
-                report(each)
-    return found
+                report(result)
+    return results
 
 
-def _cases(asked: BenchConfig) -> list[BenchCase]:
-    """What is to be measured, in order."""
-    refs = list(dict.fromkeys([DENSE, *map(_absolute, asked.variants)]))
-    classes = {ref: VARIANTS.get(ref) for ref in refs}
-    POSITIONS.get(asked.position)
-    for backend in asked.backends:
+def _make_cases(config: BenchConfig) -> list[BenchCase]:
+    """Return the cases in the order of their results; raise ``UserError`` for an invalid configuration."""
+    names = list(dict.fromkeys([DENSE, *map(_absolute, config.variants)]))
+    classes = {name: VARIANTS.get(name) for name in names}
+    POSITIONS.get(config.position)
+    for backend in config.backends:
         if backend not in BACKENDS:
             raise UserError(f"unknown backend {backend!r}{nearest(backend, BACKENDS)}: expected one of {', '.join(BACKENDS)}")
-    for ref, cls in classes.items():
-        if ref != DENSE:
-            validate_options(cls, dict(asked.options))
-    machine = asked.machine.model_copy(update={"device": resolve_check_device(asked.machine.device)})
-    shared = {"position": asked.position, "batch": asked.batch, "dim": asked.dim, "heads": asked.heads}
-    shared |= {"precision": asked.precision, "role": _role(classes.values())}
+    for name, cls in classes.items():
+        if name != DENSE:
+            validate_options(cls, dict(config.options))
+    machine = config.machine.model_copy(update={"device": resolve_check_device(config.machine.device)})
+    shared = {"position": config.position, "batch": config.batch, "dim": config.dim, "heads": config.heads}
+    shared |= {"precision": config.precision, "role": _common_role(classes.values())}
     cases = []
-    for length, (ref, cls) in product(asked.lengths, classes.items()):
-        options = {} if ref == DENSE else dict(asked.options)
-        backends = cls.backends if ref == DENSE or not asked.backends else tuple(asked.backends)
+    for length, (name, cls) in product(config.lengths, classes.items()):
+        options = {} if name == DENSE else dict(config.options)
+        backends = cls.backends if name == DENSE or not config.backends else tuple(config.backends)
         for backend in backends:
-            layer = LayerConfig(variant=ref, backend=backend, length=length, options=options, **shared)
-            cases.append(BenchCase(ref.rpartition(":")[2], layer, machine))
-            if asked.torch_defaults and ref == DENSE and backend == "sdpa":
-                plain = machine.model_copy(update={"matmul_precision": "highest", "reuse_memory": False})
-                cases.append(BenchCase(TORCH_DEFAULTS, layer, plain))
+            layer = LayerConfig(variant=name, backend=backend, length=length, options=options, **shared)
+            cases.append(BenchCase(name.rpartition(":")[2], layer, machine))
+            if config.torch_defaults and name == DENSE and backend == "sdpa":
+                defaults = machine.model_copy(update={"matmul_precision": "highest", "reuse_memory": False})
+                cases.append(BenchCase(TORCH_DEFAULTS, layer, defaults))
     return cases
 
 
-def _absolute(ref: str) -> str:
-    """A file's path from the root: the processes of the cases may work elsewhere."""
-    place, colon, name = ref.rpartition(":")
-    return f"{Path(place).resolve()}:{name}" if colon and place.endswith(".py") else ref
+def _absolute(name: str) -> str:
+    """Make the path of ``file.py:Class`` absolute: the processes may have another working directory."""
+    path, colon, cls = name.rpartition(":")
+    return f"{Path(path).resolve()}:{cls}" if colon and path.endswith(".py") else name
 
 
-def _role(classes: Collection[type[Variant]]) -> str:
-    """The first role that all of them have."""
+def _common_role(classes: Collection[type[Variant]]) -> str:
+    """Return the first role that all variants declare."""
     return next((role for role in ROLES if all(role in cls.roles for cls in classes)), ROLES[0])
 
 
-def _at_one_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResult]:
-    """Give each case a process, have them measure their memory one after another, then give them turns."""
+def _measure_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResult]:
+    """Start a process per case, one after another, then time the cases in turns."""
     processes: list[BenchProcess] = []
     try:
         for case in cases:
@@ -152,31 +161,35 @@ def _at_one_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResu
             processes[-1].start()
         for _ in range(rounds):
             for process in processes:
-                process.turn()
+                process.time_round()
     finally:
         for process in processes:
-            process.end()
+            process.close()
     return [BenchResult(p.case, tuple(p.seconds), p.saved_bytes, p.peak_bytes, p.reason, p.failed) for p in processes]
 
 
-def failed_variants(found: Sequence[BenchResult]) -> list[str]:
-    """The variants of which nothing could be measured for an error of their own."""
-    there = {each.case.label for each in found if each.seconds}
-    return list(dict.fromkeys(each.case.label for each in found if each.failed and each.case.label not in there))
+def failed_variants(results: Sequence[BenchResult]) -> list[str]:
+    """Return the labels of variants that raised an error and have no measurement at all."""
+    measured = {result.case.label for result in results if result.seconds}
+    failed = (result.case.label for result in results if result.failed)
+    return list(dict.fromkeys(label for label in failed if label not in measured))
 
 
-def fastest_dense(found: Sequence[BenchResult], length: int) -> BenchResult | None:
-    """``dense`` with the backend that is fastest at this length; None where none could be measured."""
-    there = [each for each in found if each.case.label == DENSE and each.case.length == length and each.seconds]
-    return min(there, key=lambda each: each.time, default=None)
+def fastest_dense(results: Sequence[BenchResult], length: int) -> BenchResult | None:
+    """Return the result of ``dense`` with its fastest backend at ``length``; None if it was not measured."""
+    dense = [r for r in results if r.case.label == DENSE and r.case.length == length and r.seconds]
+    return min(dense, key=lambda result: result.time, default=None)
 
 
-def speedups(one: BenchResult, base: BenchResult) -> list[float]:
-    """How many times as fast as ``base`` it was, in each round; empty where it could not be measured."""
-    return [theirs / own for own, theirs in zip(one.seconds, base.seconds, strict=bool(one.seconds))]
+def speedups(result: BenchResult, base: BenchResult) -> list[float]:
+    """Return the speed of ``result`` relative to ``base`` in each round; empty if ``result`` was not measured."""
+    return [theirs / own for own, theirs in zip(result.seconds, base.seconds, strict=bool(result.seconds))]
 
 
-def fit_cost_exponent(figures: Mapping[int, float]) -> float:
-    """The exponent with which figures grow with length: the least-squares slope of their logarithms; NaN below two lengths."""
-    known = {math.log(n): math.log(figure) for n, figure in figures.items() if figure > 0}
-    return linear_regression(list(known), list(known.values())).slope if len(known) > 1 else math.nan
+def fit_cost_exponent(costs: Mapping[int, float]) -> float:
+    """Fit cost = c * length^p to positive ``costs`` by length, and return p; NaN for fewer than two lengths.
+
+    p is the least-squares slope of log(cost) over log(length).
+    """
+    logs = {math.log(length): math.log(cost) for length, cost in costs.items() if cost > 0}
+    return linear_regression(list(logs), list(logs.values())).slope if len(logs) > 1 else math.nan

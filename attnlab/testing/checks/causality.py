@@ -8,8 +8,8 @@ from attnlab.testing.checks.target import LENGTH, LENGTHS, LONG_LENGTH, Check, C
 POSITIONS = {**{t: range(t) for t in LENGTHS}, LONG_LENGTH: (63, 64, 65, 128, 129, 200, 256, LONG_LENGTH - 1)}
 COVERAGE = f"every position of length {LENGTHS[-1]}, {len(POSITIONS[LONG_LENGTH])} of length {LONG_LENGTH}"
 MASK = (
-    "Query i may attend to keys up to position i + s - t: pass AttentionMask(causal=self.causal) to attend(), or mask logits with "
-    "`~layers.causal_mask(t, s)`, which keeps the diagonal visible."
+    "Query i may attend to keys up to position i + s - t: pass AttentionMask(causal=self.causal) to attend(), or mask logits "
+    "with `~layers.causal_mask(t, s)`, which keeps the diagonal visible."
 )
 
 
