@@ -99,7 +99,7 @@ def false_verdicts(noise: str, n: int, *, studies: int, seed: int) -> tuple[Shar
     wrong = covered = 0
     for table in tables(noise, n, studies=studies, seed=seed):
         differences = judge(table)
-        wrong += any(difference.finding in ("lower", "higher") for difference in differences)
+        wrong += any(difference.conclusion in ("lower", "higher") for difference in differences)
         first = differences[0].interval  # one per table, because the others share its baseline
         assert first.low is not None and first.high is not None
         covered += first.low <= 0 <= first.high
@@ -111,7 +111,7 @@ def false_equivalence(noise: str, n: int, *, margin: float, studies: int, seed: 
     wrong = 0
     for table in tables(noise, n, studies=studies, seed=seed):
         differences = judge([[gap + margin for gap in gaps] for gaps in table], margin=margin)
-        wrong += any(difference.small for difference in differences)
+        wrong += any(difference.within_margin for difference in differences)
     return Share(wrong, studies)
 
 
@@ -139,12 +139,12 @@ def guessed_promise(mean: float, pilot: int, *, most: int, studies: int, seed: i
     random, tried, conclusive, estimates = numpy.random.RandomState(seed), 0, 0, []
     for gaps in random.normal(mean, 1, (studies, most)).tolist():
         first = judge([gaps[:pilot]])[0]
-        if first.finding:
+        if first.conclusion:
             continue
         tried += 1
         n = paired.seeds_needed(first) or most + 1
         estimates.append(n)
-        conclusive += n <= most and bool(judge([gaps[:n]])[0].finding)
+        conclusive += n <= most and bool(judge([gaps[:n]])[0].conclusion)
     return Share(tried, studies), Share(conclusive, tried), float(numpy.median(estimates))
 
 
@@ -188,13 +188,13 @@ def until_conclusive(
         while True:
             seen = [gaps[:n] for gaps, n in zip(cells, counts, strict=True)]
             differences = judge(seen, margin=margin, looks=looks)
-            undecided = [i for i, one in enumerate(differences) if not one.finding and counts[i] < last]
+            undecided = [i for i, one in enumerate(differences) if not one.conclusion and counts[i] < last]
             if not undecided:
                 break
             for i in undecided:
                 counts[i] += 1
-        differ += any(one.finding in ("lower", "higher") for one in differences)
-        equal += any(one.small for one in differences)
+        differ += any(one.conclusion in ("lower", "higher") for one in differences)
+        equal += any(one.within_margin for one in differences)
         interval = differences[0].interval
         assert interval.low is not None and interval.high is not None
         covered += interval.low <= shift <= interval.high

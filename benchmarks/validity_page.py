@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attnlab.stats.paired import FEW
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line
 
 MAX_ERRORS = 3  # Monte-Carlo standard errors; larger deviations are reported
@@ -203,7 +203,7 @@ def _added(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
         "guess_least": worst(settled, least=True),
         "guess_most": worst(settled),
         "most": str(MAX_SEEDS),
-        "few": str(FEW),
+        "few": str(MIN_SEEDS_FOR_ESTIMATE),
         "guesses": table_of_quantities(part["guess"], ["open", "seeds named", "settled"], heads=guess),
         "looks_table": table_of_quantities(part["looks"], ["false", "covered", "seeds"], heads=looks),
         "rules_seeds": table_of_cases(part["rules"], "seeds", over="rule"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attnlab._util.colors import color_of
 from attnlab.report.plots.curves import DASHES, Curve
 from attnlab.report.plots.growth import growth_plot
-from attnlab.report.table import Column, Line, Table, markdown
+from attnlab.report.table import Column, Table, TableRow, to_markdown
 from attnlab.testing.benchmark.suite import TORCH_DEFAULTS, fastest_dense, fit_cost_exponent, speedups
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ Not measured:
 def costs(results: Sequence[BenchResult]) -> Table:
     """Return a line per measured case: time, speed relative to dense, saved and peak memory."""
     references = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
-    columns = [Column("variant", words=True), Column("backend", words=True), *map(Column, ("length", "ms", "speed"))]
+    columns = [Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, ("length", "ms", "speed"))]
     columns += [Column(f"speed over {TORCH_DEFAULTS}")] if references else []
     lines = []
     for result in results:
@@ -63,7 +63,7 @@ def costs(results: Sequence[BenchResult]) -> Table:
             speeds = [_speed(result, base) for base in bases]
             sizes = [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
             cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", *speeds, *sizes]
-            lines.append(Line(cells, color_of(case.label)))
+            lines.append(TableRow(cells, color_of(case.label)))
     return Table([*columns, Column("saved MiB"), Column("peak MiB")], lines)
 
 
@@ -83,8 +83,8 @@ def exponents(results: Sequence[BenchResult]) -> Table:
             saved = {result.case.length: result.saved_bytes for result in group}
             peaks = {result.case.length: result.peak_bytes for result in group}
             powers = [f"{fit_cost_exponent(by_length):.2f}" for by_length in (times, saved, peaks)]
-            lines.append(Line([label, backend, *powers], color_of(label)))
-    words = [Column("variant", words=True), Column("backend", words=True)]
+            lines.append(TableRow([label, backend, *powers], color_of(label)))
+    words = [Column("variant", is_text=True), Column("backend", is_text=True)]
     return Table([*words, Column("time exponent"), Column("saved"), Column("peak")], lines)
 
 
@@ -132,8 +132,8 @@ def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, co
         command=command,
         threads=torch.get_num_threads(),
         options=dict(config.options) or "recommended for the length",
-        costs=markdown(costs(results)),
-        exponents=markdown(exponents(results)),
+        costs=to_markdown(costs(results)),
+        exponents=to_markdown(exponents(results)),
         omissions="".join(f"- {omission}\n" for omission in omissions(results)) or "Nothing.\n",
         **names,
     )

@@ -22,41 +22,42 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     """
     from attnlab._util.cost_metrics import shown_in
     from attnlab.report.reference_scores import labels
-    from attnlab.report.search import sentence
-    from attnlab.stats.compare import fixed, gap, plus_minus, rows
-    from attnlab.stats.search import reported, searched, unconfirmed
+    from attnlab.report.search import describe_search
+    from attnlab.report.wording import better, describe_verdict, format_difference, format_interval, format_metric
+    from attnlab.stats.compare import summarize_cells
+    from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
 
-    plan, question, records = result.plan, result.question(looks=looks), result.records()
+    plan, spec, records = result.plan, result.comparison(looks=looks), result.records()
     order = {cell.name: i for i, cell in enumerate(plan.cells)}
     search = plan.study.search
-    trials = sorted(searched(records, question, search), key=lambda cell: order[cell.cell]) if search else []
-    compared = rows([*reported(records), *unconfirmed(records, question, trials)], question)
+    searches = summarize_searches(records, spec, search) if search else []
+    searches.sort(key=lambda summary: order[summary.cell])
+    cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, searches)], spec)
     costs = shown_in("terminal")
     headings = ["cell", plan.metric, "seeds", "difference", "verdict", *(metric.heading for metric in costs), "state"]
     table = [
         [
-            row.name,
-            plus_minus(row.value),
-            str(len(row.values) or ""),
-            gap(row),
-            row.verdict,
-            *(metric.format(row.costs[metric.name].mean) if metric.name in row.costs else "" for metric in costs),
-            row.outcome,
+            cell.name,
+            format_interval(cell.value),
+            str(len(cell.values) or ""),
+            format_difference(cell),
+            describe_verdict(cell.verdict),
+            *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
+            cell.outcome,
         ]
-        for row in sorted(compared, key=lambda row: order[row.name])
+        for cell in sorted(cells, key=lambda cell: order[cell.name])
     ]
     for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True):
-        table.append([label, fixed(score.value), *[""] * (len(headings) - 2)])
-    better = "lower is better" if plan.direction == "min" else "higher is better"
-    caption = f"{plan.metric} on the test split, {better}; mean ± half-width of the 95 % interval over seeds"
+        table.append([label, format_metric(score.value), *[""] * (len(headings) - 2)])
+    caption = f"{plan.metric} on the test split, {better(plan.direction)}; mean ± half-width of the 95 % interval over seeds"
     caption += f", corrected for {looks.count} looks" if looks else ""
     print(f"\n{plan.study.study}: {caption}")
     print_table(headings, table)
-    for cell in trials:
-        print(f"search: {sentence(cell, question)}")
-    for cell in trials:
-        for edge in cell.edges:
-            print(f"note: {cell.cell}: {edge}")
+    for summary in searches:
+        print(f"search: {describe_search(summary, spec)}")
+    for summary in searches:
+        for warning in summary.warnings:
+            print(f"note: {summary.cell}: {warning}")
 
 
 def print_omissions(plan: Plan) -> None:

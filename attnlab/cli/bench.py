@@ -66,7 +66,7 @@ def main(arguments: Namespace) -> int:
     )
     results = bench(config, report=_print_progress)
     for table in (page.costs(results), page.exponents(results)):
-        print_table([column.heading for column in table.columns], [list(line.cells) for line in table.lines])
+        print_table([column.heading for column in table.columns], [list(line.cells) for line in table.rows])
         print()
     for omission in page.omissions(results):
         print(f"not measured: {omission}")

@@ -1,4 +1,4 @@
-"""A report's tables for other programs: CSV, and Parquet with its types."""
+"""Export of a report's tables as CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -8,63 +8,64 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
-from attnlab.stats.compare import Question, Row
+from attnlab.report.wording import describe_verdict
+from attnlab.stats.compare import CellSummary, ComparisonSpec
 
 if TYPE_CHECKING:
     import pandas
 
-PRIVATE = ("folder", "sources")  # where things lie on one machine
+PRIVATE = ("folder", "sources")  # columns with paths of one machine
 
 
-def export(folder: Path, *, table: Sequence[Row], runs: pandas.DataFrame, question: Question) -> None:
-    """Write `cells` (one row a cell) and `runs` (one row a run, searched ones included), each as .csv and .parquet."""
-    for name, frame in (("cells", cells_frame(table, question)), ("runs", _plain(runs))):
+def export(folder: Path, *, cells: Sequence[CellSummary], runs: pandas.DataFrame, spec: ComparisonSpec) -> None:
+    """Write `cells` (one row per cell) and `runs` (one row per run, trials included), each as .csv and .parquet."""
+    for name, frame in (("cells", cells_frame(cells, spec)), ("runs", _single_typed(runs))):
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet", index=False)
 
 
-def cells_frame(table: Sequence[Row], question: Question) -> pandas.DataFrame:
-    """The verdict table in full precision."""
+def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.DataFrame:
+    """Return the verdict table in full precision."""
     import pandas
 
-    return pandas.DataFrame([_cell(row, question) for row in table])
+    return pandas.DataFrame([_cell_record(cell, spec) for cell in cells])
 
 
-def _cell(row: Row, question: Question) -> dict[str, Any]:
-    v, d = row.value, row.difference
-    gap = d.interval if d else None
+def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
+    value, difference = cell.value, cell.difference
+    paired = difference.interval if difference else None
     return {
-        "cell": row.name,
-        **{axis: row.axes[axis] for axis in question.axes},
-        "n": v.n if v else 0,
-        question.metric: v.mean if v else None,
-        "sd": v.sd if v else None,
-        "low": v.low if v else None,
-        "high": v.high if v else None,
-        "baseline": row.baseline,
-        "n_paired": gap.n if gap else 0,
-        "difference": gap.mean if gap else None,
-        "difference_low": gap.low if gap else None,
-        "difference_high": gap.high if gap else None,
-        "p": d.p if d else None,
-        "p_holm": d.p_holm if d else None,
-        "p_equivalent_holm": d.p_equivalent_holm if d else None,
-        "effect_size": d.effect if d else None,
-        "verdict": row.verdict,
-        **{m.name: row.costs[m.name].mean if m.name in row.costs else None for m in shown_in("cost table")},
-        "outcome": row.outcome,
-        "reasons": "; ".join(row.reasons),
+        "cell": cell.name,
+        **{axis: cell.axes[axis] for axis in spec.axes},
+        "n": value.n if value else 0,
+        spec.metric: value.mean if value else None,
+        "sd": value.sd if value else None,
+        "low": value.low if value else None,
+        "high": value.high if value else None,
+        "baseline": cell.baseline,
+        "n_paired": paired.n if paired else 0,
+        "difference": paired.mean if paired else None,
+        "difference_low": paired.low if paired else None,
+        "difference_high": paired.high if paired else None,
+        "p": difference.p if difference else None,
+        "p_holm": difference.p_holm if difference else None,
+        "p_equivalent_holm": difference.p_equivalent_holm if difference else None,
+        "effect_size": difference.effect_size if difference else None,
+        "verdict": describe_verdict(cell.verdict),
+        **{m.name: cell.costs[m.name].mean if m.name in cell.costs else None for m in shown_in("cost table")},
+        "outcome": cell.outcome,
+        "reasons": "; ".join(cell.reasons),
     }
 
 
-def _plain(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Columns of one type each: what mixes types, or holds a list, becomes text."""
-    found = runs.drop(columns=[name for name in PRIVATE if name in runs])
-    for name in found.columns:
-        kinds = {type(value) for value in found[name] if value is not None and value == value}
-        if kinds & {list, dict, tuple} or (len(kinds) > 1 and not kinds <= {int, float}):
-            found[name] = [_text(value) for value in found[name]]
-    return found
+def _single_typed(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the runs with one type per column: columns of mixed types, lists or dicts become text."""
+    frame = runs.drop(columns=[name for name in PRIVATE if name in runs])
+    for name in frame.columns:
+        types = {type(value) for value in frame[name] if value is not None and value == value}
+        if types & {list, dict, tuple} or (len(types) > 1 and not types <= {int, float}):
+            frame[name] = [_text(value) for value in frame[name]]
+    return frame
 
 
 def _text(value: Any) -> str | None:

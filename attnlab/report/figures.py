@@ -1,4 +1,4 @@
-"""Which plots a study gets: differences, every seed, learning curves, what it costs, two axes as a heat map."""
+"""The plots of a study: differences, seeds, learning curves, trade-offs with costs, and heat maps of two axes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of
-from attnlab.report.plots.curves import Dots, dots
-from attnlab.report.plots.forest import Effect, forest
-from attnlab.report.plots.heat import heat
-from attnlab.report.plots.learning import CROWD, learning
-from attnlab.report.plots.tradeoff import Spot, tradeoff
-from attnlab.stats.compare import Question, Row, gap
+from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.heat import heat_map
+from attnlab.report.plots.learning import MAX_CELLS, learning_curves
+from attnlab.report.plots.seeds import SeedRow, seed_plot
+from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
+from attnlab.report.wording import better, format_difference
+from attnlab.stats.compare import CellSummary, ComparisonSpec
 
 if TYPE_CHECKING:
     import pandas
 
-MOST_HEATS = 6
-FILLED = 0.5  # of a heat map's squares; below that a table says it better
+MAX_HEAT_MAPS = 6
+MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier to read
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot: its file name, what it shows, the SVG, and the section it belongs to: effects, learning, cost or grid."""
+    """A plot: its file name, its title, the SVG, and its section.
+
+    Sections are "differences", "learning", "lengths", "cost", "grid" and "maps".
+    """
 
     file: str
     title: str
@@ -33,125 +37,139 @@ class Figure:
     section: str
 
 
-def cell_colors(table: Sequence[Row]) -> dict[str, str]:
-    """Cell -> colour: its variant's; where all cells have one variant, a colour each."""
-    variants = {row.name: str(row.axes.get("variant", "")) for row in table}
+def cell_colors(cells: Sequence[CellSummary]) -> dict[str, str]:
+    """Return cell -> color: that of its variant, or one per cell where all cells have one variant."""
+    variants = {cell.name: str(cell.axes.get("variant", "")) for cell in cells}
     if len(set(variants.values())) > 1:
         return {name: color_of(variant) for name, variant in variants.items()}
     palette = list(BUILT_IN.values())
-    return {row.name: palette[i % len(palette)] for i, row in enumerate(table)}
+    return {cell.name: palette[i % len(palette)] for i, cell in enumerate(cells)}
 
 
-def draw(
-    table: Sequence[Row],
+def draw_figures(
+    cells: Sequence[CellSummary],
     records: Sequence[Mapping[str, Any]],
-    points: pandas.DataFrame,
+    curves: pandas.DataFrame,
     *,
-    question: Question,
+    spec: ComparisonSpec,
 ) -> list[Figure]:
-    """Draw what there is to draw; a study without a completed run gets curves at most."""
-    colors = cell_colors(table)
-    found = _effects(table, question, colors) + _seeds(table, question, colors)
-    for file, title, svg in learning(table, records, points, question=question, colors=colors):
-        found.append(Figure(f"{file}.svg", title, svg, "learning"))
-    return found + _costs(table, question, colors) + _heats(table, question)
+    """Draw every plot that the study has data for; without a completed run, learning curves at most.
+
+    Args:
+        cells: In the report's order.
+        records: The compared runs.
+        curves: As `attnlab.load_curves` returns them.
+        spec: What is compared.
+    """
+    colors = cell_colors(cells)
+    figures = _differences(cells, spec, colors) + _seeds(cells, spec, colors)
+    for file, title, svg in learning_curves(cells, records, curves, spec=spec, colors=colors):
+        figures.append(Figure(f"{file}.svg", title, svg, "learning"))
+    return figures + _tradeoffs(cells, spec, colors) + _heat_maps(cells, spec)
 
 
-def better(question: Question) -> str:
-    """ "lower is better", or higher."""
-    return "lower is better" if question.direction == "min" else "higher is better"
-
-
-def _effects(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
-    by_name = {row.name: row for row in table}
-    effects = []
-    for row in table:
-        if row.difference is not None:
-            seen, base = row.difference.interval, by_name[row.baseline].values
-            values = [value - base[seed] for seed, value in row.values.items() if seed in base]
-            effects.append(Effect(row.name, colors[row.name], values, seen.mean, seen.low, seen.high, gap(row)))
-    if not effects:
+def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
+    by_name = {cell.name: cell for cell in cells}
+    rows = []
+    for cell in cells:
+        if cell.difference is not None:
+            mean, baseline = cell.difference.interval, by_name[cell.baseline].values
+            values = [value - baseline[seed] for seed, value in cell.values.items() if seed in baseline]
+            text = format_difference(cell)
+            rows.append(ForestRow(cell.name, colors[cell.name], values, mean.mean, mean.low, mean.high, text))
+    if not rows:
         return []
-    names = {row.baseline for row in table if row.baseline}
-    title = f"difference in {question.metric} from {names.pop() if len(names) == 1 else 'the baseline'}"
+    baselines = {cell.baseline for cell in cells if cell.baseline}
+    title = f"difference in {spec.metric} from {baselines.pop() if len(baselines) == 1 else 'the baseline'}"
     note = "mean, 95 % interval; rings: each seed"
-    note += "" if question.margin is None else f"; blue: margin ±{question.margin:g}"
-    svg = forest(effects, title=title, note=note, direction=question.direction, margin=question.margin)
-    return [Figure("forest.svg", title, svg, "effects")]
+    note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
+    svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
+    return [Figure("forest.svg", title, svg, "differences")]
 
 
-def _seeds(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
-    done = [row for row in table if row.value is not None]
-    if not done:
+def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
+    completed = [cell for cell in cells if cell.value is not None]
+    if not completed:
         return []
-    rows = [Dots(r.name, colors[r.name], r.values, r.value.mean, r.value.low, r.value.high) for r in done if r.value]
-    joined = 1 < len(done) <= CROWD and any(r.difference for r in done) and max(len(r.values) for r in done) > 1
-    title = f"{question.metric}, every seed"
+    rows = [SeedRow(c.name, colors[c.name], c.values, c.value.mean, c.value.low, c.value.high) for c in completed if c.value]
+    several = max(len(cell.values) for cell in completed) > 1
+    joined = several and 1 < len(completed) <= MAX_CELLS and any(cell.difference for cell in completed)
+    title = f"{spec.metric}, every seed"
     bars = "; bar: 95 % interval" if any(row.low is not None for row in rows) else ""
-    note = f"{better(question)}{bars}{'; thin lines join one seed' if joined else ''}"
-    return [Figure("seeds.svg", title, dots(rows, title=title, note=note, joined=joined), "effects")]
+    note = f"{better(spec.direction)}{bars}{'; thin lines join one seed' if joined else ''}"
+    return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined), "differences")]
 
 
-def _costs(table: Sequence[Row], question: Question, colors: Mapping[str, str]) -> list[Figure]:
+def _tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
     """Draw the metric against each cost that has a trade-off plot and that at least two cells have."""
-    done = [row for row in table if row.value is not None]
-    found = []
-    for cost in _plotted(done):
-        spots = []
-        for row in done:
-            if row.value is not None and cost.name in row.costs:
-                v, mean, ends = row.value, row.costs[cost.name].mean, row.ranges.get(cost.name)
-                spots.append(Spot(row.name, colors[row.name], mean, v.mean, v.low, v.high, ends))
-        if len(spots) < 2:
+    completed = [cell for cell in cells if cell.value is not None]
+    figures = []
+    for cost in _plotted_costs(completed):
+        points = []
+        for cell in completed:
+            if cell.value is not None and cost.name in cell.costs:
+                value, mean, seed_range = cell.value, cell.costs[cost.name].mean, cell.ranges.get(cost.name)
+                points.append(TradeoffPoint(cell.name, colors[cell.name], mean, value.mean, value.low, value.high, seed_range))
+        if len(points) < 2:
             continue
-        title = f"{question.metric} against {cost.heading}"
-        cheap, best = ("min", "left") if cost.better == "lower" else ("max", "right")
-        note = f"{'lower' if question.direction == 'min' else 'upper'} {best} is better; ringed: Pareto front"
-        names, how = (cost.heading, question.metric), {"direction": question.direction, "cheap": cheap}
-        svg = tradeoff(spots, title=title, note=note, names=names, foot=_foot(spots), **how)
-        found.append(Figure(f"{cost.name}.svg", title, svg, "cost"))
-    return found
+        title = f"{spec.metric} against {cost.heading}"
+        cost_direction, side = ("min", "left") if cost.better == "lower" else ("max", "right")
+        note = f"{'lower' if spec.direction == 'min' else 'upper'} {side} is better; ringed: Pareto front"
+        svg = tradeoff_plot(
+            points,
+            title=title,
+            note=note,
+            direction=spec.direction,
+            cost_direction=cost_direction,
+            axis_labels=(cost.heading, spec.metric),
+            footer=_tradeoff_footer(points),
+        )
+        figures.append(Figure(f"{cost.name}.svg", title, svg, "cost"))
+    return figures
 
 
-def _plotted(done: Sequence[Row]) -> list[cost_metrics.CostMetric]:
+def _plotted_costs(completed: Sequence[CellSummary]) -> list[cost_metrics.CostMetric]:
     """Return one cost metric per trade-off plot: the first that all cells have, else the first that any has."""
     plots: dict[str, list[cost_metrics.CostMetric]] = {}
     for metric in cost_metrics.COST_METRICS:
-        if metric.plot and any(metric.name in row.costs for row in done):
+        if metric.plot and any(metric.name in cell.costs for cell in completed):
             plots.setdefault(metric.plot, []).append(metric)
     return [
-        next((metric for metric in metrics if all(metric.name in row.costs for row in done)), metrics[0])
+        next((metric for metric in metrics if all(metric.name in cell.costs for cell in completed)), metrics[0])
         for metrics in plots.values()
     ]
 
 
-def _foot(spots: Sequence[Spot]) -> list[str]:
-    """Explain the bars of a trade-off plot, and the rings where the cost is measured."""
+def _tradeoff_footer(points: Sequence[TradeoffPoint]) -> list[str]:
+    """Explain the bars of a trade-off plot, and the rings if the cost is measured."""
     bar = "upright bar: 95 % interval"
-    if any(spot.costs for spot in spots):
+    if any(point.cost_range for point in points):
         return [f"{bar}; level: lowest to highest seed", "ringed unless another is as good and cheaper in every seed"]
-    return [bar] if any(spot.low is not None for spot in spots) else []
+    return [bar] if any(point.low is not None for point in points) else []
 
 
-def _heats(table: Sequence[Row], question: Question) -> list[Figure]:
-    """The two axes with most values against each other; one heat map for each setting of the others."""
-    seen = {axis: list(dict.fromkeys(row.axes[axis] for row in table)) for axis in question.axes}
-    ranked = sorted((axis for axis in seen if len(seen[axis]) > 1), key=lambda axis: -len(seen[axis]))
-    means = [row.value.mean for row in table if row.value is not None]
+def _heat_maps(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Figure]:
+    """Draw the two axes with the most values against each other, one heat map per combination of the other axes."""
+    axis_values = {axis: list(dict.fromkeys(cell.axes[axis] for cell in cells)) for axis in spec.axes}
+    ranked = sorted((axis for axis in axis_values if len(axis_values[axis]) > 1), key=lambda axis: -len(axis_values[axis]))
+    means = [cell.value.mean for cell in cells if cell.value is not None]
     if len(ranked) < 2 or not means:
         return []
-    down, over, *others = ranked
-    found = []
-    for setting in product(*(seen[axis] for axis in others)):
-        panel = [row for row in table if tuple(row.axes[axis] for axis in others) == setting]
-        values = {(r.axes[down], r.axes[over]): r.value.mean if r.value else r.outcome for r in panel}
-        rows, columns = ([v for v in seen[axis] if any(r.axes[axis] == v for r in panel)] for axis in (down, over))
-        if len(rows) < 2 or len(columns) < 2 or len(values) < FILLED * len(rows) * len(columns):
+    row_axis, column_axis, *others = ranked
+    figures = []
+    for combination in product(*(axis_values[axis] for axis in others)):
+        panel = [cell for cell in cells if tuple(cell.axes[axis] for axis in others) == combination]
+        values = {(c.axes[row_axis], c.axes[column_axis]): c.value.mean if c.value else c.outcome for c in panel}
+        rows, columns = (
+            [value for value in axis_values[axis] if any(cell.axes[axis] == value for cell in panel)]
+            for axis in (row_axis, column_axis)
+        )
+        if len(rows) < 2 or len(columns) < 2 or len(values) < MIN_FILLED * len(rows) * len(columns):
             continue
-        where = ", ".join(f"{axis.rpartition('.')[2]} {value}" for axis, value in zip(others, setting, strict=True))
-        title = f"{question.metric}{f', {where}' if where else ''}"
-        note = f"{down} down, {over} across; darker is better"
-        span = (min(means), max(means))
-        svg = heat(values, rows=rows, columns=columns, title=title, note=note, direction=question.direction, span=span)
-        found.append(Figure(f"heat-{len(found)}.svg", title, svg, "grid"))
-    return found[:MOST_HEATS]
+        where = ", ".join(f"{axis.rpartition('.')[2]} {value}" for axis, value in zip(others, combination, strict=True))
+        title = f"{spec.metric}{f', {where}' if where else ''}"
+        note = f"{row_axis} down, {column_axis} across; darker is better"
+        limits = (min(means), max(means))
+        svg = heat_map(values, rows=rows, columns=columns, title=title, note=note, direction=spec.direction, limits=limits)
+        figures.append(Figure(f"heat-{len(figures)}.svg", title, svg, "grid"))
+    return figures[:MAX_HEAT_MAPS]

@@ -1,4 +1,4 @@
-"""One page of several studies: each one's question, answer, verdicts and differences, with its whole report below."""
+"""A page on several studies: the question, result, verdicts and differences of each, with a link to its own report."""
 
 from __future__ import annotations
 
@@ -8,47 +8,48 @@ from pathlib import Path
 from attnlab._util import cost_metrics
 from attnlab.report.page import Page
 from attnlab.report.render import render
-from attnlab.report.table import Column, Line, Table
+from attnlab.report.table import Column, Table, TableRow
 
-HOW = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
+METHODS = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
 
 
-def write_several(folder: Path, pages: Sequence[Page]) -> None:
-    """Write `index.html` and `README.md` into `folder`; each study's report already stands in `folder/STUDY`."""
+def write_index(folder: Path, pages: Sequence[Page]) -> None:
+    """Write `index.html` and `README.md` into `folder`; the report of each study is already in `folder/STUDY`."""
     studies = [
         {
             "page": page,
             "name": page.study,
-            "table": short(page.table),
-            "plots": [figure for figure in page.figures if figure.section == "effects"],
-            "how": how(page),
+            "table": without_costs(page.table),
+            "plots": [figure for figure in page.figures if figure.section == "differences"],
+            "methods": _methods(page),
         }
         for page in pages
     ]
-    again = f"attnlab report {' '.join(page.study for page in pages)} --out reports/{folder.name}"
-    fields = {"title": folder.name, "studies": studies, "again": again, "notes": shared({p.study: p.notes for p in pages})}
-    for template, name in (("several.html.j2", "index.html"), ("several.md.j2", "README.md")):
+    command = f"attnlab report {' '.join(page.study for page in pages)} --out reports/{folder.name}"
+    notes = merge_notes({page.study: page.notes for page in pages})
+    fields = {"title": folder.name, "studies": studies, "report_command": command, "notes": notes}
+    for template, name in (("index.html.j2", "index.html"), ("index.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8")
 
 
-def shared(notes: Mapping[str, Sequence[str]]) -> list[str]:
-    """The notes of several studies (study -> its notes), each once; what is not said of all begins with whom it is said of."""
-    told: dict[str, list[str]] = {}
-    for study, own in notes.items():
-        for note in dict.fromkeys(own):
-            told.setdefault(note, []).append(study)
-    return [note if len(of) == len(notes) else f"{', '.join(of)}: {note}" for note, of in told.items()]
+def merge_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Merge the notes of several studies (study -> its notes); a note that not all share begins with its studies."""
+    studies: dict[str, list[str]] = {}
+    for study, texts in notes.items():
+        for text in dict.fromkeys(texts):
+            studies.setdefault(text, []).append(study)
+    return [text if len(names) == len(notes) else f"{', '.join(names)}: {text}" for text, names in studies.items()]
 
 
-def short(table: Table) -> Table:
-    """A verdict table without its costs: parameters stay, so that matched comparisons are seen."""
-    left_out = {metric.heading for metric in cost_metrics.COST_METRICS if metric.name != "parameters"} | {"state"}
-    keep = [i for i, column in enumerate(table.columns) if column.heading not in left_out]
-    columns: list[Column] = [table.columns[i] for i in keep]
-    return Table(columns, [Line([line.cells[i] for i in keep], line.color, line.kind) for line in table.lines])
+def without_costs(table: Table) -> Table:
+    """Return a verdict table without costs, except parameters, which show whether cells are matched."""
+    omitted = {metric.heading for metric in cost_metrics.COST_METRICS if metric.name != "parameters"} | {"state"}
+    indices = [i for i, column in enumerate(table.columns) if column.heading not in omitted]
+    columns: list[Column] = [table.columns[i] for i in indices]
+    return Table(columns, [TableRow([row.cells[i] for i in indices], row.color, row.kind) for row in table.rows])
 
 
-def how(page: Page) -> list[tuple[str, str]]:
-    """What was done: the search in words, then what all runs share."""
-    method = [("search", text) for text in page.search.paragraphs] if page.search else []
-    return [*method, *((name, text) for name, text in page.protocol if name in HOW)]
+def _methods(page: Page) -> list[tuple[str, str]]:
+    """Return the rows on methods: the search, then what all runs share."""
+    search = [("search", text) for text in page.search.paragraphs] if page.search else []
+    return [*search, *((name, text) for name, text in page.methods if name in METHODS)]

@@ -1,7 +1,7 @@
-"""A study's scores at lengths that its models were not trained on: one line a cell over length, and a table.
+"""The report's section on scores at lengths that models were not trained on.
 
-The scores are the summary metrics ``bits_per_byte_at/512`` of the runs, the reasons for those that there cannot be the
-columns ``length.512`` of ``attnlab.load_runs``.
+The scores are the summary metrics ``bits_per_byte_at/512`` of the runs; the reasons for missing scores are the columns
+``length.512`` of ``attnlab.load_runs``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any
 from attnlab._util.metrics import at_length, length_of
 from attnlab.config.grid import cell_name
 from attnlab.report.plots import svg
-from attnlab.report.plots.by_length import Reach, by_length
+from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.plots.curves import DASHES
-from attnlab.report.table import Column, Line, Table
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
-from attnlab.stats.compare import Question, Row, cell_of, plus_minus
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 
-TITLE = "At other lengths"
-REASON = "length."  # how the columns begin that say why there is no score
-CROWD = 9  # cells in one plot; above that, one plot for each value of the axes other than the variant
+TITLE = "Other lengths"
+REASON_PREFIX = "length."  # of the columns with the reason for a missing score
+MAX_CELLS = 9  # cells in one plot; with more, one plot for each value of the axes other than the variant
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """The section: plots as (file, title, SVG), the table below them, and what a reader must know."""
+class LengthsSection:
+    """The section: plots as (file, title, SVG), a table and notes."""
 
     title: str
     plots: Sequence[tuple[str, str, str]]
@@ -36,103 +37,114 @@ class Lengths:
 
 
 def lengths_section(
-    table: Sequence[Row], records: Iterable[Mapping[str, Any]], *, question: Question, colors: Mapping[str, str]
-) -> Lengths | None:
-    """The section on `evaluate.lengths`; None where no run was evaluated at another length.
+    cells: Sequence[CellSummary], records: Iterable[Mapping[str, Any]], *, spec: ComparisonSpec, colors: Mapping[str, str]
+) -> LengthsSection | None:
+    """Return the section on `evaluate.lengths`, or None if no run was evaluated at another length.
 
     Args:
-        table: the cells, in the report's order.
-        records: the runs that are reported, as `attnlab.load_runs` has them.
-        question: which metric, in which direction.
-        colors: cell -> colour.
+        cells: In the report's order.
+        records: The compared runs, as `attnlab.load_runs` returns them.
+        spec: The metric and its direction.
+        colors: Cell -> color.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = {row.name: [] for row in table}
+    groups: dict[str, list[Mapping[str, Any]]] = {cell.name: [] for cell in cells}
     for record in records:
         if record["state"] == "completed":
-            groups[cell_of(record, question)].append(record)
-    kinds = {row.name: cell_name({axis: v for axis, v in row.axes.items() if axis != "variant"}) for row in table}
-    order = list(dict.fromkeys(kinds.values()))
-    dashes = {kind: DASHES[i % len(DASHES)] for i, kind in enumerate(order)} if len(set(colors.values())) < len(table) else {}
-    found = [_reach(n, g, question, color=colors[n], dash=dashes.get(kinds[n], "")) for n, g in groups.items() if g]
-    if not any(reach.values.keys() - {reach.trained} or reach.reasons for reach in found):
+            groups[cell_of(record, spec)].append(record)
+    # Cells of one variant have one color: dashes distinguish the values of the other axes.
+    panels = {cell.name: cell_name({axis: v for axis, v in cell.axes.items() if axis != "variant"}) for cell in cells}
+    order = list(dict.fromkeys(panels.values()))
+    same_colors = len(set(colors.values())) < len(cells)
+    dashes = {panel: DASHES[i % len(DASHES)] for i, panel in enumerate(order)} if same_colors else {}
+    curves = [
+        _length_curve(name, runs, spec, color=colors[name], dash=dashes.get(panels[name], ""))
+        for name, runs in groups.items()
+        if runs
+    ]
+    if not any(curve.values.keys() - {curve.trained} or curve.reasons for curve in curves):
         return None
-    shown = [reach for reach in found if reach.values]
-    faceted = len(shown) > CROWD and 1 < len(order) < len(table)
-    panels = {kind: [reach for reach in shown if kinds[reach.name] == kind] for kind in order} if faceted else {"": shown}
-    return Lengths(TITLE, _plots(panels, question), _table(found, question), list(_notes(found, question)))
+    drawn = [curve for curve in curves if curve.values]
+    if len(drawn) > MAX_CELLS and 1 < len(order) < len(cells):
+        by_panel = {panel: [curve for curve in drawn if panels[curve.name] == panel] for panel in order}
+    else:
+        by_panel = {"": drawn}
+    return LengthsSection(TITLE, _plots(by_panel, spec), _table(curves, spec), list(_notes(curves, spec)))
 
 
-def _reach(name: str, runs: Sequence[Mapping[str, Any]], question: Question, *, color: str, dash: str) -> Reach:
-    """A cell from its completed runs."""
+def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec, *, color: str, dash: str) -> LengthCurve:
+    """Collect a cell's scores by length from its completed runs."""
     values: dict[int, list[float]] = {}
     reasons: dict[int, str] = {}
-    trained = next((int(run["length"]) for run in runs if _given(run.get("length"))), None)
+    trained = next((int(run["length"]) for run in runs if _is_present(run.get("length"))), None)
     for run in runs:
-        given = {key: value for key, value in run.items() if _given(value)}
-        scores = {n: v for key, v in given.items() if (n := length_of(key)) and key == at_length(question.metric, n)}
-        if trained is not None and question.metric in given:
-            scores[trained] = given[question.metric]
+        fields = {key: value for key, value in run.items() if _is_present(value)}
+        scores = {n: v for key, v in fields.items() if (n := length_of(key)) and key == at_length(spec.metric, n)}
+        if trained is not None and spec.metric in fields:
+            scores[trained] = fields[spec.metric]
         for length, score in scores.items():
             if not math.isfinite(score):
-                reasons[length] = f"{question.metric} is {score:g}"
+                reasons[length] = f"{spec.metric} is {score:g}"
                 continue
             values.setdefault(length, []).append(float(score))
-        reasons |= {int(key.removeprefix(REASON)): str(said) for key, said in given.items() if key.startswith(REASON)}
-    return Reach(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())), len(runs))
+        for key, value in fields.items():
+            if key.startswith(REASON_PREFIX):
+                reasons[int(key.removeprefix(REASON_PREFIX))] = str(value)
+    return LengthCurve(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())), len(runs))
 
 
-def _given(value: Any) -> bool:
+def _is_present(value: Any) -> bool:
+    """Return False for None and NaN, with which a table of runs is padded."""
     return value is not None and value == value
 
 
-def _plots(panels: Mapping[str, Sequence[Reach]], question: Question) -> list[tuple[str, str, str]]:
-    """A plot for each panel that has cells, on one vertical scale."""
-    every = [value for lines in panels.values() for reach in lines for values in reach.values.values() for value in values]
-    better = "lower is better" if question.direction == "min" else "higher is better"
-    note = f"test split; {better}; ringed: trained; band: all seeds"
-    found = []
-    for i, (kind, lines) in enumerate(panels.items()):
-        if lines:
-            title = f"{question.metric} by length{f', {kind}' if kind else ''}"
+def _plots(panels: Mapping[str, Sequence[LengthCurve]], spec: ComparisonSpec) -> list[tuple[str, str, str]]:
+    """Draw a plot for each panel that has cells, all with the same vertical axis."""
+    scores = [score for curves in panels.values() for c in curves for seeds in c.values.values() for score in seeds]
+    note = f"test split; {better(spec.direction)}; ringed: trained; band: all seeds"
+    plots = []
+    for i, (panel, curves) in enumerate(panels.items()):
+        if curves:
+            title = f"{spec.metric} by length{f', {panel}' if panel else ''}"
             file = f"lengths{f'-{i}' if len(panels) > 1 else ''}.svg"
-            found.append((file, title, by_length(lines, title=title, note=note, span=svg.padded(every))))
-    return found
+            plots.append((file, title, length_plot(curves, title=title, note=note, limits=svg.padded_limits(scores))))
+    return plots
 
 
-def _table(found: Sequence[Reach], question: Question) -> Table:
-    """A line a cell: the trained length, and mean and interval at each; "cannot" where no seed has a score, with a reason."""
-    lengths = sorted({length for reach in found for length in (*reach.values, *reach.reasons)})
-    columns = [Column("cell", words=True), Column("trained at"), *(Column(f"at {n}") for n in lengths)]
-    lines = []
-    for reach in found:
-        cells = [_score(reach, n, question) or ("cannot" if n in reach.reasons else "") for n in lengths]
-        lines.append(Line([reach.name, str(reach.trained or ""), *cells], reach.color))
-    return Table(columns, lines)
+def _table(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Table:
+    """Return a table with one row per cell: mean and interval at each length, "not evaluated" where no seed has a score."""
+    lengths = sorted({length for curve in curves for length in (*curve.values, *curve.reasons)})
+    columns = [Column("cell", is_text=True), Column("trained at"), *(Column(f"at {n}") for n in lengths)]
+    rows = []
+    for curve in curves:
+        texts = [_score(curve, n, spec) or ("not evaluated" if n in curve.reasons else "") for n in lengths]
+        rows.append(TableRow([curve.name, str(curve.trained or ""), *texts], curve.color))
+    return Table(columns, rows)
 
 
-def _score(reach: Reach, length: int, question: Question) -> str:
-    """ "2.5000 ± 0.0100", of how many seeds where some have no score, or "" where none has one."""
-    if length not in reach.values:
+def _score(curve: LengthCurve, length: int, spec: ComparisonSpec) -> str:
+    """Return a score as in "2.5000 ± 0.0100", with " (1 of 4)" if only some seeds have one, or "" if none has."""
+    if length not in curve.values:
         return ""
-    share = reach.share(length)
-    score = plus_minus(paired.interval(list(reach.values[length]), looks=question.looks))
+    share = curve.share(length)
+    score = format_interval(paired.interval(list(curve.values[length]), looks=spec.looks))
     return f"{score} ({share})" if share else score
 
 
-def _notes(found: Sequence[Reach], question: Question) -> Iterable[str]:
-    items = "bytes" if question.metric == "bits_per_byte" else "texts, cut off there,"
+def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Iterable[str]:
+    items = "bytes" if spec.metric == "bits_per_byte" else "texts, truncated to the length,"
     yield (
-        f"{question.metric} on the test split. Each model is tested as it is, with its own memory, at lengths that it "
-        f"was not trained on. The same {items} are scored at every length. ± is half of the 95 % interval over seeds"
-        f"{', corrected for the looks' if question.looks else ''}."
+        f"{spec.metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
+        f"that it was not trained on. The same {items} are scored at every length. ± is half the width of the 95 % interval "
+        f"over seeds{', corrected for the looks' if spec.looks else ''}."
     )
+    # Cells with the same reason at the same lengths share one note.
     cells: dict[tuple[str, str, str], list[str]] = {}
-    for reach in found:
+    for curve in curves:
         by_reason: dict[tuple[str, str], list[int]] = {}
-        for length, reason in reach.reasons.items():
-            by_reason.setdefault((reach.share(length), reason), []).append(length)
+        for length, reason in curve.reasons.items():
+            by_reason.setdefault((curve.share(length), reason), []).append(length)
         for (share, reason), lengths in by_reason.items():
-            cells.setdefault((", ".join(map(str, lengths)), share, reason), []).append(reach.name)
+            cells.setdefault((", ".join(map(str, lengths)), share, reason), []).append(curve.name)
     for (lengths, share, reason), names in cells.items():
-        what = f"Only {share} seeds could be tested at" if share else "Cannot be tested at"
-        yield f"{what} {lengths}: {', '.join(names)} ({reason})."
+        text = f"Only {share} seeds evaluated at" if share else "Not evaluated at"
+        yield f"{text} {lengths}: {', '.join(names)} ({reason})."

@@ -1,4 +1,4 @@
-"""How a study was measured and how to repeat it, read back from its runs."""
+"""The methods of a study, read back from its runs: what it compares, how it was run, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
-from attnlab.stats.compare import Question
+from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 
@@ -23,40 +23,53 @@ if TYPE_CHECKING:
     from attnlab.config.study import StudyConfig
 
 SECTIONS = ("model", "train", "evaluate", "machine")
-SINGLE = ("task", "data", "variant", "position", "backend")
-ORIGIN = ("device", "versions", "commit")
-SPENT = {"train": "steps", "evaluation": "evaluation", "logging": "logging", "checkpoint": "checkpoints", "startup": "start"}
-MOST_COMMANDS = 6  # a study may have been gone on with many times
+SINGLE_FIELDS = ("task", "data", "variant", "position", "backend")
+ENVIRONMENT = ("device", "versions", "commit")
+TIME_PARTS = {  # part of a run's time -> label
+    "train": "steps",
+    "evaluation": "evaluation",
+    "logging": "logging",
+    "checkpoint": "checkpoints",
+    "startup": "start",
+}
+MAX_COMMANDS = 6  # a study may have been resumed many times
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a study asks, the YAML it was written in, the command that ran it, its cells in the grid's order, its search.
+class StudyInfo:
+    """What a study compares, and how it was run.
 
-    `command` has a line for each time that it was gone on with. `skipped` are the cells that the study left out, with
-    its reasons; `reference_scores` the trivial ones that stand beside it; `earlier` what it asked before, when it had results
-    already.
+    Attributes:
+        spec: What the study compares.
+        yaml: The YAML file that it was written in.
+        command: The command that ran it, with a line for each different command that resumed it.
+        order: Names of its cells, in the grid's order.
+        search: Its search, if it has one.
+        reference_scores: Scores of methods without a network on the same data.
+        skipped: (name, reason) of the cells that the study leaves out.
+        changes: Descriptions of earlier comparisons, if they changed after the study had results.
     """
 
-    question: Question
+    spec: ComparisonSpec
     yaml: str = ""
     command: str = ""
     order: tuple[str, ...] = ()
     search: SearchConfig | None = None
     reference_scores: tuple[ReferenceScore, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
-    earlier: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
-    def place(self, cell: str) -> int:
-        """Where a cell stands in the grid; what the grid does not know comes last."""
+    def position(self, cell: str) -> int:
+        """Return a cell's position in the grid; cells that are not in the grid come last."""
         return self.order.index(cell) if cell in self.order else len(self.order)
 
 
-def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
-    """Read the study's YAML and command back from the newest of its runs.
+def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -> StudyInfo:
+    """Read the comparison, the YAML file and the command of a study from MLflow.
 
     Args:
-        runs: as `load_runs` returns them, not empty.
+        runs: As `attnlab.load_runs` returns them, not empty. The YAML file is that of the newest run.
+        root: Folder of the runs.
     """
     from attnlab.config.reader import read_study
     from attnlab.tracking.client import connect, runs_folder, search_runs
@@ -69,119 +82,127 @@ def source(runs: pandas.DataFrame, *, root: str | Path | None = None) -> Source:
         path = Path(client.download_artifacts(str(newest["run_id"]), "study.yaml", folder))
         text, study = path.read_text(encoding="utf-8"), read_study(path)
     axes = tuple(study.grid) or ("variant",)
-    *earlier, now = questions(study.study, root) or [_asked(study, newest)]
-    question = Question(study.study, axes, **{**now, "baseline": now["baseline"] or {}}, looks=_looks(study.study, root))
+    *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
+    spec = ComparisonSpec(study.study, axes, **{**now, "baseline": now["baseline"] or {}}, looks=_looks(study.study, root))
     record = client.get_run(str(newest["run_id"]))
-    tags, beside = record.data.tags, tuple(read_reference_scores(client, record.info.experiment_id))
-    how = tags.get("attnlab.search")  # as it was run: the YAML does not know what the command line said over it
-    search = SearchConfig.model_validate_json(how) if how else None
+    scores = tuple(read_reference_scores(client, record.info.experiment_id))
+    # The search as it was run: the command line may have overridden the YAML file.
+    search_json = record.data.tags.get("attnlab.search")
+    search = SearchConfig.model_validate_json(search_json) if search_json else None
     order, skipped = _cells(study)
-    every = search_runs(client, record.info.experiment_id)
-    typed = dict.fromkeys(each.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for each in every)
-    command = "\n".join([each for each in typed if each.startswith("attnlab ")][:MOST_COMMANDS])
-    return Source(question, text, command, order, search, beside, skipped, tuple(_changed(each, now) for each in earlier))
+    every_run = search_runs(client, record.info.experiment_id)
+    commands = dict.fromkeys(run.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for run in every_run)
+    command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
+    changes = tuple(_describe_change(before, now) for before in earlier)
+    return StudyInfo(spec, text, command, order, search, scores, skipped, changes)
 
 
 def _looks(study: str, root: str | Path | None) -> Looks | None:
     from attnlab.tracking.runs import looks
 
-    found = looks(study, root)
-    return found and Looks(*found)
+    first_and_last = looks(study, root)
+    return first_and_last and Looks(*first_and_last)
 
 
 def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """The names of the study's cells, and what it leaves out with the reasons."""
+    """Return the names of the study's cells, and (name, reason) of those that it leaves out."""
     from attnlab.config.grid import expand
 
     try:
         cells, skipped = expand(study)
-    except UserError:  # the YAML alone is no valid study: the command line filled something in
+    except UserError:  # the YAML file alone is not a valid study: the command line completed it
         return (), ()
     return tuple(cell.name for cell in cells), tuple((cell.name, cell.because) for cell in skipped)
 
 
-def _asked(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str, Any]:
-    """The question of a study that was run before questions were recorded: of its YAML, the direction of its task's class."""
+def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the comparison of a study without a recorded one: from its YAML file and its task's class."""
     from attnlab.registry import TASKS, load_file
 
     name, _, _ = str(run["task"]).partition(" ")
     for path in run["sources"] if isinstance(run.get("sources"), Mapping) else ():
         load_file(Path(path))
     task: Any = TASKS.get(name)
-    asked = {"metric": study.metric or task.metric, "direction": task.direction}
-    return {**asked, "baseline": study.baseline, "margin": study.margin}
+    metric = {"metric": study.metric or task.metric, "direction": task.direction}
+    return {**metric, "baseline": study.baseline, "margin": study.margin}
 
 
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """ "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
-    return ", ".join(f"{name} {_said(before[name])} (now {_said(now[name])})" for name in now if before[name] != now[name])
+def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
+    names = [name for name in now if before[name] != now[name]]
+    return ", ".join(f"{name} {_field_text(before[name])} (now {_field_text(now[name])})" for name in names)
 
 
-def _said(value: Any) -> str:
+def _field_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{axis} {_text(of)}" for axis, of in value.items())
+        return ", ".join(f"{axis} {_text(axis_value)}" for axis, axis_value in value.items())
     return "none" if value is None else _text(value)
 
 
-def lead(yaml: str) -> list[str]:
-    """The comment that opens the study's YAML, as paragraphs: it usually says what the study is for."""
-    words: list[str] = []
+def introduction(yaml: str) -> list[str]:
+    """Return the paragraphs of the comment that opens a study's YAML file, which usually states its purpose."""
+    lines: list[str] = []
     for line in yaml.splitlines():
         if not line.startswith("#"):
             break
         text = line.lstrip("# ").rstrip()
         if not text.startswith("yaml-language-server"):
-            words += ["", text] if text.startswith("- ") else [text]  # an item of a list is a paragraph of its own
-    paragraphs = "\n".join(words).strip().split("\n\n")
-    found = [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
-    if found and (name := re.match(r"\S+\.ya?ml: ", found[0])):  # the file's name is no part of what it asks
-        rest = found[0][name.end() :]
-        found[0] = f"{rest[:1].upper()}{rest[1:]}"
-    return found
+            lines += ["", text] if text.startswith("- ") else [text]  # a list item is its own paragraph
+    joined = "\n".join(lines).strip().split("\n\n")
+    paragraphs = [" ".join(paragraph.split()) for paragraph in joined if paragraph.strip()]
+    if paragraphs and (name := re.match(r"\S+\.ya?ml: ", paragraphs[0])):  # the file's name is not part of the purpose
+        rest = paragraphs[0][name.end() :]
+        paragraphs[0] = f"{rest[:1].upper()}{rest[1:]}"
+    return paragraphs
 
 
-def protocol(
+def describe_methods(
     records: Sequence[Mapping[str, Any]], *, axes: Sequence[str], trials: Sequence[Mapping[str, Any]] = ()
 ) -> list[tuple[str, str]]:
-    """What all runs share, section by section, and what differed without being an axis; of a search's trials their time."""
+    """Return (name, text) rows on what all runs share, and on fields that differ without being an axis.
+
+    Args:
+        records: The compared runs.
+        axes: Names of the grid's axes, which are left out.
+        trials: The trials of a search, for their time.
+    """
     names = list(dict.fromkeys(name for record in records for name in record))
-    found = [(name, _values(records, name)) for name in SINGLE if name in names and name not in axes]
+    rows = [(name, _values(records, name)) for name in SINGLE_FIELDS if name in names and name not in axes]
     for section in SECTIONS:
-        fields = [n for n in names if n.startswith(f"{section}.") and n not in axes]
-        parts = [f"{n.partition('.')[2]} {text}" for n in fields if (text := _values(records, n))]
-        found.append((section, ", ".join(parts)))
-    seeds = sorted({int(record["seed"]) for record in records})
-    found.append(("seeds", ", ".join(map(str, seeds))))
-    found += [(name, _values(records, name, separator="; ")) for name in ORIGIN if name in names]
+        fields = [name for name in names if name.startswith(f"{section}.") and name not in axes]
+        parts = [f"{name.partition('.')[2]} {text}" for name in fields if (text := _values(records, name))]
+        rows.append((section, ", ".join(parts)))
+    rows.append(("seeds", ", ".join(map(str, sorted({int(record["seed"]) for record in records})))))
+    rows += [(name, _values(records, name, separator="; ")) for name in ENVIRONMENT if name in names]
     started = [record["started"] for record in records if record.get("started") is not None]
     if started:
-        found.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
-    minutes = _seconds(records, "seconds") / 60
-    before = f"; and {_seconds(trials, 'seconds') / 60:.1f} minutes of search before them" if trials else ""
-    found.append(("time", f"{minutes:.1f} minutes over all runs, evaluation included{_shares(records)}{before}"))
-    return [(name, text) for name, text in found if text]
+        rows.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
+    minutes = _total_seconds(records, "seconds") / 60
+    search = f"; plus {_total_seconds(trials, 'seconds') / 60:.1f} minutes of search" if trials else ""
+    rows.append(("time", f"{minutes:.1f} minutes over all runs, including evaluation{_time_shares(records)}{search}"))
+    return [(name, text) for name, text in rows if text]
 
 
-def _seconds(records: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The sum of a figure over the runs that have it."""
-    return sum(float(r[name]) for r in records if r.get(name) and r[name] == r[name])
+def _total_seconds(records: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Return the sum of a column over the runs that have it."""
+    return sum(float(record[name]) for record in records if record.get(name) and record[name] == record[name])
 
 
-def _shares(records: Sequence[Mapping[str, Any]]) -> str:
-    """Where the runs' own time went; "" where they do not tell."""
-    spent = {part: _seconds(records, f"{part}_seconds") for part in SPENT}
-    if not spent["startup"]:
+def _time_shares(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the share of each part in the runs' time; "" if the runs do not record it."""
+    seconds = {part: _total_seconds(records, f"{part}_seconds") for part in TIME_PARTS}
+    if not seconds["startup"]:
         return ""
-    parts = [f"{SPENT[part]} {seconds / sum(spent.values()):.1%}" for part, seconds in spent.items()]
-    data = _seconds(records, "data_seconds") / sum(spent.values())
-    return f": {', '.join(parts)} (drawing batches {data:.1%}, within the steps)"
+    total = sum(seconds.values())
+    parts = [f"{TIME_PARTS[part]} {value / total:.1%}" for part, value in seconds.items()]
+    return f": {', '.join(parts)} (steps include {_total_seconds(records, 'data_seconds') / total:.1%} for drawing batches)"
 
 
 def _values(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
-    """Every value that a field took; "" where it took none (the other of steps and epochs)."""
-    given = [record.get(name) for record in records]
-    shown = dict.fromkeys(_text(value) for value in given if value is not None and value == value and value != "")
-    return separator.join(shown)
+    """Return every value of a field; "" if it has none (as the unused one of steps and epochs)."""
+    values = [record.get(name) for record in records]
+    texts = dict.fromkeys(_text(value) for value in values if value is not None and value == value and value != "")
+    return separator.join(texts)
 
 
 def _text(value: Any) -> str:
@@ -192,12 +213,12 @@ def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
 
 
-def commands(source: Source, records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What to type to get these numbers again."""
-    commit = next((str(r["commit"]) for r in reversed(records) if r.get("commit")), "")
-    found = []
+def reproduction_commands(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the shell commands that reproduce the report."""
+    commit = next((str(record["commit"]) for record in reversed(records) if record.get("commit")), "")
+    commands = []
     if commit:
-        changed = "   # with changes that were not committed" if commit.endswith("+dirty") else ""
-        found.append(f"git checkout {commit.removesuffix('+dirty')}{changed}")
-    run = source.command or f"attnlab run {source.question.study}.yaml"
-    return [*found, run, f"attnlab report {source.question.study}"]
+        comment = "   # with uncommitted changes" if commit.endswith("+dirty") else ""
+        commands.append(f"git checkout {commit.removesuffix('+dirty')}{comment}")
+    run = info.command or f"attnlab run {info.spec.study}.yaml"
+    return [*commands, run, f"attnlab report {info.spec.study}"]

@@ -1,4 +1,4 @@
-"""The page of one study: its sections in the order in which they are read, and the same as HTML and Markdown."""
+"""The page of one study: its sections in reading order, rendered as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.export import export
-from attnlab.report.figures import Figure, better, cell_colors, draw
-from attnlab.report.lengths import Lengths, lengths_section
-from attnlab.report.methods import Source, commands, lead, protocol
-from attnlab.report.plots.attention_maps import drawn, told
-from attnlab.report.reference_scores import beside, reference_notes, with_reference_scores
+from attnlab.report.figures import Figure, cell_colors, draw_figures
+from attnlab.report.lengths import LengthsSection, lengths_section
+from attnlab.report.methods import StudyInfo, describe_methods, introduction, reproduction_commands
+from attnlab.report.plots.attention_maps import describe_maps, draw_maps
+from attnlab.report.reference_scores import matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
-from attnlab.report.search import method, search_table
-from attnlab.report.summary import Answer, answer
-from attnlab.report.table import Column, Line, Table
+from attnlab.report.search import search_method, search_table
+from attnlab.report.summary import Summary, summarize
+from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
-from attnlab.stats.compare import Question, Row, cell_of, rows
-from attnlab.stats.search import NOT_CONFIRMED, Searched, reported, searched, unconfirmed
+from attnlab.report.wording import better, count
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, summarize_cells
+from attnlab.stats.search import NOT_CONFIRMED, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
 
 if TYPE_CHECKING:
     import pandas
@@ -30,8 +31,8 @@ FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet")
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of the page; what is empty is left out."""
+class PageSection:
+    """A section of the page; empty parts are left out."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -43,143 +44,145 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A study, ready to be printed: by itself, or as a part of a page of several."""
+    """The contents of a study's page, which is also a part of the page on several studies."""
 
-    source: Source
-    lead: Sequence[str]
-    answer: Answer
-    opening: str
+    info: StudyInfo
+    introduction: Sequence[str]
+    summary: Summary
+    overview: str
     table: Table
     notes: Sequence[str]
-    sections: Sequence[Section]
+    sections: Sequence[PageSection]
     figures: Sequence[Figure]
     commands: Sequence[str]
-    protocol: Sequence[tuple[str, str]]
-    search: Section | None
+    methods: Sequence[tuple[str, str]]
+    search: PageSection | None
     runs: Table
-    rows: Sequence[Row] = field(repr=False)
+    cells: Sequence[CellSummary] = field(repr=False)
 
     @property
     def study(self) -> str:
-        return self.source.question.study
+        """The study's name."""
+        return self.info.spec.study
 
 
-def make(source: Source, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()) -> Page:
-    """Work out everything that the page of a study says.
+def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()) -> Page:
+    """Compute the contents of a study's page.
 
     Args:
-        source: what the study asks and where its runs come from.
-        runs: as `load_runs` returns them, those of a search included.
-        curves: as `load_curves` returns them.
-        maps: as `load_attention_maps` returns them.
+        info: What the study compares, and how it was run.
+        runs: As `attnlab.load_runs` returns them, trials of a search included.
+        curves: As `attnlab.load_curves` returns them.
+        maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
-    question = source.question
-    records = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
-    records.sort(key=lambda record: (source.place(cell_of(record, question)), record["seed"]))
-    trials = searched(records, question, source.search) if source.search else []
-    table = rows([*reported(records), *unconfirmed(records, question, trials)], question)
-    table.sort(key=lambda row: source.place(row.name))
-    tried, records = [record for record in records if record.get("phase") == "search"], reported(records)
-    colors, figures = cell_colors(table), draw(table, records, curves, question=question)
-    trivial = beside(source.reference_scores, records, metric=question.metric)
-    maps = sorted(maps, key=lambda each: source.place(each.cell))
-    figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in drawn(maps)]
-    lengths = lengths_section(table, records, question=question, colors=colors)
+    spec = info.spec
+    everything = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
+    everything.sort(key=lambda record: (info.position(cell_of(record, spec)), record["seed"]))
+    # Trials choose a configuration; only the other runs are compared.
+    searches = summarize_searches(everything, spec, info.search) if info.search else []
+    trials, records = [r for r in everything if r.get("phase") == "search"], exclude_trials(everything)
+    cells = summarize_cells([*records, *unconfirmed_cells(everything, spec, searches)], spec)
+    cells.sort(key=lambda cell: info.position(cell.name))
+    # Plots.
+    colors, figures = cell_colors(cells), draw_figures(cells, records, curves, spec=spec)
+    maps = sorted(maps, key=lambda map_: info.position(map_.cell))
+    figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in draw_maps(maps)]
+    lengths = lengths_section(cells, records, spec=spec, colors=colors)
     figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
-    search, how = _search(trials, source), protocol(records, axes=question.axes, trials=tried)
+    # Text and tables.
+    scores = matching_scores(info.reference_scores, records, metric=spec.metric)
+    search, methods = _search_section(searches, info), describe_methods(records, axes=spec.axes, trials=trials)
     return Page(
-        source=source,
-        lead=lead(source.yaml),
-        answer=answer(table, question),
-        opening=_opening(table, question),
-        table=with_reference_scores(verdict_table(table, question, colors=colors), trivial),
-        notes=[*_earlier(source), *notes(table, question), *_matched(records, question), *reference_notes(trivial)],
-        sections=_sections(table, figures, colors, search=search, source=source, how=how, maps=maps, lengths=lengths),
+        info=info,
+        introduction=introduction(info.yaml),
+        summary=summarize(cells, spec),
+        overview=overview(cells, spec),
+        table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
+        notes=[*_changes(info), *notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
+        sections=_sections(cells, figures, colors, search=search, info=info, methods=methods, maps=maps, lengths=lengths),
         figures=figures,
-        commands=commands(source, records),
-        protocol=how,
+        commands=reproduction_commands(info, records),
+        methods=methods,
         search=search,
-        runs=run_table(records, question),
-        rows=table,
+        runs=run_table(records, spec),
+        cells=cells,
     )
 
 
-def _earlier(source: Source) -> list[str]:
-    """A question that was changed when there were results to look at is not the one that they were made for."""
-    return [f"The question was changed after there were results. Before: {each}." for each in source.earlier]
+def _changes(info: StudyInfo) -> list[str]:
+    """Return a note for each change of the comparison after first results: the runs were not made for the present one."""
+    return [f"The comparison was changed after the study had results. Before: {change}." for change in info.changes]
 
 
-def _matched(records: Sequence[Mapping[str, Any]], question: Question) -> list[str]:
-    """How cells were made to cost as much as their baseline."""
-    said = {cell_of(record, question): record["matched"] for record in records if record.get("matched")}
-    return [f"{cell} is matched: {how}." for cell, how in said.items()]
+def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> list[str]:
+    """Return a note for each cell whose cost was matched to that of its baseline."""
+    matched = {cell_of(record, spec): record["matched"] for record in records if record.get("matched")}
+    return [f"{cell} is matched: {method}." for cell, method in matched.items()]
 
 
 def _sections(
-    table: Sequence[Row],
+    cells: Sequence[CellSummary],
     figures: Sequence[Figure],
     colors: Mapping[str, str],
     *,
-    search: Section | None,
-    source: Source,
-    how: Sequence[tuple[str, str]],
+    search: PageSection | None,
+    info: StudyInfo,
+    methods: Sequence[tuple[str, str]],
     maps: Sequence[AttentionMap],
-    lengths: Lengths | None,
-) -> list[Section]:
+    lengths: LengthsSection | None,
+) -> list[PageSection]:
+    """Return the sections after the verdicts, in reading order."""
     plots = {name: [f for f in figures if f.section == name] for name in ("learning", "lengths", "cost", "grid", "maps")}
-    costs = cost_table(table, colors=colors)
-    said, without = told(maps)
-    found = [
-        Section("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
+    costs = cost_table(cells, colors=colors)
+    map_paragraphs, map_notes = describe_maps(maps)
+    sections = [
+        PageSection("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
         search,
-        Section("Learning curves", plots=plots["learning"]) if plots["learning"] else None,
-        Section(lengths.title, plots=plots["lengths"], table=lengths.table, notes=lengths.notes) if lengths else None,
-        Section("What it costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
-        Section("Attention maps", said, plots=plots["maps"], notes=without) if maps else None,
-        _troubles(table, source),
-        Section("How it was measured", table=words_table(how)),
+        PageSection("Learning curves", plots=plots["learning"]) if plots["learning"] else None,
+        PageSection(lengths.title, plots=plots["lengths"], table=lengths.table, notes=lengths.notes) if lengths else None,
+        PageSection("Costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
+        PageSection("Attention maps", map_paragraphs, plots=plots["maps"], notes=map_notes) if maps else None,
+        _incomplete_runs(cells, info),
+        PageSection("Methods", table=_two_columns(methods)),
     ]
-    return [section for section in found if section is not None]
+    return [section for section in sections if section is not None]
 
 
-def _troubles(table: Sequence[Row], source: Source) -> Section | None:
-    """Refusals, failures and divergences with their reasons, and what the study left out."""
-    bad = [[row.name, row.outcome, "; ".join(row.reasons)] for row in table if set(row.states) != {"completed"}]
-    bad += [[name, "left out by the study", because] for name, because in source.skipped]
-    if not bad:
+def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:
+    """Return the section on refused, failed and diverged runs, and on cells that the study leaves out, with reasons."""
+    rows = [[cell.name, cell.outcome, "; ".join(cell.reasons)] for cell in cells if set(cell.states) != {"completed"}]
+    rows += [[name, "left out by the study", reason] for name, reason in info.skipped]
+    if not rows:
         return None
-    columns = [Column("cell", words=True), Column("state", words=True), Column("reason", words=True)]
-    return Section("What did not complete", table=Table(columns, [Line(each) for each in bad]))
+    columns = [Column("cell", is_text=True), Column("state", is_text=True), Column("reason", is_text=True)]
+    return PageSection("Incomplete runs", table=Table(columns, [TableRow(row) for row in rows]))
 
 
-def words_table(pairs: Sequence[tuple[str, str]]) -> Table:
-    """Names and what they are."""
-    return Table([Column("", words=True), Column("", words=True)], [Line(list(pair)) for pair in pairs])
+def _two_columns(pairs: Sequence[tuple[str, str]]) -> Table:
+    """Return a table of names and values without headings."""
+    return Table([Column("", is_text=True), Column("", is_text=True)], [TableRow(list(pair)) for pair in pairs])
 
 
-def _search(found: Sequence[Searched], source: Source) -> Section | None:
-    if source.search is None or not found:
+def _search_section(summaries: Sequence[SearchSummary], info: StudyInfo) -> PageSection | None:
+    if info.search is None or not summaries:
         return None
-    warnings = [f"{each.cell}: {edge}." for each in found for edge in each.edges]
-    table = search_table(found, source.question, source.search)
-    return Section("Search", paragraphs=[method(source.search, source.question)], warnings=warnings, table=table)
+    warnings = [f"{summary.cell}: {warning}." for summary in summaries for warning in summary.warnings]
+    table = search_table(summaries, info.spec, info.search)
+    return PageSection("Search", paragraphs=[search_method(info.search, info.spec)], warnings=warnings, table=table)
 
 
-def _opening(table: Sequence[Row], question: Question) -> str:
-    counted = sum(count for row in table for state, count in row.states.items() if state not in ("refused", NOT_CONFIRMED))
-    text = f"{_count(len(table), 'cell')}, {_count(counted, 'run')}. "
-    text += f"The metric is {question.metric} on the test split: {better(question)}."
-    names = dict.fromkeys(row.baseline for row in table if row.difference)
-    if len(names) == 1:
-        text += f" The others are compared with {next(iter(names))}."
-    elif names:
-        where = ", ".join(f"{axis} {value}" for axis, value in question.baseline.items())
-        text += f" Each cell is compared with the one that has {where} and is otherwise the same."
+def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
+    """Return the paragraph above the verdicts: number of cells and runs, the metric, and the baseline."""
+    runs = sum(n for cell in cells for state, n in cell.states.items() if state not in ("refused", NOT_CONFIRMED))
+    text = f"{count(len(cells), 'cell')}, {count(runs, 'run')}. "
+    text += f"The metric is {spec.metric} on the test split: {better(spec.direction)}."
+    baselines = dict.fromkeys(cell.baseline for cell in cells if cell.difference)
+    if len(baselines) == 1:
+        text += f" The other cells are compared with {next(iter(baselines))}."
+    elif baselines:
+        where = ", ".join(f"{axis} {value}" for axis, value in spec.baseline.items())
+        text += f" Each cell is compared with the cell that has {where} and is otherwise the same."
     return text
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
@@ -189,10 +192,8 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         stale.unlink()
     for figure in page.figures:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8")
-    export(folder, table=page.rows, runs=runs, question=page.source.question)
-    fields = {name: getattr(page, name) for name in page.__dataclass_fields__}
-    fields |= {"page": page, "study": page.study, "files": FILES}
-    fields["effects"] = [figure for figure in page.figures if figure.section == "effects"]
-    fields |= {"yaml": page.source.yaml.strip(), "yaml_name": f"{page.study}.yaml"}
+    export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
+    differences = [figure for figure in page.figures if figure.section == "differences"]
+    fields = {"page": page, "files": FILES, "differences": differences, "yaml": page.info.yaml.strip()}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The lines of the trivial baselines, below those of the cells: shown, and compared with nothing."""
+"""Rows of the verdict table for the reference scores, which are shown and not compared."""
 
 from __future__ import annotations
 
@@ -7,50 +7,52 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import significant
-from attnlab.report.table import Line, Table
-from attnlab.stats.compare import fixed
+from attnlab.report.table import Table, TableRow
+from attnlab.report.wording import format_metric
 from attnlab.tracking.artifacts import ReferenceScore
 
-KIND = "trivial"  # of such a line
+ROW_KIND = "reference"
+PREFIX = "reference: "
 
 
 def with_reference_scores(table: Table, scores: Sequence[ReferenceScore]) -> Table:
-    """The table with a line for each score below: its name, its value under the metric, and no seeds or interval."""
-    lines = []
+    """Append a row for each score: its name and its value under the metric, without seeds or an interval."""
+    rows = []
     for score, label in zip(scores, labels(scores), strict=True):
-        cells = {"cell": label, score.metric: fixed(score.value), "verdict": "not compared", "state": "no network"}
-        lines.append(Line([cells.get(column.heading, "") for column in table.columns], kind=KIND))
-    return Table(table.columns, [*table.lines, *lines])
+        cells = {"cell": label, score.metric: format_metric(score.value), "verdict": "not compared", "state": "no network"}
+        rows.append(TableRow([cells.get(column.heading, "") for column in table.columns], kind=ROW_KIND))
+    return Table(table.columns, [*table.rows, *rows])
 
 
 def reference_notes(scores: Sequence[ReferenceScore]) -> list[str]:
-    """What the lines are, in one note; none where there are no lines."""
+    """Return one note that describes the scores, or none if there are no scores."""
     if not scores:
         return []
-    several = labels(scores)
-    said = [
-        f"{label.removeprefix('baseline: ')} is {score.about} ({significant(score.seconds)} s)"
-        for score, label in zip(scores, several, strict=True)
+    descriptions = [
+        f"{label.removeprefix(PREFIX)} is {score.about} ({significant(score.seconds)} s)"
+        for score, label in zip(scores, labels(scores), strict=True)
     ]
-    text = "Trivial baselines, without a neural network, read the same test bytes or texts, and are compared with nothing: "
-    return [text + "; ".join(said) + "."]
+    text = "Reference scores use no neural network, read the same test bytes or texts, and are not compared with the cells: "
+    return [f"{text}{'; '.join(descriptions)}."]
 
 
-def beside(scores: Sequence[ReferenceScore], runs: Iterable[Mapping[str, Any]], *, metric: str) -> list[ReferenceScore]:
-    """Those that were measured as these runs were: on the same data, with the same limit, in the same metric."""
+def matching_scores(
+    scores: Sequence[ReferenceScore], runs: Iterable[Mapping[str, Any]], *, metric: str
+) -> list[ReferenceScore]:
+    """Return the scores that were measured like these runs: same metric, same data, same limit on the test split."""
     tests = {(run.get("data"), _limit(run.get("evaluate.test_limit"))) for run in runs}
     return [score for score in scores if score.metric == metric and (score.data, score.limit) in tests]
 
 
 def labels(scores: Sequence[ReferenceScore]) -> list[str]:
-    """ "baseline: gzip", with the task or the limit where that alone would name two of them."""
-    found = [f"baseline: {score.name}" for score in scores]
-    for more in ([score.task for score in scores], [f"first {score.limit:,}" if score.limit else "" for score in scores]):
-        count = Counter(found)
-        found = [f"{name} {word}".rstrip() if count[name] > 1 else name for name, word in zip(found, more, strict=True)]
-    return found
+    """Return labels such as "reference: gzip", with the task or the limit where two would be the same."""
+    texts = [f"{PREFIX}{score.name}" for score in scores]
+    for suffixes in ([s.task for s in scores], [f"first {s.limit:,}" if s.limit else "" for s in scores]):
+        count = Counter(texts)
+        texts = [f"{text} {suffix}".rstrip() if count[text] > 1 else text for text, suffix in zip(texts, suffixes, strict=True)]
+    return texts
 
 
 def _limit(value: Any) -> int | None:
-    """A table of runs pads with NaN."""
+    """Return the limit as an int; None for NaN, with which a table of runs is padded."""
     return None if value is None or value != value else int(value)

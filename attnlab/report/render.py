@@ -1,54 +1,51 @@
-"""The templates beside this file, filled in."""
+"""Rendering of the templates in `templates/`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.report.table import markdown, untagged
-
-VERDICTS = re.compile(
-    r"none[^,]* is shown to be better(, worse or equivalent)?"
-    r"|\d+ (is|are) (better|worse|equivalent within ±\d[\d.]*(e[+-]?\d+)?|the same)"
-    r"|is (better than|worse than|equivalent to)|not settled|not compared",
-    re.IGNORECASE,
-)
+from attnlab.report.summary import Strong
+from attnlab.report.table import escape_tags, to_markdown
 
 
-def stressed(text: str, begin: str, end: str, *, html: bool) -> str:
-    """A sentence of the answer with its verdicts between marks: what a reader's eye should find first."""
+def emphasize(sentence: Sequence[str], *, html: bool) -> str:
+    """Return a sentence with its `Strong` parts in bold, and everything else escaped."""
     from markupsafe import Markup, escape
 
-    plain = str(escape(text)) if html else untagged(text)
-    found = VERDICTS.sub(lambda match: f"{begin}{match[0]}{end}", plain)
-    return Markup(found) if html else found
+    begin, end = ("<strong>", "</strong>") if html else ("**", "**")
+    parts = []
+    for part in sentence:
+        text = str(escape(part)) if html else escape_tags(str(part))
+        parts.append(f"{begin}{text}{end}" if isinstance(part, Strong) else text)
+    return Markup("".join(parts)) if html else "".join(parts)
 
 
-def coded(text: str) -> str:
-    """A paragraph of a study file in HTML: what stands between backticks is code."""
+def mark_code(text: str) -> str:
+    """Return a paragraph of a study file as HTML, with text between backticks as code."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def fenced(text: str, language: str = "") -> str:
-    """A block of code in Markdown; what the text itself fences ends it no sooner."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}{language}\n{text}\n{fence}"
+def fence(text: str, language: str = "") -> str:
+    """Return a Markdown code block, with a fence longer than any in the text."""
+    marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{marks}{language}\n{text}\n{marks}"
 
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
-    """Fill in one of the templates beside this file."""
+    """Render one of the templates in `templates/`; those for HTML escape their fields."""
     import jinja2
 
     from attnlab._version import __version__
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    escape = template.endswith(".html.j2")
-    environment = jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"markdown": markdown, "version": __version__}
-    environment.filters["stressed"] = lambda text, begin, end: stressed(text, begin, end, html=escape)
-    environment.filters |= {"coded": coded, "untagged": untagged, "fenced": fenced}
+    html = template.endswith(".html.j2")
+    environment = jinja2.Environment(loader=loader, autoescape=html, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {"to_markdown": to_markdown, "version": __version__}
+    environment.filters["emphasize"] = lambda sentence: emphasize(sentence, html=html)
+    environment.filters |= {"mark_code": mark_code, "escape_tags": escape_tags, "fence": fence}
     return environment.get_template(template).render(fields).strip() + "\n"

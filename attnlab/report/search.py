@@ -1,6 +1,7 @@
-"""What the search of each cell came to: its trials, the best of them, and whether the space was wide enough.
+"""The report's section on hyperparameter search.
 
-Searched runs choose; only what was trained anew on fresh seeds is compared. So the rest of a report sees none of them.
+Searched runs only choose a configuration. What is compared are runs of that configuration with fresh seeds, so the rest of a
+report shows no trial.
 """
 
 from __future__ import annotations
@@ -8,41 +9,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.report.table import Column, Line, Table
-from attnlab.stats.compare import Question, fixed
-from attnlab.stats.search import Searched, shown
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import format_metric
+from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.search import SearchSummary, format_param
 
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
 
 
-def sentence(each: Searched, question: Question) -> str:
-    """One line for the terminal."""
-    if each.value is None or each.params is None:
-        return f"{each.cell}: {each.outcome}; nothing to confirm"
-    chosen = ", ".join(f"{path} {shown(value)}" for path, value in each.params.items())
-    return f"{each.cell}: {each.outcome}; best valid_{question.metric} {fixed(each.value)} in trial {each.trial}: {chosen}"
+def describe_search(summary: SearchSummary, spec: ComparisonSpec) -> str:
+    """Return one line on the search of a cell, for the terminal."""
+    if summary.value is None or summary.params is None:
+        return f"{summary.cell}: {summary.outcome}; nothing to confirm"
+    params = ", ".join(f"{path} {format_param(value)}" for path, value in summary.params.items())
+    best = f"best valid_{spec.metric} {format_metric(summary.value)} in trial {summary.trial}"
+    return f"{summary.cell}: {summary.outcome}; {best}: {params}"
 
 
-def search_table(found: Sequence[Searched], question: Question, search: SearchConfig) -> Table:
-    """A line a cell: its trials, the best value on `valid`, and what was chosen."""
-    columns = [Column("cell", words=True), Column("trials", words=True), Column(f"best valid_{question.metric}")]
+def search_table(summaries: Sequence[SearchSummary], spec: ComparisonSpec, search: SearchConfig) -> Table:
+    """Return a table with one row per cell: its trials, the best value on `valid`, and the chosen parameters."""
+    columns = [Column("cell", is_text=True), Column("trials", is_text=True), Column(f"best valid_{spec.metric}")]
     columns += [*(Column(path) for path in search.space), Column("trial")]
-    lines = []
-    for each in found:
-        value = "" if each.value is None else fixed(each.value)
-        chosen = [shown((each.params or {})[path]) if path in (each.params or {}) else "" for path in search.space]
-        number = "" if each.trial is None else str(each.trial)
-        lines.append(Line([each.cell, each.outcome, value, *chosen, number], kind="missing" if each.value is None else ""))
-    return Table(columns, lines)
+    rows = []
+    for summary in summaries:
+        value = "" if summary.value is None else format_metric(summary.value)
+        params = summary.params or {}
+        chosen = [format_param(params[path]) if path in params else "" for path in search.space]
+        trial = "" if summary.trial is None else str(summary.trial)
+        kind = "missing" if summary.value is None else ""
+        rows.append(TableRow([summary.cell, summary.outcome, value, *chosen, trial], kind=kind))
+    return Table(columns, rows)
 
 
-def method(search: SearchConfig, question: Question) -> str:
-    """How the search was done, in words."""
+def search_method(search: SearchConfig, spec: ComparisonSpec) -> str:
+    """Return a paragraph on how the search was done."""
     space = "; ".join(f"{path} {dimension.label}" for path, dimension in search.space.items())
     return (
-        f"Each cell had an Optuna study of its own, all with the same budget: {search.trials} trials, trained with seed "
-        f"{search.seed}, over {space}. Sampler: {search.sampler.label}; pruner: {search.pruner.label}. What reached the "
-        f"best valid_{question.metric} was trained anew with fresh seeds, never pruned: those runs alone stand in the "
-        "tables and plots of this page."
+        f"Each cell had its own Optuna study with the same budget: {search.trials} trials, trained with seed {search.seed}, "
+        f"over {space}. Sampler: {search.sampler.label}; pruner: {search.pruner.label}. The configuration with the best "
+        f"valid_{spec.metric} was then trained with fresh seeds and never pruned; only these runs are in the tables and plots "
+        "of this page."
     )

@@ -1,7 +1,7 @@
-"""The answer of a study in two sentences, made from the same rows as its table.
+"""The result of a study in two sentences, made from the same cell summaries as its table.
 
-The first says what these runs settle, the second what they leave open and what would settle it. "Not settled" never
-becomes "no difference".
+The first sentence states which comparisons are conclusive, the second which are not, and how many more seeds they need. An
+inconclusive comparison is never reported as "no difference".
 """
 
 from __future__ import annotations
@@ -9,159 +9,200 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attnlab.stats.compare import BASELINE, Question, Row, fixed, p_value, plus_minus
+from attnlab.report.wording import (
+    better,
+    count,
+    describe_conditions,
+    describe_reason,
+    describe_verdict,
+    format_interval,
+    format_metric,
+    format_p_value,
+)
+from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.verdict import VerdictKind
 
-OPEN = "not settled"
-KINDS = ("better", "worse", "equivalent", "the same value", OPEN)  # how the verdict of a compared cell begins
-MOST = 3  # cells named of a group; the table has them all
+MAX_NAMED = 3  # cells named in one group; the table has all of them
+
+
+class Strong(str):
+    """A part of a sentence that a page prints in bold."""
+
+
+Sentence = Sequence[str]  # its parts, some of them `Strong`
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A sentence on what these runs settle, and one on what they leave open."""
+class Summary:
+    """The two sentences at the top of a report: conclusive results, and open comparisons."""
 
-    settled: str
-    open: str
+    conclusive: Sentence
+    open: Sentence
 
     @property
     def text(self) -> str:
-        return f"{self.settled} {self.open}"
+        """Both sentences as plain text."""
+        return f"{''.join(self.conclusive)} {''.join(self.open)}"
 
 
-def answer(table: Sequence[Row], question: Question) -> Answer:
-    """Say what the rows of a table come to."""
-    compared = [row for row in table if row.difference is not None]
-    groups = {kind: [row for row in compared if row.verdict.startswith(kind)] for kind in KINDS}
-    rest = [row for row in table if row.difference is None and row.verdict != BASELINE]
-    about = f"In {question.metric.replace('_', ' ')} ({'lower' if question.direction == 'min' else 'higher'} is better)"
+def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
+    """Summarize the comparisons of a study's cells."""
+    compared = [cell for cell in cells if cell.difference is not None]
+    rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
+    inconclusive = [cell for cell in compared if cell.is_inconclusive]
+    opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
     if not compared:
-        return Answer(*_nothing(table, question, about))
+        return _without_comparisons(cells, spec, opening)
     if len(compared) == 1:
-        return Answer(f"{about}, {_single(compared[0], question)}.", _left(groups[OPEN], rest, named=True))
-    names = {row.baseline for row in compared}
-    whom, comma = (names.pop(), "") if len(names) == 1 else (f"{_values(question)}, all else being the same", ",")
-    if len(groups[OPEN]) == len(compared):
-        many = f"{len(compared)} cells compared with {whom}{comma}"
-        settled = f"{about}, none of {many} is shown to be better, worse or equivalent"
+        return Summary([f"{opening}, ", *_one_comparison(compared[0], spec), "."], _open(inconclusive, rest, named=True))
+    baselines = {cell.baseline for cell in compared}
+    if len(baselines) == 1:
+        baseline, comma = baselines.pop(), ""
     else:
-        settled = f"{about}, of {len(compared)} cells compared with {whom}, {_groups(groups, question)}"
-    return Answer(f"{settled}.", _left(groups[OPEN], rest))
+        baseline, comma = f"{_baseline_values(spec)}, all else being the same", ","
+    number = f"{len(compared)} cells compared with {baseline}"
+    if len(inconclusive) == len(compared):
+        none = Strong("is shown to be better, worse or equivalent")
+        return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
+    return Summary([f"{opening}, of {number}, ", *_groups(compared, spec), "."], _open(inconclusive, rest))
 
 
-def _groups(groups: dict[str, list[Row]], question: Question) -> str:
-    words = [
-        (_some("better", groups["better"]) or "none is shown to be better"),
-        _some("worse", groups["worse"]),
-        _some(f"equivalent within ±{question.margin or 0:g}", groups["equivalent"]),
-        _some("the same to the last digit in each seed", groups["the same value"]),
-    ]
-    found = [each for each in words if each]
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    """Return the number of cells by verdict, with the cells that differ most."""
+    phrases = {
+        VerdictKind.BETTER: "better",
+        VerdictKind.WORSE: "worse",
+        VerdictKind.EQUIVALENT: f"equivalent within ±{spec.margin or 0:g}",
+        VerdictKind.IDENTICAL: "identical in every seed",
+    }
+    groups: list[list[str]] = []
+    for kind, phrase in phrases.items():
+        cells = [cell for cell in compared if cell.verdict is not None and cell.verdict.kind is kind]
+        if cells:
+            number = Strong(f"{len(cells)} {'is' if len(cells) == 1 else 'are'} {phrase}")
+            groups.append([number, f" ({_list_largest(cells, [_result(cell) for cell in cells])})"])
+        elif kind is VerdictKind.BETTER:
+            groups.append([Strong("none is shown to be better")])
+    parts = list(groups[0])
+    for i, group in enumerate(groups[1:], start=2):
+        parts += [" and " if i == len(groups) else ", ", *group]
+    return parts
 
 
-def _some(what: str, rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    return f"{len(rows)} {'is' if len(rows) == 1 else 'are'} {what} ({_listed(rows, [_by(row) for row in rows])})"
+def _list_largest(cells: Sequence[CellSummary], texts: Sequence[str]) -> str:
+    """Join the texts of the cells that differ most, and state how many more cells there are."""
+    size = [abs(cell.difference.interval.mean) if cell.difference else 0.0 for cell in cells]
+    order = sorted(range(len(cells)), key=lambda i: -size[i])
+    more = len(cells) - MAX_NAMED
+    return "; ".join(texts[i] for i in order[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _listed(rows: Sequence[Row], words: Sequence[str]) -> str:
-    """The cells that differ most, in the words given, and how many more there are."""
-    size = [abs(row.difference.interval.mean) if row.difference else 0.0 for row in rows]
-    order = sorted(range(len(rows)), key=lambda i: -size[i])
-    more = len(rows) - MOST
-    return "; ".join(words[i] for i in order[:MOST]) + (f"; and {more} more" if more > 0 else "")
+def _result(cell: CellSummary) -> str:
+    """Return a cell's conclusive result as in "no_wo by 0.0120 ± 0.0030, p = 0.004"."""
+    assert cell.difference is not None and cell.verdict is not None
+    if cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE):
+        text = f"{cell.name} by {_absolute_difference(cell)}, p {format_p_value(cell.difference.p_holm, equals=True)}"
+    elif cell.verdict.kind is VerdictKind.EQUIVALENT and cell.difference.interval.mean:
+        text = f"{cell.name}, {_signed_difference(cell)}"
+    else:
+        text = cell.name
+    return ", ".join([text, *describe_conditions(cell.verdict)])
 
 
-def _by(row: Row) -> str:
-    """ "no_wo by 0.0120 ± 0.0030, p = 0.004"."""
-    assert row.difference is not None
-    seen = row.difference.interval
-    word, more = _word(row)
-    if word in ("better", "worse"):
-        return f"{row.name} by {_size(row)}, p {p_value(row.difference.p_holm, equals=True)}{more}"
-    return f"{row.name if seen.mean == 0 else f'{row.name}, {plus_minus(seen, sign=True)}'}{more}"
+def _one_comparison(cell: CellSummary, spec: ComparisonSpec) -> list[str]:
+    """Return the clause on the only comparison of a study."""
+    assert cell.difference is not None and cell.verdict is not None
+    name, baseline, kind = cell.name, cell.baseline, cell.verdict.kind
+    seeds = count(cell.difference.interval.n, "seed")
+    conditions = "".join(f", {condition}" for condition in describe_conditions(cell.verdict))
+    if kind in (VerdictKind.BETTER, VerdictKind.WORSE):
+        p = format_p_value(cell.difference.p_holm, equals=True)
+        size = f" {baseline} by {_absolute_difference(cell)} (p {p}, {seeds}){conditions}"
+        return [f"{name} ", Strong(f"is {kind} than"), size]
+    difference = f"({_signed_difference(cell)}, {seeds})"
+    if kind is VerdictKind.EQUIVALENT:
+        return [f"{name} ", Strong("is equivalent to"), f" {baseline} within ±{spec.margin:g} {difference}{conditions}"]
+    if kind is VerdictKind.IDENTICAL:
+        return [f"{name} and {baseline} are ", Strong(f"identical in all {seeds}"), conditions]
+    return [f"the comparison of {name} with {baseline} is ", Strong("inconclusive"), f" {difference}{conditions}"]
 
 
-def _word(row: Row) -> tuple[str, str]:
-    """A settled verdict, and what the table adds to it: ", by less than the margin", ", where both completed (...)"."""
-    word = next((kind for kind in ("better", "worse", "equivalent within the margin") if row.verdict.startswith(kind)), "")
-    more = row.verdict.removeprefix(word).strip(", ") if word else ""
-    return word.partition(" ")[0], f", {more}" if more else ""
-
-
-def _size(row: Row) -> str:
-    assert row.difference is not None
-    seen = row.difference.interval
-    return fixed(abs(seen.mean)) + ("" if seen.half is None else f" ± {fixed(seen.half)}")
-
-
-def _single(row: Row, question: Question) -> str:
-    assert row.difference is not None
-    seen, base = row.difference.interval, row.baseline
-    seeds = f"{seen.n} seed{'' if seen.n == 1 else 's'}"
-    word, more = _word(row)
-    if word in ("better", "worse"):
-        p = p_value(row.difference.p_holm, equals=True)
-        return f"{row.name} is {word} than {base} by {_size(row)} (p {p}, {seeds}){more}"
-    difference = f"({plus_minus(seen, sign=True)}, {seeds})"
-    if word == "equivalent":
-        return f"{row.name} is equivalent to {base} within ±{question.margin:g} {difference}{more}"
-    if row.verdict.startswith("the same value"):
-        return f"{row.name} and {base} give {row.verdict}"
-    return f"it is not settled how {row.name} compares with {base} {difference}"
-
-
-def _left(still: Sequence[Row], rest: Sequence[Row], *, named: bool = False) -> str:
-    """The second sentence: what is open, by what would settle it, and what could not be compared.
+def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, named: bool = False) -> list[str]:
+    """Return the second sentence: the inconclusive comparisons, grouped by what they need, and the missing ones.
 
     Args:
-        named: the first sentence has named the one cell that is open.
+        inconclusive: Cells with an inconclusive verdict.
+        rest: Cells that could not be compared.
+        named: The first sentence has already named the only inconclusive cell.
     """
-    by_need: dict[str, list[Row]] = {}
-    for row in still:
-        by_need.setdefault(row.verdict.removeprefix(f"{OPEN}: "), []).append(row)
-    parts = [
-        f"{_listed(rows, [f'{row.name} ({_difference(row)})' for row in rows])}: {need}"
-        for need, rows in sorted(by_need.items(), key=lambda each: -len(each[1]))
-    ]
-    found = [*by_need] if named else [f"not settled: {'; '.join(parts)}"] if parts else []
+    by_need: dict[str, list[CellSummary]] = {}
+    for cell in inconclusive:
+        assert cell.verdict is not None
+        by_need.setdefault(describe_reason(cell.verdict), []).append(cell)
+    parts: list[str] = []
+    if named:
+        parts += [_capitalize(need) for need in by_need]
+    elif by_need:
+        groups = [
+            f"{_list_largest(cells, [f'{cell.name} ({_signed_difference(cell)})' for cell in cells])}: {need}"
+            for need, cells in sorted(by_need.items(), key=lambda item: -len(item[1]))
+        ]
+        parts += [Strong("Inconclusive"), f": {'; '.join(groups)}"]
     if rest:
-        names = [f"{row.name} ({row.verdict or row.outcome})" for row in rest]
-        found.append(f"not compared: {_listed(rest, names)}")
-    text = "; ".join(found) or "each of these comparisons is settled at the 5 % level"
-    return f"{text[0].upper()}{text[1:]}."
+        texts = [f"{cell.name} ({describe_verdict(cell.verdict) or cell.outcome})" for cell in rest]
+        label = Strong("not compared" if parts else "Not compared")
+        parts += [*(["; "] if parts else []), label, f": {_list_largest(rest, texts)}"]
+    return [*(parts or ["All of these comparisons are conclusive at the 5 % level"]), "."]
 
 
-def _difference(row: Row) -> str:
-    return plus_minus(row.difference.interval, sign=True) if row.difference else ""
+def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
+    """Return the two sentences of a study in which nothing is compared."""
+    completed = [cell for cell in cells if cell.value is not None]
+    if not completed:
+        missing = f"has {spec.metric}" if any("completed" in cell.states for cell in cells) else "has completed"
+        states = "; ".join(f"{cell.name}: {cell.outcome}" for cell in cells[:MAX_NAMED])
+        more = "; ..." if len(cells) > MAX_NAMED else ""
+        return Summary([f"No run {missing}, so there is no result yet."], [f"{states}{more}."])
+    if spec.baseline:
+        return _without_baseline_pairs(cells, spec, opening)
+    sign = 1 if spec.direction == "min" else -1
+    best = min(completed, key=lambda cell: sign * cell.value.mean if cell.value else 0.0)
+    seeds = count(len(best.values), "seed")
+    first = f"{opening}, the best mean is that of {best.name}: {format_interval(best.value)} ({seeds})."
+    second = "The study has no baseline, so cells are not compared, and the order of the means may be due to chance."
+    return Summary([first], [second])
 
 
-def _nothing(table: Sequence[Row], question: Question, about: str) -> tuple[str, str]:
-    """The two sentences of a study in which nothing is compared."""
-    done = [row for row in table if row.value is not None]
-    rest = [row for row in table if row.verdict != BASELINE]
-    states = "; ".join(f"{row.name}: {row.outcome}" for row in table[:MOST])
-    if not done:
-        what = f"has {question.metric}" if any("completed" in row.states for row in table) else "has completed"
-        return f"No run {what}, so there is no answer yet.", f"{states}{'; ...' if len(table) > MOST else ''}."
-    if question.baseline:
-        if len(rest) == len(table):
-            why = "none of these cells is the baseline"
-        else:
-            why = "no cell shares a seed with its baseline" if rest else "no cell stands beside the baseline"
-        left = _left([], rest) if 0 < len(rest) < len(table) else f"The baseline has {_where(question)}."
-        return f"{about}, nothing can be compared: {why}.", left
-    sign = 1 if question.direction == "min" else -1
-    best = min(done, key=lambda row: sign * row.value.mean if row.value else 0.0)
-    seeds = f"{len(best.values)} seed{'' if len(best.values) == 1 else 's'}"
-    first = f"{about}, the best mean is that of {best.name}: {plus_minus(best.value)} ({seeds})."
-    return first, "The study names no baseline, so nothing is compared: whether that is more than chance is not known."
+def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
+    """Return the two sentences of a study with a baseline that no cell can be compared with."""
+    rest = [cell for cell in cells if not cell.is_baseline]
+    if len(rest) == len(cells):
+        reason = "none of these cells is the baseline"
+    elif rest:
+        reason = "no cell shares a seed with its baseline"
+    else:
+        reason = "the baseline is the only cell"
+    first = [f"{opening}, nothing can be compared: {reason}."]
+    if 0 < len(rest) < len(cells):
+        return Summary(first, _open([], rest))
+    where = ", ".join(f"{axis} {value}" for axis, value in spec.baseline.items())
+    return Summary(first, [f"The baseline has {where}."])
 
 
-def _values(question: Question) -> str:
-    return " ".join(str(value) for value in question.baseline.values())
+def _absolute_difference(cell: CellSummary) -> str:
+    assert cell.difference is not None
+    interval = cell.difference.interval
+    half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
+    return f"{format_metric(abs(interval.mean))}{half_width}"
 
 
-def _where(question: Question) -> str:
-    return ", ".join(f"{axis} {value}" for axis, value in question.baseline.items())
+def _signed_difference(cell: CellSummary) -> str:
+    return format_interval(cell.difference.interval, sign=True) if cell.difference else ""
+
+
+def _baseline_values(spec: ComparisonSpec) -> str:
+    return " ".join(str(value) for value in spec.baseline.values())
+
+
+def _capitalize(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"

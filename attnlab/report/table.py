@@ -9,19 +9,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and whether the column holds words (which wrap and stand left) or figures.
+    """A column of a table.
 
-    A `minor` column is left out on a phone, where another table has it.
+    Attributes:
+        heading: Text of the heading.
+        is_text: The column holds text, which wraps and is aligned to the left, rather than numbers.
+        hide_on_phone: Leave the column out on narrow screens, because another table has it.
     """
 
     heading: str
-    words: bool = False
-    minor: bool = False
+    is_text: bool = False
+    hide_on_phone: bool = False
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of a table: its cells as text, the colour of its swatch, and "", "baseline" or "missing"."""
+class TableRow:
+    """A row of a table: its cells as text, the color of its swatch, and its kind.
+
+    The kind is "", "baseline", "missing" or "reference"; HTML pages style rows by it.
+    """
 
     cells: Sequence[str]
     color: str = ""
@@ -30,22 +36,22 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """What both templates print."""
+    """Columns and rows, each row with one cell per column."""
 
     columns: Sequence[Column]
-    lines: Sequence[Line]
+    rows: Sequence[TableRow]
 
 
-def untagged(text: str) -> str:
-    """Text for Markdown in which nothing is an HTML tag: names and reasons are somebody else's words."""
+def escape_tags(text: str) -> str:
+    """Escape HTML tags in text for Markdown: names and reasons may come from the user's own code."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
-def markdown(table: Table) -> str:
-    """Return a table as Markdown; figures stand right."""
+def to_markdown(table: Table) -> str:
+    """Return a table as Markdown, with numbers aligned to the right."""
 
     def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(untagged(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        return "| " + " | ".join(escape_tags(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
-    rule = "|" + "|".join("---" if column.words else "---:" for column in table.columns) + "|"
-    return "\n".join([line(c.heading for c in table.columns), rule, *(line(each.cells) for each in table.lines)])
+    rule = "|" + "|".join("---" if column.is_text else "---:" for column in table.columns) + "|"
+    return "\n".join([line(column.heading for column in table.columns), rule, *(line(row.cells) for row in table.rows)])

@@ -1,4 +1,4 @@
-"""The tables of a report: verdicts, costs and single runs, and what a reader must know to read them."""
+"""The tables of a report (verdicts, costs, single runs) and the notes that explain their figures."""
 
 from __future__ import annotations
 
@@ -7,175 +7,201 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import CostMetric, shown_in
-from attnlab.report.table import Column, Line, Table
-from attnlab.stats.compare import BASELINE, Question, Row, fixed, gap, p_value, plus_minus
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import (
+    describe_looks,
+    describe_verdict,
+    format_difference,
+    format_interval,
+    format_metric,
+    format_p_value,
+)
+from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.verdict import Reason
 
-TRAINING = 3  # times the FLOPs of a forward pass
+TRAINING_PASSES = 3  # FLOPs of a training step in those of its forward pass
 PETA = 1e15
 
 
-def verdict_table(table: Sequence[Row], question: Question, *, colors: Mapping[str, str] | None = None) -> Table:
-    """The main table: a line a cell. Columns that no cell fills are left out."""
-    by_name = {row.name: row for row in table}
-    compared = any(row.baseline for row in table)
-    effects = any(_effect(row) for row in table)
-    states = any(set(row.states) != {"completed"} for row in table)
-    costs = _present(table, shown_in("verdict table"))
-    columns = [Column("cell", words=True), Column(question.metric), Column("seeds")]
+def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors: Mapping[str, str] | None = None) -> Table:
+    """Return the main table, one row per cell, without the columns that no cell fills.
+
+    Args:
+        cells: In the report's order.
+        spec: What is compared.
+        colors: Cell -> color of its swatch.
+    """
+    by_name = {cell.name: cell for cell in cells}
+    compared = any(cell.baseline for cell in cells)
+    has_effects = any(_effect_size(cell) for cell in cells)
+    has_states = any(set(cell.states) != {"completed"} for cell in cells)
+    costs = _present(cells, shown_in("verdict table"))
+    columns = [Column("cell", is_text=True), Column(spec.metric), Column("seeds")]
     if compared:
-        columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if effects else [])]
-        columns += [Column("verdict", words=True)]
-    columns += [Column(metric.heading, minor=not metric.relative) for metric in costs]
-    columns += [Column("state", words=True)] if states else []
-    lines = []
-    for row in table:
-        cells = [row.name, plus_minus(row.value) or row.outcome, str(len(row.values) or "")]
+        columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if has_effects else [])]
+        columns += [Column("verdict", is_text=True)]
+    columns += [Column(metric.heading, hide_on_phone=not metric.relative) for metric in costs]
+    columns += [Column("state", is_text=True)] if has_states else []
+    rows = []
+    for cell in cells:
+        texts = [cell.name, format_interval(cell.value) or cell.outcome, str(len(cell.values) or "")]
         if compared:
-            cells += [gap(row), _p(row)]
-            cells += [*([_effect(row)] if effects else []), row.verdict]
-        cells += [_cost(row, metric, by_name.get(row.baseline)) for metric in costs]
-        cells += ["" if row.outcome == "completed" else row.outcome] if states else []
-        kind = "missing" if row.value is None else "baseline" if row.verdict == BASELINE else ""
-        lines.append(Line(cells, (colors or {}).get(row.name, ""), kind))
-    return Table(columns, lines)
+            texts += [format_difference(cell), _p_value(cell)]
+            texts += [*([_effect_size(cell)] if has_effects else []), describe_verdict(cell.verdict)]
+        texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
+        texts += ["" if cell.outcome == "completed" else cell.outcome] if has_states else []
+        kind = "missing" if cell.value is None else "baseline" if cell.is_baseline else ""
+        rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind))
+    return Table(columns, rows)
 
 
-def _p(row: Row) -> str:
-    """The p-value that the verdict rests on: of two cells that are equivalent not that of the test for a difference."""
-    d = row.difference
-    if d is None or d.finding != "equivalent":
-        return p_value(d.p_holm if d else None)
-    return f"{p_value(d.p_equivalent_holm)} (equivalence)"
+def _p_value(cell: CellSummary) -> str:
+    """Format the p-value that the verdict rests on: for equivalent cells that of the equivalence test."""
+    difference = cell.difference
+    if difference is None or difference.conclusion != "equivalent":
+        return format_p_value(difference.p_holm if difference else None)
+    return f"{format_p_value(difference.p_equivalent_holm)} (equivalence)"
 
 
-def _effect(row: Row) -> str:
-    effect = row.difference and row.difference.effect
-    return "" if effect is None else f"{effect:+.2f}"
+def _effect_size(cell: CellSummary) -> str:
+    effect_size = cell.difference and cell.difference.effect_size
+    return "" if effect_size is None else f"{effect_size:+.2f}"
 
 
-def _present(table: Sequence[Row], metrics: Sequence[CostMetric]) -> list[CostMetric]:
+def _present(cells: Sequence[CellSummary], metrics: Sequence[CostMetric]) -> list[CostMetric]:
     """Return those of the metrics that at least one cell has."""
-    return [metric for metric in metrics if any(metric.name in row.costs for row in table)]
+    return [metric for metric in metrics if any(metric.name in cell.costs for cell in cells)]
 
 
-def _cost(row: Row, metric: CostMetric, base: Row | None) -> str:
-    """Format a mean cost, with its range over seeds where it is measured, or its difference from the baseline in percent."""
-    if metric.name not in row.costs:
+def _cost(cell: CellSummary, metric: CostMetric, baseline: CellSummary | None) -> str:
+    """Format a mean cost, with its range over seeds if measured, or its difference from the baseline in percent."""
+    if metric.name not in cell.costs:
         return ""
-    mean = row.costs[metric.name].mean
-    if spread := _spread(row, metric):
-        return f"{metric.format(mean)} {spread}"
-    if not metric.relative or base is None or not (base.costs.get(metric.name) and base.costs[metric.name].mean):
+    mean = cell.costs[metric.name].mean
+    if seed_range := _seed_range(cell, metric):
+        return f"{metric.format(mean)} {seed_range}"
+    reference = baseline.costs.get(metric.name) if baseline is not None else None
+    if not metric.relative or reference is None or not reference.mean:
         return metric.format(mean)
-    share = 100 * (mean / base.costs[metric.name].mean - 1)
-    if share == 0:
+    percent = 100 * (mean / reference.mean - 1)
+    if percent == 0:
         return f"{metric.format(mean)} (same)"
-    return f"{metric.format(mean)} ({share:+.1f} %)" if abs(share) >= 0.05 else f"{metric.format(mean)} ({share:+.1g} %)"
+    return f"{metric.format(mean)} ({percent:+.1f} %)" if abs(percent) >= 0.05 else f"{metric.format(mean)} ({percent:+.1g} %)"
 
 
-def _spread(row: Row, metric: CostMetric) -> str:
-    """Return the range over seeds of a measured cost, as in "(800 to 12,600)"; "" where all seeds agree as printed."""
-    ends = [metric.format(value) for value in row.ranges.get(metric.name, ())]
+def _seed_range(cell: CellSummary, metric: CostMetric) -> str:
+    """Return the range over seeds of a measured cost, as in "(800 to 12,600)"; "" if all seeds agree as printed."""
+    ends = [metric.format(value) for value in cell.ranges.get(metric.name, ())]
     return f"({' to '.join(ends)})" if len(set(ends)) > 1 else ""
 
 
-def cost_table(table: Sequence[Row], *, colors: Mapping[str, str] | None = None) -> Table | None:
-    """What one run of each cell costs, means over seeds; None where nothing completed."""
-    by_name = {row.name: row for row in table}
-    costs = _present(table, shown_in("cost table"))
+def cost_table(cells: Sequence[CellSummary], *, colors: Mapping[str, str] | None = None) -> Table | None:
+    """Return the costs of one run of each cell, as means over seeds; None if no run completed."""
+    by_name = {cell.name: cell for cell in cells}
+    costs = _present(cells, shown_in("cost table"))
     if not costs:
         return None
-    arithmetic = any(_pflop(row) for row in table)
-    columns = [Column("one run of", words=True), *(Column(metric.heading) for metric in costs)]
-    columns += [Column("training PFLOP")] if arithmetic else []
-    lines = []
-    for row in table:
-        cells = [_cost(row, metric, by_name.get(row.baseline)) for metric in costs]
-        cells += [_pflop(row)] if arithmetic else []
-        if any(cells):
-            lines.append(Line([row.name, *cells], (colors or {}).get(row.name, "")))
-    return Table(columns, lines)
+    has_flops = any(_training_pflop(cell) for cell in cells)
+    columns = [Column("one run of", is_text=True), *(Column(metric.heading) for metric in costs)]
+    columns += [Column("training PFLOP")] if has_flops else []
+    rows = []
+    for cell in cells:
+        texts = [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
+        texts += [_training_pflop(cell)] if has_flops else []
+        if any(texts):
+            rows.append(TableRow([cell.name, *texts], (colors or {}).get(cell.name, "")))
+    return Table(columns, rows)
 
 
-def _pflop(row: Row) -> str:
-    if "flops_per_token" not in row.costs or "tokens" not in row.costs:
+def _training_pflop(cell: CellSummary) -> str:
+    if "flops_per_token" not in cell.costs or "tokens" not in cell.costs:
         return ""
-    return f"{TRAINING * row.costs['flops_per_token'].mean * row.costs['tokens'].mean / PETA:.3g}"
+    return f"{TRAINING_PASSES * cell.costs['flops_per_token'].mean * cell.costs['tokens'].mean / PETA:.3g}"
 
 
-def notes(table: Sequence[Row], question: Question) -> list[str]:
-    """What a reader must know to read the table's figures, and nothing about figures that are not there."""
-    found = []
-    counts = {row.value.n for row in table if row.value is not None}
+def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    """Return notes on the figures of the verdict table, and none on figures that it does not have."""
+    texts = _notes_on_intervals(cells)
+    if any(cell.difference for cell in cells):
+        texts += _notes_on_differences(cells, spec)
+    if any(_seed_range(cell, metric) for cell in cells for metric in shown_in("verdict table")):
+        texts.append("Parentheses after a measured cost (speed, peak memory): its lowest and highest seed.")
+    return texts
+
+
+def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
+    texts = []
+    counts = {cell.value.n for cell in cells if cell.value is not None}
     if counts - {1}:
-        found.append("± is half of the 95 % t-interval over seeds.")
-    seen = [each for row in table for each in (row.value, row.difference and row.difference.interval)]
-    wide = {each.half / each.sd * math.sqrt(2) for each in seen if each and each.n == 2 and each.half and each.sd}
-    if wide:
-        found.append(f"From two seeds that interval is {max(wide):.1f} standard errors to either side: run more of them.")
+        texts.append("± is half the width of the 95 % t-interval over seeds.")
+    intervals = [i for cell in cells for i in (cell.value, cell.difference and cell.difference.interval)]
+    widths = {i.half_width / i.sd * math.sqrt(2) for i in intervals if i and i.n == 2 and i.half_width and i.sd}
+    if widths:
+        texts.append(f"With two seeds the half width is {max(widths):.1f} standard errors: run more seeds.")
     if 1 in counts:
-        found.append("One seed: no interval. How much another seed would change the figure is not known.")
-    if any(row.difference for row in table):
-        found.append(
-            "Differences are taken seed by seed: with one seed, two cells see the same batches and shared "
-            "modules start from the same values. Verdicts are at 5 %, corrected by Holm over all comparisons "
-            "of the table, for each kind of verdict. “Not settled” means that these seeds cannot tell, not that "
-            "the cells are equal. The t-tests are for differences that scatter about evenly to both sides: where one "
-            "or two seeds lie far to one side of the others, verdicts are surer of themselves than they should be."
+        texts.append("One seed: no interval. The variation over seeds is unknown.")
+    return texts
+
+
+def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
+    texts = [
+        "Differences are paired by seed: with one seed, two cells see the same batches, and shared modules have the same "
+        "initial values. Verdicts are at the 5 % level, corrected by Holm's method over all comparisons of the table, "
+        "separately for each kind of verdict. “Inconclusive” means that these seeds do not decide between the cells, not that "
+        "the cells are equal. The t-tests assume that differences scatter about symmetrically: if one or two seeds lie far to "
+        "one side of the others, verdicts are more certain than they should be."
+    ]
+    if any(cell.difference and cell.difference.interval.n < len(cell.values) for cell in cells):
+        texts.append(
+            "“3 of 8 seeds”: the baseline has completed only so many of the cell's seeds, and only these are compared. "
+            "Further seeds are run for both."
         )
-        if any(row.difference and row.difference.interval.n < len(row.values) for row in table):
-            found.append(
-                "“3 of 8 seeds”: of the cell's seeds so many have completed at its baseline, too, and are compared. "
-                "More seeds are seeds of both."
-            )
-        if any("would settle it" in row.verdict for row in table):
-            found.append(
-                "“About 5 more seeds would settle it”: 4 times in 5, if mean and spread stay as these seeds have them. They "
-                "seldom do, and where the true difference is smaller than the one seen it takes more."
-            )
-        if any("are too few" in row.verdict for row in table):
-            found.append("How many more seeds it takes is said from 4 on: before, their spread is too little known.")
-        if any("the same difference in each" in row.verdict for row in table):
-            found.append("Where all seeds show one and the same difference it is tested by its sign alone: there is no spread.")
-        if any(_effect(row) for row in table):
-            found.append("Effect size: the mean difference in standard deviations of the paired differences.")
-        if question.margin is not None:
-            found.append(
-                f"Equivalent: two one-sided tests place the difference within ±{question.margin:g} of zero; the p-value beside "
-                "such a verdict is theirs, the others are of the test for a difference. At 5 % they ask that the 90 % interval "
-                "stays within the margin: the 95 % interval, which is shown, is wider and may leave it."
-            )
-        if question.looks is not None:
-            found.append(question.looks.words)
-        found.append("In brackets: parameters against the baseline's.")
-    if any(_spread(row, metric) for row in table for metric in shown_in("verdict table")):
-        found.append("In brackets behind what is measured (speed, peak memory): the lowest and the highest seed.")
-    return found
+    if any(v.reason is Reason.MORE_SEEDS and v.needed is not None for v in verdicts):
+        texts.append(
+            "“About 5 more seeds are needed”: the verdict is then conclusive with probability 80 %, if mean and spread stay as "
+            "observed. They seldom do, and if the true difference is smaller than the observed one, it takes more seeds."
+        )
+    if any(v.reason is Reason.FEW_SEEDS for v in verdicts):
+        texts.append("The number of further seeds is estimated from 4 seeds on; with fewer, their spread is too uncertain.")
+    if any(v.constant == "difference" for v in verdicts):
+        texts.append("If all seeds have the same difference, it has no spread, and only its sign is tested.")
+    if any(_effect_size(cell) for cell in cells):
+        texts.append("Effect size: the mean difference in standard deviations of the paired differences.")
+    if spec.margin is not None:
+        texts.append(
+            f"Equivalent: two one-sided tests place the difference within ±{spec.margin:g} of zero; the p-value of such a "
+            "verdict is that of these tests, all others are those of the test for a difference. At the 5 % level the tests "
+            "require that the 90 % interval is within the margin; the 95 % interval, which is shown, is wider and may leave it."
+        )
+    if spec.looks is not None:
+        texts.append(describe_looks(spec.looks))
+    return [*texts, "Parentheses after parameters: the difference from the baseline."]
 
 
 COST_NOTE = (
-    "tokens/s counts training steps alone, after the first interval; saved MiB is what a step keeps for its backward "
-    "pass, the same on every device. Of what is measured the lowest and the highest seed stand in brackets, where they differ: "
-    "cells whose seeds overlap may well cost the same. Speeds compare only on an otherwise idle machine. Training PFLOP: "
-    "3 x the forward pass x the tokens that were read."
+    "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
+    "the same on every device. Parentheses after a measured cost give its lowest and highest seed, if they differ: cells "
+    "whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle machine. Training PFLOP: "
+    "3 x the forward pass x the tokens trained on."
 )
 
 
-def run_table(records: Sequence[Mapping[str, Any]], question: Question) -> Table:
-    """A line a run."""
-    costs = [metric for metric in shown_in("run table") if any(_given(r.get(metric.name)) for r in records)]
-    columns = [Column("run", words=True), Column(question.metric), *(Column(metric.heading) for metric in costs)]
-    columns += [Column("state", words=True), Column("device", words=True), Column("MLflow run", words=True)]
-    lines = []
+def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Table:
+    """Return a table with one row per run."""
+    costs = [metric for metric in shown_in("run table") if any(_is_present(r.get(metric.name)) for r in records)]
+    columns = [Column("run", is_text=True), Column(spec.metric), *(Column(metric.heading) for metric in costs)]
+    columns += [Column("state", is_text=True), Column("device", is_text=True), Column("MLflow run", is_text=True)]
+    rows = []
     for record in records:
-        figures = [fixed(float(record[question.metric])) if _given(record.get(question.metric)) else ""]
-        figures += [metric.format(record[metric.name]) if _given(record.get(metric.name)) else "" for metric in costs]
+        figures = [format_metric(float(record[spec.metric])) if _is_present(record.get(spec.metric)) else ""]
+        figures += [metric.format(record[metric.name]) if _is_present(record.get(metric.name)) else "" for metric in costs]
         state = str(record["state"])
-        words = [state, str(record.get("device") or ""), str(record["run_id"])]
-        kind = "" if state == "completed" else "missing"
-        lines.append(Line([str(record["name"]), *figures, *words], kind=kind))
-    return Table(columns, lines)
+        texts = [state, str(record.get("device") or ""), str(record["run_id"])]
+        rows.append(TableRow([str(record["name"]), *figures, *texts], kind="" if state == "completed" else "missing"))
+    return Table(columns, rows)
 
 
-def _given(value: Any) -> bool:
+def _is_present(value: Any) -> bool:
+    """Return False for None and NaN, with which a table of runs is padded."""
     return value is not None and value == value

@@ -1,7 +1,7 @@
-"""A study's report: a page that reads offline and on a phone, the same as Markdown, plots and tables.
+"""Reports of studies: pages that can be read offline and on a phone, the same as Markdown, plots and tables.
 
-Everything comes from MLflow (through `attnlab.tracking`): nothing is trained, nothing is typed by hand. `reporting.compare` and
-`stats` make the rows, `reporting.answer` the two sentences at the top, `reporting.page` the page.
+Everything comes from MLflow (through `attnlab.tracking`). `attnlab.stats` makes the cell summaries, `attnlab.report.summary`
+the two sentences at the top, and `attnlab.report.page` the page.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.report.index import write_several
-from attnlab.report.methods import Source, source
-from attnlab.report.page import Page, make, write_page
+from attnlab.report.index import write_index
+from attnlab.report.methods import StudyInfo, load_study_info
+from attnlab.report.page import Page, make_page, write_page
 
 if TYPE_CHECKING:
     import pandas
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 
 def report(study: str | Sequence[str], root: str | Path | None = None, out: str | Path | None = None) -> Path:
-    """Write the report of a study's runs, keep it in the study's MLflow experiment, and return its folder.
+    """Write the report of a study, store a copy in the study's MLflow experiment, and return its folder.
 
-    Of several studies each gets its report in a subfolder, and one page above them has what a reader would cite.
+    With several studies, each report is in a subfolder, and a page above them has the main results of all.
 
     Args:
-        study: the study's name, as in its YAML; or several.
-        root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
-        out: where to write; default `reports/STUDY`. Several studies need it.
+        study: Name of the study as in its YAML file, or several names.
+        root: Folder of the runs; default `ATTNLAB_RUNS`, else `runs`.
+        out: Folder of the report; default `reports/STUDY`. Required for several studies.
 
     Raises:
-        UserError: there is no such study, or it has no runs; several studies without `out`.
+        UserError: The study does not exist or has no runs, or there are several studies without `out`.
     """
     names = [study] if isinstance(study, str) else list(dict.fromkeys(study))
     if len(names) == 1:
         folder = Path(out or Path("reports") / names[0])
-        _one(names[0], folder, root)
+        _report_one(names[0], folder, root)
         return folder
     if out is None:
         raise UserError(f"expected --out FOLDER for the page of several studies ({', '.join(names)}), got none")
     folder = Path(out)
-    write_several(folder, [_one(name, folder / name, root) for name in names])
+    write_index(folder, [_report_one(name, folder / name, root) for name in names])
     return folder
 
 
-def _one(study: str, folder: Path, root: str | Path | None) -> Page:
+def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
     from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.runs import load_curves, load_runs
 
@@ -54,23 +54,26 @@ def _one(study: str, folder: Path, root: str | Path | None) -> Page:
     if runs.empty:
         raise UserError(f"the study {study!r} has no runs yet")
     curves, maps = load_curves(study, root), load_attention_maps(study, root)
-    page = write(folder, source=source(runs, root=root), runs=runs, curves=curves, maps=maps)
-    log_report(study, folder, root=root, note=page.answer.text)
+    page = write(folder, info=load_study_info(runs, root=root), runs=runs, curves=curves, maps=maps)
+    log_report(study, folder, root=root, note=page.summary.text)
     return page
 
 
 def write(
-    folder: Path, *, source: Source, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()
+    folder: Path, *, info: StudyInfo, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()
 ) -> Page:
-    """Write `index.html`, `README.md`, the plots and the tables into `folder`.
+    """Write `index.html`, `README.md`, the plots and the tables of a study into `folder`.
 
     Args:
-        folder: made where it is missing; its earlier plots are removed.
-        source: what the study asks and where its runs come from.
-        runs: as `load_runs` returns them, those of a search included.
-        curves: as `load_curves` returns them.
-        maps: as `load_attention_maps` returns them.
+        folder: Created if missing; plots of an earlier report are removed.
+        info: What the study compares, and how it was run.
+        runs: As `attnlab.load_runs` returns them, trials of a search included.
+        curves: As `attnlab.load_curves` returns them.
+        maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
+
+    Returns:
+        The page as it was written.
     """
-    page = make(source, runs=runs, curves=curves, maps=maps)
+    page = make_page(info, runs=runs, curves=curves, maps=maps)
     write_page(folder, page, runs=runs)
     return page

@@ -1,6 +1,6 @@
-"""From runs to the rows of a table: one row a cell, over its seeds, against its baseline.
+"""Cell summaries: the runs of a study grouped by cell, summarized over seeds and compared with the baseline.
 
-Both the table that ends `attnlab run` and the report are made of these rows, so they cannot disagree.
+The table that ends `attnlab run` and the report are both made from these summaries, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from attnlab._util import cost_metrics
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
+from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
-BASELINE = "baseline"  # the verdict of a cell that others are compared with
-LOST = ("diverged", "out_of_memory", "failed", "timed_out")  # states of a seed that make a pair of it impossible
+LOST_STATES = ("diverged", "out_of_memory", "failed", "timed_out")  # states in which a seed has no value and never will
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a study asks: of which metric, in which direction, against which baseline, with which margin, how often.
+class ComparisonSpec:
+    """What a study compares its cells by.
 
-    `direction` is "min" or "max". `baseline` maps some of the axes to values: the baseline of a cell is the
-    cell whose other axes are its own. `axes` are the names of the grid's axes, in order. `looks` are those of a
-    study whose seeds were added until its verdicts were settled.
+    Attributes:
+        study: The study's name.
+        axes: Names of the grid's axes, in order.
+        metric: Name of the metric.
+        direction: "min" where smaller values are better, else "max".
+        baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+        looks: The looks of a study whose seeds were added until its verdicts were conclusive.
     """
 
     study: str
@@ -40,12 +45,21 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One cell: its values by seed, what they come to, and what became of its runs.
+class CellSummary:
+    """One cell over its seeds, and its comparison with the baseline.
 
-    `value` is None where no run completed. `baseline` is the name of the baseline cell, "" where there is
-    none; `verdict` is "baseline" for a cell that is one. `states` counts runs by state; `reasons` say why some did not
-    complete. `ranges` are the lowest and the highest of each measured cost, where there are two seeds of it.
+    Attributes:
+        name: The cell's name.
+        axes: Axis -> value, as text.
+        values: Seed -> value of the metric, of the completed runs.
+        value: Mean and interval of `values`; None if no run completed.
+        costs: Cost metric -> mean and interval over the completed runs.
+        states: State -> number of runs.
+        reasons: Why some runs did not complete, each reason once.
+        baseline: Name of the baseline cell, "" if there is none.
+        difference: The cell minus its baseline; None without a shared seed.
+        verdict: None if the study has no baseline, or no run of this cell completed.
+        ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
     """
 
     name: str
@@ -57,119 +71,122 @@ class Row:
     reasons: tuple[str, ...] = ()
     baseline: str = ""
     difference: paired.Difference | None = None
-    verdict: str = ""
+    verdict: Verdict | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def open(self) -> bool:
-        """It has a baseline, pairs of seeds or hopes of some, and no verdict yet."""
-        return bool(self.baseline) and self.difference is not None and not self.difference.finding
+    def is_baseline(self) -> bool:
+        """True for a cell that others are compared with."""
+        return self.verdict is not None and self.verdict.kind is VerdictKind.BASELINE
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """True for a cell that shares seeds with its baseline, too few for a conclusion."""
+        return self.verdict is not None and self.verdict.kind is VerdictKind.INCONCLUSIVE
 
     @property
     def outcome(self) -> str:
-        """States in words: "completed" where all did, else "2 completed, 1 diverged"."""
+        """The states as text: "completed" if all runs completed, else as in "2 completed, 1 diverged"."""
         if len(self.states) == 1:
             return next(iter(self.states))
         return ", ".join(f"{count} {state}" for state, count in self.states.items())
 
 
-def rows(runs: Iterable[Mapping[str, Any]], question: Question) -> list[Row]:
-    """Group runs by cell, in the order in which cells first appear, and compare each with its baseline.
+def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> list[CellSummary]:
+    """Group runs by cell, in the order in which cells first appear, and compare each cell with its baseline.
 
     Args:
-        runs: one mapping a run, with `state`, `reason`, `seed`, the axes and the summary metrics.
-        question: what to compare.
+        runs: One mapping per run with `state`, `reason`, `seed`, the axes and the summary metrics.
+        spec: What to compare.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
-        groups.setdefault(cell_of(run, question), []).append(run)
-    return _compared([_row(name, group, question) for name, group in groups.items()], question)
+        groups.setdefault(cell_of(run, spec), []).append(run)
+    cells = [_summarize_cell(name, group, spec) for name, group in groups.items()]
+    return _compare(cells, spec) if spec.baseline else cells
 
 
-def cell_of(run: Mapping[str, Any], question: Question) -> str:
-    """Return the name of a run's cell: as it was recorded, else made from its axes."""
-    return str(run.get("cell") or cell_name({axis: plain(run.get(axis)) for axis in question.axes}))
+def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
+    """Return the name of a run's cell: the recorded one, else one made from its axes."""
+    return str(run.get("cell") or cell_name({axis: axis_text(run.get(axis)) for axis in spec.axes}))
 
 
-def _row(name: str, runs: Sequence[Mapping[str, Any]], question: Question) -> Row:
-    done = [run for run in runs if run["state"] == "completed" and _number(run.get(question.metric)) is not None]
-    values = {int(run["seed"]): float(run[question.metric]) for run in done}
+def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> CellSummary:
+    completed = [run for run in runs if run["state"] == "completed" and _finite(run.get(spec.metric)) is not None]
+    values = {int(run["seed"]): float(run[spec.metric]) for run in completed}
     costs, ranges = {}, {}
     for metric in cost_metrics.COST_METRICS:
-        seen = [number for run in done if (number := _number(run.get(metric.name))) is not None]
-        if seen:
-            costs[metric.name] = paired.interval(seen)
-        if metric.measured and len(seen) > 1:
-            ranges[metric.name] = (min(seen), max(seen))
-    reasons = dict.fromkeys(_reason(run, question) for run in runs if _state(run, question) != "completed")
-    return Row(
+        numbers = [number for run in completed if (number := _finite(run.get(metric.name))) is not None]
+        if numbers:
+            costs[metric.name] = paired.interval(numbers)
+        if metric.measured and len(numbers) > 1:
+            ranges[metric.name] = (min(numbers), max(numbers))
+    reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != "completed")
+    return CellSummary(
         name=name,
-        axes={axis: plain(runs[0].get(axis)) for axis in question.axes},
+        axes={axis: axis_text(runs[0].get(axis)) for axis in spec.axes},
         values=values,
-        value=paired.interval(list(values.values()), looks=question.looks) if values else None,
+        value=paired.interval(list(values.values()), looks=spec.looks) if values else None,
         costs=costs,
-        states=Counter(_state(run, question) for run in runs),
+        states=Counter(_state(run, spec) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
         ranges=ranges,
     )
 
 
-def _state(run: Mapping[str, Any], question: Question) -> str:
-    """A run's state; one that came to an infinite value has diverged, though its training ended."""
-    return "diverged" if _is_infinite(run.get(question.metric)) else str(run["state"])
+def _state(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
+    """Return a run's state; a completed run with an infinite value counts as diverged."""
+    return "diverged" if _is_infinite(run.get(spec.metric)) else str(run["state"])
 
 
-def _reason(run: Mapping[str, Any], question: Question) -> str:
-    value = run.get(question.metric)
-    return f"{question.metric} is {value:g}" if _is_infinite(value) else str(run.get("reason") or "")
+def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
+    value = run.get(spec.metric)
+    return f"{spec.metric} is {value:g}" if _is_infinite(value) else str(run.get("reason") or "")
 
 
-def _compared(cells: list[Row], question: Question) -> list[Row]:
+def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary]:
     """Fill in baselines, differences (corrected over the whole table) and verdicts."""
-    if not question.baseline:
-        return cells
-    by_axes = {tuple(row.axes.values()): row for row in cells}
-    found: list[Row] = []
-    for row in cells:
-        at = tuple(plain(question.baseline.get(axis, row.axes[axis])) for axis in question.axes)
-        other = by_axes.get(at)
-        if other is row:
-            found.append(replace(row, verdict=BASELINE))
-            continue
-        if other is None or row.value is None:
-            found.append(row if other else replace(row, verdict="its baseline is not in the table"))
-            continue
-        difference = paired.difference(row.values, other.values, margin=question.margin, looks=question.looks)
-        found.append(replace(row, baseline=other.name, difference=difference))
-    corrected = paired.correct([row.difference for row in found])
-    by_name = {row.name: row for row in cells}
+    by_axes = {tuple(cell.axes.values()): cell for cell in cells}
+    compared: list[CellSummary] = []
+    for cell in cells:
+        baseline = by_axes.get(tuple(axis_text(spec.baseline.get(axis, cell.axes[axis])) for axis in spec.axes))
+        if baseline is cell:
+            compared.append(replace(cell, verdict=Verdict(VerdictKind.BASELINE)))
+        elif baseline is None:
+            compared.append(replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING)))
+        elif cell.value is None:
+            compared.append(cell)
+        else:
+            difference = paired.difference(cell.values, baseline.values, margin=spec.margin, looks=spec.looks)
+            compared.append(replace(cell, baseline=baseline.name, difference=difference))
+    corrected = paired.correct([cell.difference for cell in compared])
+    by_name = {cell.name: cell for cell in cells}
     return [
-        replace(row, difference=difference, verdict=_verdict(row, difference, by_name[row.baseline], question))
-        if row.baseline
-        else row
-        for row, difference in zip(found, corrected, strict=True)
+        replace(cell, difference=difference, verdict=_verdict(cell, difference, by_name[cell.baseline], spec))
+        if cell.baseline
+        else cell
+        for cell, difference in zip(compared, corrected, strict=True)
     ]
 
 
-def _verdict(row: Row, difference: paired.Difference | None, baseline: Row, question: Question) -> str:
-    """The verdict of the pairs that completed, never without those that did not: what diverged may have been the worst."""
+def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: CellSummary, spec: ComparisonSpec) -> Verdict:
+    """Judge the completed pairs, and record the lost runs with the verdict: what diverged may have been the worst."""
     if baseline.value is None:
-        return f"its baseline has no {question.metric}: {baseline.outcome}"
-    lost = [f"{count} {state}" for state, count in row.states.items() if state in LOST]
-    lost += [f"{count} of its baseline {state}" for state, count in baseline.states.items() if state in LOST]
-    said = paired.verdict(difference, direction=question.direction)
-    if difference is not None and not difference.finding and (alone := len(row.values) - difference.interval.n):
-        said += f"; the baseline lacks {alone} of its {len(row.values)} seeds"
-    return f"{said}{' where both completed' if difference else ''} ({', '.join(lost)})" if lost else said
+        detail = f"no {spec.metric} ({baseline.outcome})"
+        return Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_WITHOUT_VALUE, detail=detail)
+    lost = tuple((count, state) for state, count in cell.states.items() if state in LOST_STATES)
+    baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in LOST_STATES)
+    verdict = judge(difference, direction=spec.direction)
+    return replace(verdict, seeds=len(cell.values), lost=lost, baseline_lost=baseline_lost)
 
 
-def plain(value: Any) -> str:
-    """Make axis values comparable: MLflow hands params back as text."""
+def axis_text(value: Any) -> str:
+    """Return an axis value as comparable text: MLflow returns params as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _number(value: Any) -> float | None:
-    """Return a float, or None for what is absent (a table of runs pads with NaN) or infinite: no mean has it."""
+def _finite(value: Any) -> float | None:
+    """Return a float, or None if the value is absent (a table of runs pads with NaN) or infinite."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     return float(value) if math.isfinite(value) else None
@@ -177,31 +194,3 @@ def _number(value: Any) -> float | None:
 
 def _is_infinite(value: Any) -> bool:
     return isinstance(value, Real) and math.isinf(value)
-
-
-def fixed(value: float, digits: int = 4) -> str:
-    """Format a metric, so that the figures of a column end at the same place; a tiny one keeps its size."""
-    return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
-
-
-def plus_minus(value: paired.Interval | None, *, sign: bool = False) -> str:
-    """Write "2.1130 ± 0.0200", or the mean alone where there is no interval, or "" for None."""
-    if value is None:
-        return ""
-    mean = ("+" if sign and value.mean > 0 else "") + fixed(value.mean)
-    return mean if value.half is None else f"{mean} ± {fixed(value.half)}"
-
-
-def gap(row: Row) -> str:
-    """Write a row's difference: "+0.0100 ± 0.0020", with " (3 of 8 seeds)" where not all of its seeds have a pair."""
-    if row.difference is None:
-        return ""
-    seen, n = row.difference.interval, len(row.values)
-    return plus_minus(seen, sign=True) + (f" ({seen.n} of {n} seeds)" if seen.n < n else "")
-
-
-def p_value(p: float | None, *, equals: bool = False) -> str:
-    """Write a p-value: "0.004", "< 0.001", "" for None; with `equals` "= 0.004"."""
-    if p is None:
-        return ""
-    return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.3f}"

@@ -1,15 +1,15 @@
-"""How sure we can be: intervals over seeds, and differences paired by seed.
+"""Intervals over seeds, and differences paired by seed.
 
-Two cells trained with the same seed saw the same batches from the same start, so their difference is taken
-seed by seed; what the seeds have in common cancels. The tests are the paired t-test (against "no change") and
-two one-sided t-tests against a margin that the study states beforehand (Schuirmann 1987), which is the only way
-here to be told that two cells are as good as equal. Both are corrected over the table by Holm's step-down
-method (1979), each kind by itself, and for repeated looks where seeds were added until the verdict was settled
-(`sequential`). The effect size is Cohen's d of the paired differences, with Hedges' correction (1981).
+Two cells that are trained with the same seed see the same batches from the same initialization, so they are compared seed by
+seed and the variation that they share cancels. The tests are the paired t-test (against "no difference") and two one-sided
+t-tests against a margin that the study states in advance (Schuirmann 1987); only the latter can show that two cells are
+equivalent. Both are corrected over the table by Holm's step-down method (1979), each kind separately, and for repeated looks
+where seeds are added until the verdict is conclusive (`attnlab.stats.sequential`). The effect size is Cohen's d of the paired
+differences with Hedges' correction (1981).
 
-A t-test takes the spread from the seeds. Where all of them gave one and the same difference there is none to take. That happens
-by chance where a metric has few values (the accuracy of 200 reviews has 201), and most often with few seeds. What is left then
-is the sign test: were both directions equally likely, n seeds would agree in a given one with a chance of 2^-n.
+A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference, which happens
+by chance for metrics with few values (the accuracy on 200 reviews has 201), most often with few seeds. Such a difference is
+tested by its sign: if both directions were equally likely, n seeds would all agree on a given one with probability 2^-n.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from attnlab.stats.sequential import Looks
 
 LEVEL = 0.05
-POWER = 0.8  # chance of settling a difference of the size seen, for `seeds_needed`
-MOST_SEEDS = 1000
-FEW = 4  # below so many pairs the spread is too little known to name a number of seeds
-ROUNDING = 1e-12  # of the values' size: differences no further apart are one difference
+POWER = 0.8  # probability of a conclusion at the number of seeds that `seeds_needed` names
+MAX_SEEDS = 1000  # largest number of seeds that `seeds_needed` considers
+MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
+ROUNDING = 1e-12  # relative to the values: differences closer than this are equal
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,25 @@ class Interval:
     high: float | None = None
 
     @property
-    def half(self) -> float | None:
+    def half_width(self) -> float | None:
         """Half of the interval's width: the number behind the ±."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A cell minus its baseline, over the seeds that both completed (n of them).
+    """A cell minus its baseline, over the seeds that both completed.
 
     Attributes:
-        p, p_equivalent: of the paired t-test, two-sided, and of the two one-sided tests against `margin`;
-            corrected for `looks`. None where there is none (fewer than two seeds or than the first look has, no margin).
-        p_holm, p_equivalent_holm: the same over all differences of one table; `correct` fills them in.
-        levels: the p and the p_equivalent below which Holm would call it settled, all else in the table being as it is.
+        interval: The mean difference and its interval; `interval.n` is the number of pairs.
+        p: Two-sided p-value of the paired t-test, corrected for `looks`; None with fewer than two pairs, or fewer than the
+            first look has.
+        p_equivalent: P-value of the two one-sided tests against `margin`, likewise; None without a margin.
+        p_holm, p_equivalent_holm: The same, corrected over all differences of one table by `correct`.
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+        looks: Looks that the p-values and the interval are corrected for.
+        levels: Levels below which `p` and `p_equivalent` would be significant after Holm's correction, given the rest of the
+            table.
     """
 
     interval: Interval
@@ -65,11 +70,10 @@ class Difference:
     levels: tuple[float, float] = (LEVEL, LEVEL)
 
     @property
-    def effect(self) -> float | None:
-        """The mean over the standard deviation of the paired differences, freed of its bias in small samples.
+    def effect_size(self) -> float | None:
+        """Hedges' g of the paired differences (g_z): the mean in standard deviations of one seed's difference.
 
-        Hedges' g of the paired differences (g_z): it says how many standard deviations of *one* seed's difference the
-        cell is away from its baseline. None below three seeds, or where all seeds gave the same difference.
+        None below three pairs, where the small-sample correction is infinite, or if all pairs have the same difference.
         """
         n, sd = self.interval.n, self.interval.sd
         if not sd or n < 3:
@@ -78,35 +82,41 @@ class Difference:
         return self.interval.mean / sd * math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
 
     @property
-    def finding(self) -> str:
-        """`lower`, `higher`, `equivalent`, `same` (the same value in each of enough seeds), or "" while it is open."""
+    def conclusion(self) -> str:
+        """`lower`, `higher`, `equivalent`, `identical` (the same value in each of enough seeds), or "" if inconclusive."""
         if self.p is None or self.interval.sd is None:
             return ""
-        if self.same:
-            return "same" if _signs(self.interval.n) < LEVEL else ""
-        if _least(self.p_holm, self.p) < LEVEL:
+        if self.identical:
+            return "identical" if _sign_test(self.interval.n) < LEVEL else ""
+        if _corrected(self.p_holm, self.p) < LEVEL:
             return "lower" if self.interval.mean < 0 else "higher"
-        return "equivalent" if self.small else ""
+        return "equivalent" if self.within_margin else ""
 
     @property
-    def same(self) -> bool:
-        """Each seed gave the cell and its baseline the same value."""
+    def identical(self) -> bool:
+        """True if the cell and its baseline have the same value in each seed."""
         return self.interval.mean == 0 == self.interval.sd
 
     @property
-    def small(self) -> bool:
-        """The two one-sided tests place it within the margin."""
-        return _least(self.p_equivalent_holm, self.p_equivalent) < LEVEL
+    def within_margin(self) -> bool:
+        """True if the two one-sided tests place the difference within the margin."""
+        return _corrected(self.p_equivalent_holm, self.p_equivalent) < LEVEL
 
 
-def _least(corrected: float | None, p: float | None) -> float:
-    return next((each for each in (corrected, p) if each is not None), 1.0)
+def _corrected(corrected: float | None, p: float | None) -> float:
+    """Return the corrected p-value if there is one, else the uncorrected one, else 1."""
+    return next((value for value in (corrected, p) if value is not None), 1.0)
 
 
 def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval:
-    """Summarise one value a seed; with `looks`, so that the interval covers at all of them together.
+    """Return mean and 95 % t-interval of one value per seed.
 
-    Raises ValueError on an empty sequence.
+    Args:
+        values: One value per seed.
+        looks: Widen the interval so that it covers the true value at all of these looks together.
+
+    Raises:
+        ValueError: `values` is empty.
     """
     n = len(values)
     if n == 0:
@@ -115,9 +125,9 @@ def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval
     if n == 1:
         return Interval(1, mean)
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
-    level = LEVEL / 2 if looks is None else looks.reaching(n).nominal(LEVEL / 2)
-    half = _t_quantile(1 - level, n - 1) * sd / math.sqrt(n)
-    return Interval(n, mean, sd, mean - half, mean + half)
+    level = LEVEL / 2 if looks is None else looks.extend_to(n).nominal_level(LEVEL / 2)
+    half_width = _t_quantile(1 - level, n - 1) * sd / math.sqrt(n)
+    return Interval(n, mean, sd, mean - half_width, mean + half_width)
 
 
 def difference(
@@ -127,50 +137,55 @@ def difference(
     margin: float | None = None,
     looks: Looks | None = None,
 ) -> Difference | None:
-    """Compare two cells given as seed -> value; None when they share no seed.
+    """Compare a cell with its baseline seed by seed.
 
     Args:
-        margin: what counts as equivalent, in the metric's unit.
-        looks: those at which the seeds might have been found enough; before the first there is no test.
+        cell: Seed -> value.
+        baseline: Seed -> value.
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+        looks: Looks that the study may stop at; with fewer pairs than the first has there is no test.
+
+    Returns:
+        The difference, not yet corrected over its table; None if the two share no seed.
     """
     shared = sorted(cell.keys() & baseline.keys())
     if not shared:
         return None
-    looks = looks and looks.reaching(len(shared))
-    seen = interval(_differences([(cell[seed], baseline[seed]) for seed in shared]), looks=looks)
-    if seen.sd is None or (looks and seen.n < looks.first):
-        return Difference(seen, margin=margin, looks=looks)
-    p = min(1.0, 2 * _over(looks, _p_beyond(seen, abs(seen.mean))))  # two sides: twice the one
-    near = None if margin is None else _over(looks, _p_beyond(seen, margin - abs(seen.mean)))
-    return Difference(seen, p=p, p_equivalent=near, margin=margin, looks=looks)
+    looks = looks and looks.extend_to(len(shared))
+    mean = interval(_differences([(cell[seed], baseline[seed]) for seed in shared]), looks=looks)
+    if mean.sd is None or (looks and mean.n < looks.first):
+        return Difference(mean, margin=margin, looks=looks)
+    p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean))))
+    p_equivalent = None if margin is None else _adjusted(looks, _one_sided_p(mean, margin - abs(mean.mean)))
+    return Difference(mean, p=p, p_equivalent=p_equivalent, margin=margin, looks=looks)
 
 
 def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """First minus second, rid of the spread that only the rounding of floating-point numbers makes."""
-    found = [ours - theirs for ours, theirs in pairs]
-    least = ROUNDING * max(abs(value) for pair in pairs for value in pair)
-    if max(found) - min(found) > least:
-        return found
-    return [found[0] if abs(found[0]) > least else 0.0] * len(found)
+    """Return first minus second, without spread that comes only from floating-point rounding."""
+    differences = [first - second for first, second in pairs]
+    tolerance = ROUNDING * max(abs(value) for pair in pairs for value in pair)
+    if max(differences) - min(differences) > tolerance:
+        return differences
+    return [differences[0] if abs(differences[0]) > tolerance else 0.0] * len(differences)
 
 
-def _over(looks: Looks | None, p: float) -> float:
-    return p if looks is None else float(looks.adjusted(p))
+def _adjusted(looks: Looks | None, p: float) -> float:
+    return p if looks is None else float(looks.adjust(p))
 
 
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:
-    """Fill in Holm-corrected p-values and levels over one table, in the order given."""
-    different = holm([d and d.p for d in differences])
-    near = holm([d and d.p_equivalent for d in differences])
-    levels = (_level(different), _level(near))
+    """Fill in the Holm-corrected p-values and levels of one table, in the order given."""
+    p_values = holm([d and d.p for d in differences])
+    p_equivalent = holm([d and d.p_equivalent for d in differences])
+    levels = (_holm_level(p_values), _holm_level(p_equivalent))
     return [
         d and replace(d, p_holm=p, p_equivalent_holm=p_near, levels=levels)
-        for d, p, p_near in zip(differences, different, near, strict=True)
+        for d, p, p_near in zip(differences, p_values, p_equivalent, strict=True)
     ]
 
 
-def _level(corrected: Sequence[float | None]) -> float:
-    """Where Holm's step-down stands: what is settled counts no more."""
+def _holm_level(corrected: Sequence[float | None]) -> float:
+    """Return the level that Holm's method applies to the largest p-value that is not yet significant."""
     return LEVEL / max(1, sum(p is not None and p >= LEVEL for p in corrected))
 
 
@@ -185,72 +200,56 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def verdict(found: Difference | None, *, direction: str) -> str:
-    """Say in words what the seeds show about a cell against its baseline.
+def seeds_needed(difference: Difference) -> int | None:
+    """Estimate the total number of seeds for a conclusion, if mean and spread stay as observed.
 
-    Args:
-        found: the difference, corrected over its table by `correct`.
-        direction: "min" where smaller values of the metric are better, else "max".
+    A conclusion means that, with probability `POWER`, the difference from zero or (with a margin) the equivalence is
+    significant at the level that Holm's correction and the looks leave to it. The estimate is rough from few seeds, and too
+    low the more often the smaller the difference is (see `reports/validity`).
+
+    Returns:
+        A number larger than that of the present pairs, or None beyond `MAX_SEEDS`.
     """
-    if found is None:
-        return "no seed in common with the baseline"
-    n, finding = found.interval.n, found.finding
-    if found.interval.sd is None:
-        return "not settled: one seed, no interval"
-    if found.p is None and found.looks:
-        return f"not settled: {n} pairs of seeds, the first look is at {found.looks.first}"
-    if finding == "same":
-        return f"the same value in each of {n} seeds"
-    if finding == "equivalent":
-        return "equivalent within the margin"
-    if finding:
-        word = "better" if (finding == "lower") == (direction == "min") else "worse"
-        return f"{word}, by less than the margin" if found.small else word
-    same = "" if found.interval.sd else f"the same {'value' if found.same else 'difference'} in each of {n} seeds; "
-    return f"not settled: {same}{_more_seeds(seeds_needed(found), n)}"
-
-
-def seeds_needed(found: Difference) -> int | None:
-    """Estimate how many seeds in all would settle it, if mean and spread stay as seen; None beyond 1,000.
-
-    Settled means that with a chance of 80 % either the difference from zero shows or, where there is a margin, the
-    equivalence does, at the levels that Holm and the looks leave to it. An estimate from few seeds is rough, and the
-    smaller the difference the more often too low (`reports/validity`).
-    """
-    seen, (far, near) = found.interval, found.levels
-    assert seen.sd is not None
-    if found.looks is not None:
-        far, near = 2 * found.looks.nominal(far / 2), found.looks.nominal(near)
-    if seen.sd == 0:
-        level = LEVEL if found.same else max(far / 2, near if found.margin and abs(seen.mean) < found.margin else 0)
-        return next(n for n in range(seen.n + 1, MOST_SEEDS) if _signs(n) < level)
-    if not (seen.mean or found.margin):
+    mean, (level, level_equivalent) = difference.interval, difference.levels
+    assert mean.sd is not None
+    if difference.looks is not None:
+        looks = difference.looks
+        level, level_equivalent = 2 * looks.nominal_level(level / 2), looks.nominal_level(level_equivalent)
+    if mean.sd == 0:  # the sign test: no power to compute, only a number of seeds that suffices
+        within = difference.margin and abs(mean.mean) < difference.margin
+        target = LEVEL if difference.identical else max(level / 2, level_equivalent if within else 0)
+        return next(n for n in range(mean.n + 1, MAX_SEEDS) if _sign_test(n) < target)
+    if not (mean.mean or difference.margin):
         return None
-    how = {"sd": seen.sd, "margin": found.margin, "levels": (far, near)}
-    most = range(max(seen.n + 1, 3), MOST_SEEDS + 1)
-    enough = bisect_left(most, POWER, key=lambda n: power(n, seen.mean, **how))
-    return most[enough] if enough < len(most) else None
+    options = {"sd": mean.sd, "margin": difference.margin, "levels": (level, level_equivalent)}
+    candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)
+    index = bisect_left(candidates, POWER, key=lambda n: power(n, mean.mean, **options))
+    return candidates[index] if index < len(candidates) else None
 
 
 def power(
     n: int, mean: float, *, sd: float, margin: float | None = None, levels: tuple[float, float] = (LEVEL, LEVEL)
 ) -> float:
-    """The chance that n seeds settle a true difference `mean` whose spread over seeds is `sd`.
+    """Return the probability that `n` seeds are conclusive.
 
-    Given the spread that n seeds happen to show, what stays open is a mean that lies too close to zero to differ from it
-    and not close enough to be equivalent; averaged over 200 quantiles of that spread.
+    For a given sample spread, the result is inconclusive if the sample mean is too close to zero to differ from it and too far
+    away to be equivalent. The probability is averaged over 200 quantiles of the sample spread.
 
     Args:
-        levels: of the two-sided t-test, and of the two one-sided tests.
+        n: Number of pairs.
+        mean: The true difference.
+        sd: The true standard deviation of the pairs' differences.
+        margin: Largest difference that counts as equivalent.
+        levels: Levels of the two-sided t-test, and of the two one-sided tests.
     """
     import numpy
     from scipy.special import chdtri, ndtr
 
     upper = 1 - (numpy.arange(200) + 0.5) / 200
     error = sd / math.sqrt(n)
-    seen = error * numpy.sqrt(chdtri(n - 1, upper) / (n - 1))
-    differs = _t_quantile(1 - levels[0] / 2, n - 1) * seen
-    equals = numpy.maximum(0, (margin or 0) - _t_quantile(1 - levels[1], n - 1) * seen)
+    sample_error = error * numpy.sqrt(chdtri(n - 1, upper) / (n - 1))
+    differs = _t_quantile(1 - levels[0] / 2, n - 1) * sample_error
+    equals = numpy.maximum(0, (margin or 0) - _t_quantile(1 - levels[1], n - 1) * sample_error)
 
     def within(edge: numpy.ndarray) -> numpy.ndarray:
         return ndtr((edge - mean) / error) - ndtr((-edge - mean) / error)
@@ -258,31 +257,22 @@ def power(
     return float(1 - numpy.mean(numpy.where(equals < differs, within(differs) - within(equals), 0)))
 
 
-def _more_seeds(needed: int | None, n: int) -> str:
-    if n < FEW:
-        return f"{n} seeds are too few"
-    if needed is None:
-        return f"more than {MOST_SEEDS} seeds would be needed"
-    more = needed - n if needed - n < 20 else round((needed - n) / 10) * 10
-    return f"about {more} more seed{'' if more == 1 else 's'} would settle it"
-
-
-def _p_beyond(seen: Interval, distance: float) -> float:
-    """The one-sided p-value of a mean that lies `distance` on the right side of what is tested."""
+def _one_sided_p(mean: Interval, distance: float) -> float:
+    """Return the one-sided p-value of a mean that lies `distance` beyond the tested value (negative: on the wrong side)."""
     from scipy.special import stdtr
 
-    if seen.sd == 0:
-        return _signs(seen.n) if distance > 0 else 1.0
-    assert seen.sd is not None
-    return float(stdtr(seen.n - 1, -distance / (seen.sd / math.sqrt(seen.n))))
+    if mean.sd == 0:
+        return _sign_test(mean.n) if distance > 0 else 1.0
+    assert mean.sd is not None
+    return float(stdtr(mean.n - 1, -distance / (mean.sd / math.sqrt(mean.n))))
 
 
-def _signs(n: int) -> float:
-    """The chance that n seeds all lie on a given side, where each side is equally likely."""
+def _sign_test(n: int) -> float:
+    """Return the probability that `n` seeds all lie on a given side if both sides are equally likely."""
     return 0.5**n
 
 
-def _t_quantile(probability: float, freedom: int) -> float:
+def _t_quantile(probability: float, degrees_of_freedom: int) -> float:
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, probability))
+    return float(stdtrit(degrees_of_freedom, probability))

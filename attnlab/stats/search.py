@@ -1,4 +1,4 @@
-"""What the search of each cell came to: its trials, the best of them, and whether the space was wide enough."""
+"""Summaries of the hyperparameter search of each cell: its trials, the best one, and values at a boundary of the space."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 from attnlab.config.paths import check_value
 from attnlab.config.search import written
 from attnlab.errors import UserError
-from attnlab.stats.compare import Question, cell_of
+from attnlab.stats.compare import ComparisonSpec, cell_of
 
 if TYPE_CHECKING:
     from attnlab.config.search import Dimension, SearchConfig
 
+NOT_CONFIRMED = "not confirmed"  # state of a searched cell without a run outside its search
+EDGE = 0.05  # share of a dimension, on its sampling scale, that counts as its boundary
 
-NOT_CONFIRMED = "not confirmed"  # the state of a cell that was searched, and of which no run is reported
-
-
-EDGE = 0.05  # of a dimension, on the scale it is sampled on
-
-
-Record = Mapping[str, Any]
+RunRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchSummary:
     """The search of one cell.
 
-    `states` counts trials by state. `value` is the best of the completed ones on `valid`, `trial` its number and
-    `params` what it chose (None and empty where none completed). `edges` are sentences on chosen values that lie at
-    an end of their range.
+    Attributes:
+        cell: Name of the cell.
+        states: State -> number of trials.
+        value: Best value on `valid` of the completed trials; None if none completed.
+        trial: Number of the best trial, or None.
+        params: Dotted path -> value that the best trial chose, or None.
+        warnings: One sentence for each chosen value at a boundary of its range.
     """
 
     cell: str
@@ -40,75 +40,78 @@ class Searched:
     value: float | None = None
     trial: int | None = None
     params: Mapping[str, Any] | None = None
-    edges: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> str:
-        """ "18 completed, 5 pruned, 1 failed"."""
+        """The states as text, as in "18 completed, 5 pruned, 1 failed"."""
         first = ("completed", "pruned", "failed")
         order = [*first, *(state for state in self.states if state not in first)]
         return ", ".join(f"{self.states[state]} {state}" for state in order if self.states.get(state))
 
 
-def reported(records: Sequence[Record]) -> list[Record]:
-    """The runs that are compared: all but those of a search."""
-    return [record for record in records if record.get("phase") != "search"]
+def exclude_trials(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs that are compared: all but the trials of a search."""
+    return [run for run in runs if run.get("phase") != "search"]
 
 
-def searched(records: Sequence[Record], question: Question, search: SearchConfig) -> list[Searched]:
-    """A summary for each cell that was searched, in the order in which cells first appear."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        if record.get("phase") == "search":
-            groups.setdefault(cell_of(record, question), []).append(record)
-    return [_searched(cell, trials, question, search) for cell, trials in groups.items()]
+def summarize_searches(runs: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> list[SearchSummary]:
+    """Summarize the search of each searched cell, in the order in which cells first appear."""
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        if run.get("phase") == "search":
+            groups.setdefault(cell_of(run, spec), []).append(run)
+    return [_summarize_search(cell, trials, spec, search) for cell, trials in groups.items()]
 
 
-def _searched(cell: str, trials: Sequence[Record], question: Question, search: SearchConfig) -> Searched:
+def _summarize_search(cell: str, trials: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> SearchSummary:
     states = Counter(str(trial["state"]) for trial in trials)
-    name = f"valid_{question.metric}"
-    done = [trial for trial in trials if trial["state"] == "completed" and math.isfinite(trial.get(name, math.nan))]
-    if not done:
-        return Searched(cell, states)
-    sign = 1 if question.direction == "min" else -1
-    best = min(done, key=lambda trial: (sign * trial[name], trial["trial"]))
-    edges = tuple(_edges(best["params"], search))
-    return Searched(cell, states, best[name], int(best["trial"]), best["params"], edges)
+    name = f"valid_{spec.metric}"
+    completed = [trial for trial in trials if trial["state"] == "completed" and math.isfinite(trial.get(name, math.nan))]
+    if not completed:
+        return SearchSummary(cell, states)
+    sign = 1 if spec.direction == "min" else -1
+    best = min(completed, key=lambda trial: (sign * trial[name], trial["trial"]))
+    warnings = tuple(_boundary_warnings(best["params"], search))
+    return SearchSummary(cell, states, best[name], int(best["trial"]), best["params"], warnings)
 
 
-def unconfirmed(records: Sequence[Record], question: Question, found: Sequence[Searched]) -> list[Record]:
-    """A stand-in for each cell that was searched and has no run to report: it stands in the table, too."""
-    there = {cell_of(record, question) for record in reported(records)}
-    stand_ins: list[Record] = []
-    for each in found:
-        if each.cell not in there:
-            first = next(record for record in records if cell_of(record, question) == each.cell)
-            why = f"no trial of its search completed: {each.outcome}"
-            reason = why if each.value is None else "what its search chose has not been trained anew yet"
-            axes = {axis: first.get(axis) for axis in question.axes}
-            stand_ins.append({**axes, "cell": each.cell, "seed": first["seed"], "state": NOT_CONFIRMED, "reason": reason})
-    return stand_ins
+def unconfirmed_cells(runs: Sequence[RunRecord], spec: ComparisonSpec, searches: Sequence[SearchSummary]) -> list[RunRecord]:
+    """Return a placeholder run for each searched cell without a confirmed run, so that tables list it."""
+    confirmed = {cell_of(run, spec) for run in exclude_trials(runs)}
+    placeholders: list[RunRecord] = []
+    for search in searches:
+        if search.cell not in confirmed:
+            first = next(run for run in runs if cell_of(run, spec) == search.cell)
+            if search.value is None:
+                reason = f"no trial of its search completed: {search.outcome}"
+            else:
+                reason = "the configuration that its search chose has not been trained yet"
+            axes = {axis: first.get(axis) for axis in spec.axes}
+            placeholders.append({**axes, "cell": search.cell, "seed": first["seed"], "state": NOT_CONFIRMED, "reason": reason})
+    return placeholders
 
 
-def _edges(params: Mapping[str, Any], search: SearchConfig) -> Iterator[str]:
+def _boundary_warnings(params: Mapping[str, Any], search: SearchConfig) -> Iterator[str]:
+    """Yield a sentence for each value within `EDGE` of an end of its range, if the field could take values beyond it."""
     for path, value in params.items():
         dimension = search.space.get(path)
         if dimension is None or dimension.low is None or dimension.high is None:
             continue
-        scale, back = (math.log, math.exp) if dimension.log else (float, float)
+        scale, unscale = (math.log, math.exp) if dimension.log else (float, float)
         low, high = scale(dimension.low), scale(dimension.high)
-        at = (scale(value) - low) / (high - low)
-        for end, near, beyond in (
-            ("low", at <= EDGE, back(low - EDGE * (high - low))),
-            ("high", at >= 1 - EDGE, back(high + EDGE * (high - low))),
+        position = (scale(value) - low) / (high - low)
+        for end, is_near, beyond in (
+            ("low", position <= EDGE, unscale(low - EDGE * (high - low))),
+            ("high", position >= 1 - EDGE, unscale(high + EDGE * (high - low))),
         ):
-            if near and _is_possible(path, beyond, dimension):
-                space = f"the {end} end of its space ({dimension.label})"
-                yield f"{path} {shown(value)} lies at {space}: widen it, and search again"
+            if is_near and _is_valid_beyond(path, beyond, dimension):
+                space = f"the {end} end of its search space ({dimension.label})"
+                yield f"{path} {format_param(value)} is at {space}; widen the space and search again"
 
 
-def _is_possible(path: str, beyond: float, dimension: Dimension) -> bool:
-    """Whether the field takes a value beyond an end of its range: there is no dropout below 0."""
+def _is_valid_beyond(path: str, beyond: float, dimension: Dimension) -> bool:
+    """Return True if the field accepts a value beyond an end of its range; a dropout below 0, say, is not valid."""
     rounded = math.floor if dimension.low is not None and beyond < dimension.low else math.ceil
     try:
         check_value(path, rounded(beyond) if dimension.whole else beyond, where=lambda loc, key=False: "")
@@ -117,6 +120,6 @@ def _is_possible(path: str, beyond: float, dimension: Dimension) -> bool:
     return True
 
 
-def shown(value: Any) -> str:
-    """A chosen value, as short as it can be told apart from its neighbours."""
+def format_param(value: Any) -> str:
+    """Format a value that a search chose, floats with four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else written(value)

@@ -1,18 +1,20 @@
-"""Looking more than once: what a p-value is worth when seeds are added until the verdict is settled.
+"""Repeated looks: corrected p-values and intervals for studies that add seeds until their verdicts are conclusive.
 
-Before the second look it is stated at how many seeds there will be one: at ``first``, and after each further seed up to
-``last``. Every look is a t-test at one and the same level, a little below that of the whole (Pocock 1977); no look is
-cheaper than another, and a large effect ends the study early. The level is that for t-statistics of these very numbers of
-seeds, as Jennison and Turnbull (1991) ask for where observations are few: the tables made for known variances let 6 % pass
-where 5 % is promised. The intervals are their repeated confidence intervals (2000, chapter 9): over all looks
-together they hold the truth 95 times in 100, whatever made the study stop.
+The numbers of seeds at which a study is tested are fixed before the second look: ``first``, and every further seed up to
+``last``. Each look is a t-test at the same nominal level, a little below that of the whole procedure (Pocock 1977), so that a
+large effect ends the study early. The level is exact for t-statistics at these numbers of seeds, as Jennison and Turnbull
+(1991) recommend for few observations: tables for known variances let 6 % pass where 5 % is promised. The intervals are
+repeated confidence intervals (Jennison and Turnbull 2000, chapter 9): over all looks together they cover the true value 95
+times in 100, for any stopping rule.
 
-No formula gives that level. Where there is no difference, the t-statistics of all looks have one joint distribution, which
-depends on nothing but ``first`` and ``last``: it is drawn, always from the same random numbers.
+The level has no closed form. Without a difference, the t-statistics of all looks have one joint distribution that depends
+only on ``first`` and ``last``. It is simulated, always from the same random numbers.
 
-- Pocock, S. J. (1977). Group sequential methods in the design and analysis of clinical trials. Biometrika 64, 191-199.
-- Jennison, C. and Turnbull, B. W. (1991). Exact calculations for sequential t, chi-squared and F tests. Biometrika 78, 133-141.
-- Jennison, C. and Turnbull, B. W. (2000). Group Sequential Methods with Applications to Clinical Trials. Chapman & Hall.
+References:
+    Pocock, S. J. (1977). Group sequential methods in the design and analysis of clinical trials. Biometrika 64, 191-199.
+    Jennison, C. and Turnbull, B. W. (1991). Exact calculations for sequential t, chi-squared and F tests. Biometrika 78,
+    133-141.
+    Jennison, C. and Turnbull, B. W. (2000). Group Sequential Methods with Applications to Clinical Trials. Chapman & Hall.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy
 
-DRAWS = 100_000  # studies without a difference; each is used for both directions
+SIMULATIONS = 100_000  # studies without a difference; each counts for both directions
 
 
 @dataclass(frozen=True)
 class Looks:
-    """A look at each number of seeds from ``first`` (at least 2) to ``last``.
+    """One look at each number of seeds from ``first`` to ``last``.
 
-    A number of seeds is that of the pairs that both completed: a seed that diverged gives no new look.
+    A number of seeds counts pairs that both completed: a seed that diverged adds no look.
+
+    Raises:
+        ValueError: unless ``2 <= first <= last``.
     """
 
     first: int
@@ -43,56 +48,51 @@ class Looks:
 
     @property
     def count(self) -> int:
+        """The number of looks."""
         return self.last - self.first + 1
 
-    def reaching(self, n: int) -> Looks:
-        """These looks, and more where somebody looked at ``n`` seeds that are beyond the last."""
+    def extend_to(self, n: int) -> Looks:
+        """Return these looks, extended where a study was tested at ``n`` seeds beyond the last."""
         return Looks(self.first, max(self.last, n))
 
-    def adjusted(self, p: Any) -> Any:
-        """A one-sided p-value (or an array of them) made good for all looks together.
+    def adjust(self, p: Any) -> Any:
+        """Correct a one-sided p-value (or an array of them) for all looks.
 
-        The chance, where there is no difference, that at least one of the looks gives a p-value as small as this.
+        Returns:
+            The probability, without a difference, that at least one look has a p-value this small.
         """
         import numpy
 
         if self.count == 1:
             return p
-        smallest = _smallest(self.first, self.last)
-        drawn = (1 + numpy.searchsorted(smallest, p, side="right")) / (1 + len(smallest))
-        bonferroni = self.count * numpy.asarray(p)  # far out, where few draws lie, it is the sharper one
-        return numpy.maximum(p, numpy.minimum(drawn, bonferroni))
+        smallest = _smallest_p_values(self.first, self.last)
+        simulated = (1 + numpy.searchsorted(smallest, p, side="right")) / (1 + len(smallest))
+        bonferroni = self.count * numpy.asarray(p)  # sharper in the far tail, where few simulations lie
+        return numpy.maximum(p, numpy.minimum(simulated, bonferroni))
 
-    def nominal(self, level: float) -> float:
-        """The one-sided level of each single look, so that that of all together is ``level``: ``adjusted`` turned round."""
+    def nominal_level(self, level: float) -> float:
+        """Return the one-sided level of each look for which all looks together have ``level``: the inverse of ``adjust``."""
         if self.count == 1:
             return level
-        smallest = _smallest(self.first, self.last)
+        smallest = _smallest_p_values(self.first, self.last)
         rank = int(level * (1 + len(smallest))) - 1
         return max(level / self.count, float(smallest[rank - 1]) if rank > 0 else 0.0)
 
-    @property
-    def words(self) -> str:
-        """For the reader of a report."""
-        return (
-            f"Seeds were added while a verdict was open, with a look at each number of seeds from {self.first} to {self.last}. "
-            f"Intervals, p-values and verdicts are corrected for all {self.count} looks: each is a t-test at "
-            f"{2 * self.nominal(0.025):.2%}, so that all together err 5 times in 100 (Pocock 1977, with the exact level for "
-            "t-tests after Jennison and Turnbull 1991)."
-        )
-
 
 @lru_cache(maxsize=16)
-def _smallest(first: int, last: int) -> numpy.ndarray:
-    """The smallest one-sided p-value over the looks in each drawn study, sorted. RandomState: numpy promises its stream."""
+def _smallest_p_values(first: int, last: int) -> numpy.ndarray:
+    """Return the smallest one-sided p-value over the looks of each simulated study, sorted.
+
+    The generator is ``RandomState`` because NumPy guarantees that its stream does not change.
+    """
     import numpy
     from scipy.special import stdtr
 
     random = numpy.random.RandomState(1977)
-    total, squares = numpy.zeros(DRAWS), numpy.zeros(DRAWS)
-    largest, least = numpy.zeros(DRAWS), numpy.ones(DRAWS)  # of P(T < t)
+    total, squares = numpy.zeros(SIMULATIONS), numpy.zeros(SIMULATIONS)
+    largest, least = numpy.zeros(SIMULATIONS), numpy.ones(SIMULATIONS)  # of P(T < t) over the looks
     for n in range(1, last + 1):
-        value = random.standard_normal(DRAWS)
+        value = random.standard_normal(SIMULATIONS)
         total += value
         squares += value**2
         if n >= first:

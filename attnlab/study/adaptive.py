@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.log import log_to
 from attnlab.errors import UserError
-from attnlab.stats.compare import Row, rows
-from attnlab.stats.search import reported
+from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -71,19 +71,19 @@ def run_until_conclusive(
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
         whole = with_seeds(plan, part.seeds)
         everything = StudyResult(whole, list(found.values()), reference_scores=result.reference_scores)
-        undecided = [row for row in table(everything, looks) if row.open]
+        undecided = [row for row in table(everything, looks) if row.is_inconclusive]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks
         with log_to((display or ProgressDisplay()).print):
-            logger.info("%d seeds, not settled yet: %s", len(part.seeds), ", ".join(row.name for row in undecided))
+            logger.info("%d seeds, still inconclusive: %s", len(part.seeds), ", ".join(row.name for row in undecided))
         names = {name for row in undecided for name in (row.name, row.baseline)}
         part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])
         part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])
 
 
-def table(result: StudyResult, looks: Looks) -> list[Row]:
-    """The rows of the report's table."""
-    return rows(reported(result.records()), result.question(looks=looks))
+def table(result: StudyResult, looks: Looks) -> list[CellSummary]:
+    """Return the cell summaries of the report's table."""
+    return summarize_cells(exclude_trials(result.records()), result.comparison(looks=looks))
 
 
 def next_seed(plan: Plan, seeds: list[int]) -> int:

@@ -19,7 +19,7 @@ from attnlab._util.process import start_fork_server
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError, nearest
-from attnlab.stats.compare import Question
+from attnlab.stats.compare import ComparisonSpec
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.rows import Row
@@ -68,11 +68,11 @@ class StudyResult:
         references = [f"{score.name} of {score.task}: {score.metric} {score.value:.4f}" for score in self.reference_scores]
         return "\n  ".join([f"result of {self.plan.study.study}", *rows, *references])
 
-    def question(self, *, looks: Looks | None = None) -> Question:
-        """Return the question of the study; `looks` are those at which a study with adaptive seeds was judged."""
+    def comparison(self, *, looks: Looks | None = None) -> ComparisonSpec:
+        """Return what the study compares; `looks` are those at which a study with adaptive seeds was judged."""
         plan, study = self.plan, self.plan.study
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
-        return Question(study.study, axes, plan.metric, plan.direction, study.baseline or {}, study.margin, looks)
+        return ComparisonSpec(study.study, axes, plan.metric, plan.direction, study.baseline or {}, study.margin, looks)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""

@@ -7,7 +7,7 @@ import pandas as pd
 
 from attnlab._util.colors import BUILT_IN
 from attnlab.report.plots import svg
-from attnlab.report.plots.curves import Dots, dots
+from attnlab.report.plots.seeds import SeedRow, seed_plot
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import against, groups, medians, on
 
@@ -33,7 +33,7 @@ def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
     bars = list(groups(every, "device", "precision"))
     colors = dict(zip(GROUPS, COLORS[1:], strict=False))
     height, top = 44, 44
-    parts = svg.head("attnlab's training step", "share of its time, forward and backward")
+    parts = svg.header("attnlab's training step", "share of its time, forward and backward")
     for i, ((device, precision), some) in enumerate(bars):
         y, at = top + height * i, 0.0
         parts.append(svg.text(0, y + 12, f"{precision}, {device}", size=13))
@@ -46,7 +46,7 @@ def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
     for i, group in enumerate(GROUPS):
         x, y = (i % 2) * svg.WIDTH / 2, floor + 20 * (i // 2)
         parts += [svg.rect(x, y, 14, 12, colors[group], opacity=0.8), svg.text(x + 20, y + 11, group, size=12.5)]
-    yield "profile.svg", svg.svg(floor + 20 * ((len(GROUPS) + 1) // 2) + 4, "share of a training step's time", parts)
+    yield "profile.svg", svg.document(floor + 20 * ((len(GROUPS) + 1) // 2) + 4, "share of a training step's time", parts)
 
 
 def _ratios(some: pd.DataFrame, title: str) -> str:
@@ -54,8 +54,8 @@ def _ratios(some: pd.DataFrame, title: str) -> str:
     rows = []
     for i, ((name, settings), one) in enumerate(groups(some, "name", "settings")):
         values = {int(r): float(v) for r, v in zip(one["round"], one["ratio"], strict=True)}
-        rows.append(Dots(f"{name}, {settings}", COLORS[i % len(COLORS)], values, median(values.values())))
-    return dots(rows, title=title, note=NOTE)
+        rows.append(SeedRow(f"{name}, {settings}", COLORS[i % len(COLORS)], values, median(values.values())))
+    return seed_plot(rows, title=title, note=NOTE)
 
 
 DRAWN = {"step": step, "xl": xl, "profile": profile}

@@ -21,7 +21,7 @@ from attnlab.study.run import StudyResult
 from attnlab.tracking.ui import view_state
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
-from tests.support.synthetic import SOURCE, made_up
+from tests.support.synthetic import INFO, made_up
 
 ENERGY = CostMetric(
     "energy_joules",
@@ -44,7 +44,7 @@ def energy(monkeypatch: pytest.MonkeyPatch) -> CostMetric:
 def test_a_new_entry_is_in_the_tables_plots_and_files_of_a_report(energy: CostMetric, tmp_path: Path) -> None:
     runs, curves = made_up()
     runs["energy_joules"] = [1_000.0 + i for i in range(len(runs))]
-    write.write(tmp_path, source=SOURCE, runs=runs, curves=curves)
+    write.write(tmp_path, info=INFO, runs=runs, curves=curves)
     text = (tmp_path / "README.md").read_text()
     headings = [line for line in text.splitlines() if line.startswith("| ") and " energy J " in line]
     assert [line.split(" |")[0] for line in headings] == ["| cell", "| one run of", "| run"]

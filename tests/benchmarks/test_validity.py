@@ -50,11 +50,11 @@ def test_the_number_of_seeds_named_settles_four_studies_in_five(mean: float, mar
 def test_the_level_of_a_look_is_that_of_all_turned_round(first: int, last: int) -> None:
     looks = Looks(first, last)
     for level in (0.05, 0.025, 0.004):
-        nominal = looks.nominal(level)
+        nominal = looks.nominal_level(level)
         assert level / looks.count < nominal < level
-        assert looks.adjusted(nominal) == pytest.approx(level, rel=0.01)
-    assert looks.adjusted(1e-9) == pytest.approx(looks.count * 1e-9), "far out it is Bonferroni's"
-    assert Looks(4, 4).adjusted(0.03) == 0.03 and Looks(4, 4).nominal(0.05) == 0.05, "one look needs no correction"
+        assert looks.adjust(nominal) == pytest.approx(level, rel=0.01)
+    assert looks.adjust(1e-9) == pytest.approx(looks.count * 1e-9), "far out it is Bonferroni's"
+    assert Looks(4, 4).adjust(0.03) == 0.03 and Looks(4, 4).nominal_level(0.05) == 0.05, "one look needs no correction"
 
 
 def test_many_observations_give_pocock_s_own_constant() -> None:
@@ -71,7 +71,7 @@ def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None
     with (folder / "validity.csv").open() as file:
         lines = [validity.read_line(row) for row in csv.DictReader(file)]
     command = "python -m benchmarks.validity --studies 3000 --seed 0"
-    text = page(lines, command=command, level=2 * Looks(3, 12).nominal(0.025))
+    text = page(lines, command=command, level=2 * Looks(3, 12).nominal_level(0.025))
     assert text == (folder / "README.md").read_text()
     head = text.partition("Distributions of the seeds")[0]
     holds, breaks = head.split("**What breaks:**")

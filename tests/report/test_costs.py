@@ -4,24 +4,24 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.report import write
-from attnlab.report.plots.curves import Dots, dots
-from attnlab.report.plots.tradeoff import Spot, front, tradeoff
+from attnlab.report.plots.seeds import SeedRow, seed_plot
+from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.report.verdicts import cost_table, verdict_table
-from attnlab.stats.compare import Row, rows
+from attnlab.stats.compare import CellSummary, summarize_cells
 from tests.report.test_summary import ONE
-from tests.support.synthetic import SOURCE, made_up
+from tests.support.synthetic import INFO, made_up
 
-HOW: dict[str, Any] = {"title": "t", "direction": "min", "cheap": "min", "names": ("a", "b")}
-
-
-def spot(cost: float, value: float, costs: tuple[float, float] | None = None) -> Spot:
-    return Spot("cell", "#000000", cost, value, costs=costs)
+OPTIONS: dict[str, Any] = {"title": "t", "direction": "min", "cost_direction": "min", "axis_labels": ("a", "b")}
 
 
-def costly(**cells: dict[str, float]) -> list[Row]:
+def point(cost: float, value: float, cost_range: tuple[float, float] | None = None) -> TradeoffPoint:
+    return TradeoffPoint("cell", "#000000", cost, value, cost_range=cost_range)
+
+
+def costly(**cells: dict[str, float]) -> list[CellSummary]:
     """Rows of a study from cell -> what its one run cost."""
     given = {"seed": 0, "state": "completed", "bits_per_byte": 2.0}
-    return rows([{"variant": name, "cell": name, **given, **costs} for name, costs in cells.items()], ONE)
+    return summarize_cells([{"variant": name, "cell": name, **given, **costs} for name, costs in cells.items()], ONE)
 
 
 def test_parameters_stand_beside_the_baselines_and_speeds_do_not() -> None:
@@ -34,7 +34,7 @@ def test_parameters_stand_beside_the_baselines_and_speeds_do_not() -> None:
     for made in (verdict_table(table, ONE), cost_table(table)):
         assert made is not None
         at = {column.heading: i for i, column in enumerate(made.columns)}
-        parameters, speeds = ([line.cells[at[name]] for line in made.lines] for name in ("parameters", "tokens/s"))
+        parameters, speeds = ([line.cells[at[name]] for line in made.rows] for name in ("parameters", "tokens/s"))
         assert parameters == ["1,000", "1,000 (same)", "950 (-5.0 %)", "2,500 (+150.0 %)"]
         assert speeds == ["500", "400", "500", "250"]
 
@@ -42,30 +42,32 @@ def test_parameters_stand_beside_the_baselines_and_speeds_do_not() -> None:
 def test_training_takes_the_arithmetic_of_three_forward_passes() -> None:
     made = cost_table(costly(dense={"flops_per_token": 2e6, "tokens": 5e9}, basic={"flops_per_token": 1e6}))
     assert made is not None and made.columns[-1].heading == "training PFLOP"
-    assert [line.cells[-1] for line in made.lines] == ["30", ""], "of what is not known how many tokens it read, nothing"
-    assert all(len(line.cells) == len(made.columns) for line in made.lines)
+    assert [line.cells[-1] for line in made.rows] == ["30", ""], "of what is not known how many tokens it read, nothing"
+    assert all(len(line.cells) == len(made.columns) for line in made.rows)
 
 
 def test_a_measured_cost_beats_another_only_where_their_seeds_do_not_overlap() -> None:
-    alike = [spot(10, 2.0, (4, 14)), spot(8, 2.1, (3, 12)), spot(7, 2.2, (5, 11))]
+    alike = [point(10, 2.0, (4, 14)), point(8, 2.1, (3, 12)), point(7, 2.2, (5, 11))]
     for cheap in ("min", "max"):
-        assert sorted(front(alike, direction="min", cheap=cheap)) == [0, 1, 2]
-    slow = spot(2, 2.3, (1, 2.5))
-    assert 3 not in front([*alike, slow], direction="min", cheap="max"), "each of its seeds is slower than each of another"
-    assert 3 in front([*alike, slow], direction="min", cheap="min")
-    assert front([spot(8, 2.0), spot(8, 2.1)], direction="min", cheap="min") == [0], "of one cost the better"
-    drawn = tradeoff([*alike, slow], title="t", direction="min", cheap="max", names=("a", "b"))
-    assert "stroke-dasharray" not in drawn and "stroke-dasharray" in tradeoff([spot(1, 5)] * 2 + [spot(2, 4)], **HOW)
+        assert sorted(pareto_front(alike, direction="min", cost_direction=cheap)) == [0, 1, 2]
+    slow = point(2, 2.3, (1, 2.5))
+    assert 3 not in pareto_front([*alike, slow], direction="min", cost_direction="max"), (
+        "each of its seeds is slower than each of another"
+    )
+    assert 3 in pareto_front([*alike, slow], direction="min", cost_direction="min")
+    assert pareto_front([point(8, 2.0), point(8, 2.1)], direction="min", cost_direction="min") == [0], "of one cost the better"
+    drawn = tradeoff_plot([*alike, slow], title="t", direction="min", cost_direction="max", axis_labels=("a", "b"))
+    assert "stroke-dasharray" not in drawn and "stroke-dasharray" in tradeoff_plot([point(1, 5)] * 2 + [point(2, 4)], **OPTIONS)
 
 
 def test_timings_stand_with_their_spread_and_what_is_counted_without(tmp_path: Path) -> None:
     runs, points = made_up()
     dense = (runs["variant"] == "dense") & (runs["position"] == "learned")
     runs.loc[dense, "tokens_per_s"] = [800.0, 12_600.0, 6_100.0]
-    write.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    write.write(tmp_path, info=INFO, runs=runs, curves=points)
     text = (tmp_path / "README.md").read_text()
     assert text.count("| 6,500 (800 to 12,600) |") == 2 and "| 21,700 |" in text, "no brackets where all seeds are alike"
-    assert "the lowest and the highest seed" in text
+    assert "lowest and highest seed" in text
     speed, memory = ((tmp_path / f"{name}.svg").read_text() for name in ("tokens_per_s", "saved_mib"))
     assert ">upright bar: 95 % interval; level: lowest to highest seed<" in speed
     assert ">ringed unless another is as good and cheaper in every seed<" in speed
@@ -73,13 +75,13 @@ def test_timings_stand_with_their_spread_and_what_is_counted_without(tmp_path: P
 
 
 def test_bars_are_named_and_one_that_goes_on_beyond_the_frame_has_an_arrow(tmp_path: Path) -> None:
-    wide = Dots("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, 1.0, 42.0)
-    assert dots([wide], title="t").count("<polygon") == 1
-    far = Spot("far", "#000000", 1, 1.05, -40.0, 42.0)
-    assert tradeoff([far, spot(1, 1.1)], **HOW).count("<polygon") == 2
-    near = Spot("near", "#000000", 1, 1.05, 1.04, 1.06)
-    assert "<polygon" not in tradeoff([near, spot(1, 1.1)], **HOW)
+    wide = SeedRow("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, 1.0, 42.0)
+    assert seed_plot([wide], title="t").count("<polygon") == 1
+    far = TradeoffPoint("far", "#000000", 1, 1.05, -40.0, 42.0)
+    assert tradeoff_plot([far, point(1, 1.1)], **OPTIONS).count("<polygon") == 2
+    near = TradeoffPoint("near", "#000000", 1, 1.05, 1.04, 1.06)
+    assert "<polygon" not in tradeoff_plot([near, point(1, 1.1)], **OPTIONS)
     for seeds, said in ((1, False), (2, True)):
         runs, points = made_up(seeds=seeds)
-        write.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+        write.write(tmp_path, info=INFO, runs=runs, curves=points)
         assert all(("bar: 95 % interval" in (tmp_path / name).read_text()) == said for name in ("seeds.svg", "saved_mib.svg"))

@@ -8,7 +8,7 @@ from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.report.index import shared
+from attnlab.report.index import merge_notes
 from attnlab.report.write import report
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
@@ -38,7 +38,7 @@ def test_one_page_holds_what_a_reader_cites_and_each_study_its_report(root: Path
         text = (folder / name).read_text()
         for question in QUESTIONS.values():
             assert question in text
-        for words in ("what this scale cannot say", "Two seeds of a toy", "is worse", "pydocs length=24", "--out reports/both"):
+        for words in ("Background and limitations", "Two seeds of a toy", "is worse", "pydocs length=24", "--out reports/both"):
             assert words in text, (name, words)
     page = (folder / "index.html").read_text()
     assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
@@ -49,8 +49,8 @@ def test_one_page_holds_what_a_reader_cites_and_each_study_its_report(root: Path
 
 def test_notes_that_are_not_said_of_all_studies_begin_with_whom_they_are_said_of() -> None:
     notes = {"a": ["both", "within ±0.02", "two"], "b": ["both", "within ±0.01"], "c": ["both", "two"]}
-    assert shared(notes) == ["both", "a: within ±0.02", "a, c: two", "b: within ±0.01"]
-    assert shared({"a": ["alone"]}) == ["alone"]
+    assert merge_notes(notes) == ["both", "a: within ±0.02", "a, c: two", "b: within ±0.01"]
+    assert merge_notes({"a": ["alone"]}) == ["alone"]
 
 
 def test_several_studies_need_a_folder(root: Path) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from attnlab.report.figures import cell_colors
-from attnlab.report.lengths import Lengths, lengths_section
-from attnlab.report.plots.by_length import Reach, by_length
-from attnlab.stats.compare import plus_minus, rows
+from attnlab.report.lengths import LengthsSection, lengths_section
+from attnlab.report.plots.by_length import LengthCurve, length_plot
+from attnlab.report.wording import format_interval
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
-from tests.support.synthetic import QUESTION, made_up
+from tests.support.synthetic import SPEC, made_up
 
 LENGTHS = (64, 128, 256, 512)
 REASON = "learned positions: trained up to 128"
@@ -31,12 +32,12 @@ def records(**changes: Any) -> list[dict[str, Any]]:
     return [{**run, **changes} for run in runs]
 
 
-def section(found: list[dict[str, Any]]) -> Lengths | None:
-    table = rows(found, QUESTION)
-    return lengths_section(table, found, question=QUESTION, colors=cell_colors(table))
+def section(found: list[dict[str, Any]]) -> LengthsSection | None:
+    table = summarize_cells(found, SPEC)
+    return lengths_section(table, found, spec=SPEC, colors=cell_colors(table))
 
 
-def made(found: list[dict[str, Any]]) -> Lengths:
+def made(found: list[dict[str, Any]]) -> LengthsSection:
     there = section(found)
     assert there is not None
     return there
@@ -51,7 +52,7 @@ def test_a_study_without_other_lengths_has_no_such_section() -> None:
 
 def test_cells_all_of_which_go_anywhere_have_the_section_too() -> None:
     anywhere = [run for run in records() if run["position"] == "rotary"]
-    assert [line.cells[0] for line in made(anywhere).table.lines][:2] == ["dense rotary", "einsum rotary"]
+    assert [line.cells[0] for line in made(anywhere).table.rows][:2] == ["dense rotary", "einsum rotary"]
 
 
 def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
@@ -61,9 +62,9 @@ def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
 
 def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
     assert "The same bytes are scored at every length." in made(records()).notes[0]
-    found, question = records(), replace(QUESTION, direction="max")
-    table = rows(found, question)
-    there = lengths_section(table, found, question=question, colors=cell_colors(table))
+    found, spec = records(), replace(SPEC, direction="max")
+    table = summarize_cells(found, spec)
+    there = lengths_section(table, found, spec=spec, colors=cell_colors(table))
     assert there is not None and all("higher is better" in svg for _, _, svg in there.plots)
     assert all("lower is better" in svg for _, _, svg in made(found).plots)
 
@@ -71,21 +72,21 @@ def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
 def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
     table = made(records()).table
     assert [column.heading for column in table.columns] == ["cell", "trained at", "at 64", "at 128", "at 256", "at 512"]
-    lines = {line.cells[0]: list(line.cells[1:]) for line in table.lines}
-    assert lines["dense learned"][0] == "128" and lines["dense learned"][3:] == ["cannot", "cannot"]
+    lines = {line.cells[0]: list(line.cells[1:]) for line in table.rows}
+    assert lines["dense learned"][0] == "128" and lines["dense learned"][3:] == ["not evaluated", "not evaluated"]
     figures = [float(cell.split(" ± ")[0]) for cell in lines["dense rotary"][1:]]
     assert [f - figures[1] for f in figures] == pytest.approx([0.1, 0.0, 0.1, 0.2], abs=1.5e-4)
     assert "basic rotary" not in lines, "a refused cell has no model"
-    assert len(table.lines) == 9
+    assert len(table.rows) == 9
 
 
 def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
-    told = [note for note in made(records()).notes if note.startswith("Cannot")]
-    assert len(told) == 1 and told[0].startswith("Cannot be tested at 256, 512: dense learned, einsum learned, ")
+    told = [note for note in made(records()).notes if note.startswith("Not evaluated")]
+    assert len(told) == 1 and told[0].startswith("Not evaluated at 256, 512: dense learned, einsum learned, ")
     assert told[0].endswith(f"({REASON}).")
     found = records()
     found[3]["length.512"] = "out of memory: requested 1.2 GiB"
-    assert sum(note.startswith("Cannot") for note in made(found).notes) == 2
+    assert sum(note.startswith("Not evaluated") for note in made(found).notes) == 2
 
 
 def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
@@ -93,29 +94,29 @@ def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
     for run in found[1:3]:
         run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: requested 9 GiB"}
     there = made(found)
-    cells = {line.cells[0]: line.cells[-2:] for line in there.table.lines}
+    cells = {line.cells[0]: line.cells[-2:] for line in there.table.rows}
     score = found[0]["bits_per_byte_at/512"]
     assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
     told = [note for note in there.notes if "512" in note]
-    assert told == ["Only 1 of 3 seeds could be tested at 512: dense rotary (out of memory: requested 9 GiB)."]
+    assert told == ["Only 1 of 3 seeds evaluated at 512: dense rotary (out of memory: requested 9 GiB)."]
 
 
 def test_an_infinite_score_is_none() -> None:
     found = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
     there = made(found)
-    assert there.table.lines[0].cells[-1] == "cannot" and "inf" not in there.plots[0][2]
-    assert there.notes[-1] == "Cannot be tested at 512: dense rotary (bits_per_byte is inf)."
+    assert there.table.rows[0].cells[-1] == "not evaluated" and "inf" not in there.plots[0][2]
+    assert there.notes[-1] == "Not evaluated at 512: dense rotary (bits_per_byte is inf)."
 
 
 def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     found = records()
-    looked = replace(QUESTION, looks=Looks(3, 12))
-    table = rows(found, looked)
-    there = lengths_section(table, found, question=looked, colors=cell_colors(table))
+    looked = replace(SPEC, looks=Looks(3, 12))
+    table = summarize_cells(found, looked)
+    there = lengths_section(table, found, spec=looked, colors=cell_colors(table))
     assert there is not None and "corrected for the looks" in there.notes[0] and "looks" not in made(found).notes[0]
-    row, line = table[0], there.table.lines[0]
-    assert line.cells[3] == plus_minus(row.value), "at the trained length that of the verdicts"
-    assert plus_minus(row.value) != made(found).table.lines[0].cells[3]
+    row, line = table[0], there.table.rows[0]
+    assert line.cells[3] == format_interval(row.value), "at the trained length that of the verdicts"
+    assert format_interval(row.value) != made(found).table.rows[0].cells[3]
 
 
 def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
@@ -131,19 +132,20 @@ def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
 
 
 def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
-    far = Reach("far", "#0072B2", trained=128, values={64: [2.0, 2.2], 128: [1.9, 2.1], 512: [3.0]})
-    near = Reach("near & so", "#D55E00", "7 4", 128, {64: [2.0], 128: [2.1]}, {512: REASON})
-    drawn = by_length([far, near], title="t", note="n", span=(1.0, 4.0))
+    far = LengthCurve("far", "#0072B2", trained=128, values={64: [2.0, 2.2], 128: [1.9, 2.1], 512: [3.0]})
+    near = LengthCurve("near & so", "#D55E00", "7 4", 128, {64: [2.0], 128: [2.1]}, {512: REASON})
+    drawn = length_plot([far, near], title="t", note="n", limits=(1.0, 4.0))
     ET.fromstring(drawn)
     assert drawn.count(">trained<") == 1 and drawn.count('fill="none" stroke="#D55E00" stroke-width="1.5"') == 1
-    assert "near &amp; so (× no further than 128)" in drawn and drawn.count("×") == 2 and ">512<" in drawn
+    assert "near &amp; so (× up to 128)" in drawn and drawn.count("×") == 2 and ">512<" in drawn
     assert drawn.count("<polygon") == 2
-    apart = by_length([far, Reach("other", "#000000", trained=64, values={64: [2.0]})], title="t", span=(1.0, 4.0))
+    apart = length_plot([far, LengthCurve("other", "#000000", trained=64, values={64: [2.0]})], title="t", limits=(1.0, 4.0))
     assert ">trained<" not in apart and apart.count('stroke-width="1.5"') == 2, "each has its own"
 
 
 def test_lengths_are_doublings_apart_on_the_axis() -> None:
-    drawn = ET.fromstring(by_length([Reach("x", "#000000", values={n: [1.0] for n in LENGTHS})], title="t", span=(0.0, 2.0)))
+    curve = LengthCurve("x", "#000000", values={n: [1.0] for n in LENGTHS})
+    drawn = ET.fromstring(length_plot([curve], title="t", limits=(0.0, 2.0)))
     labels = {each.text: float(each.attrib["x"]) for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
     places = [labels[str(length)] for length in LENGTHS]
     steps = [b - a for a, b in zip(places, places[1:], strict=False)]

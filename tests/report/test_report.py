@@ -12,26 +12,28 @@ import pytest
 from attnlab._util.colors import BUILT_IN, color_of
 from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
-from attnlab.report.plots.curves import Curve, Dots, curves, dots
-from attnlab.report.plots.forest import Effect, forest, reach
-from attnlab.report.plots.tradeoff import Spot, front, tradeoff
+from attnlab.report.plots.curves import Curve, curve_plot
+from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot
+from attnlab.report.plots.seeds import SeedRow, seed_plot
+from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
+from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
-from tests.support.synthetic import QUESTION, SOURCE, YAML, made_up
+from tests.support.synthetic import INFO, SPEC, YAML, made_up
 
 FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "cells.parquet", "runs.parquet"}
 FILES |= {"forest.svg", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg", "heat-0.svg", "train-loss-0.svg"}
 
 
-def table(seeds: int = 3) -> dict[str, compare.Row]:
+def table(seeds: int = 3) -> dict[str, compare.CellSummary]:
     runs, _ = made_up(seeds=seeds)
-    return {row.name: row for row in compare.rows(runs.to_dict("records"), QUESTION)}  # type: ignore[arg-type]
+    return {row.name: row for row in compare.summarize_cells(runs.to_dict("records"), SPEC)}  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     runs, points = made_up()
-    write.write(out, source=SOURCE, runs=runs, curves=points)
+    write.write(out, info=INFO, runs=runs, curves=points)
     return out
 
 
@@ -40,8 +42,9 @@ def test_cells_are_compared_with_the_baseline_of_their_own_axes() -> None:
     assert len(found) == 10
     assert found["no_wo learned"].baseline == "dense learned"
     assert found["no_wo rotary"].baseline == "dense rotary"
-    assert found["dense learned"].baseline == "" and found["dense learned"].verdict == "baseline"
-    assert found["basic learned"].verdict == "worse"
+    assert found["dense learned"].baseline == "" and found["dense learned"].is_baseline
+    verdict = found["basic learned"].verdict
+    assert verdict is not None and verdict.kind == "worse"
 
 
 def test_what_did_not_complete_is_counted_and_explained() -> None:
@@ -71,8 +74,8 @@ P_VALUES = [(None, ""), (0.0009, "< 0.001"), (0.001, "0.001"), (0.0374, "0.037")
 
 @pytest.mark.parametrize(("p", "written"), P_VALUES)
 def test_p_values_are_written_with_three_digits(p: float | None, written: str) -> None:
-    assert compare.p_value(p) == written
-    assert compare.p_value(p, equals=True) == (f"= {written}" if written and written[0] != "<" else written)
+    assert format_p_value(p) == written
+    assert format_p_value(p, equals=True) == (f"= {written}" if written and written[0] != "<" else written)
 
 
 def test_costs_are_written_with_the_digits_that_count() -> None:
@@ -82,9 +85,9 @@ def test_costs_are_written_with_the_digits_that_count() -> None:
 
 def test_one_seed_has_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
     runs, points = made_up(seeds=1)
-    write.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    write.write(tmp_path, info=INFO, runs=runs, curves=points)
     text = (tmp_path / "README.md").read_text()
-    assert "One seed: no interval" in text and "not settled: one seed" in text
+    assert "One seed: no interval" in text and "inconclusive: one seed" in text
     assert "t-interval" not in text and not re.search(r"\d ± \d", text)
 
 
@@ -135,7 +138,7 @@ def test_csv_and_parquet_have_a_row_a_cell_and_a_row_a_run(folder: Path) -> None
 def test_markup_of_a_name_is_escaped(tmp_path: Path) -> None:
     runs, points = made_up(seeds=1)
     runs.loc[runs["state"] == "refused", "reason"] = "needs a < b & c | d"
-    write.write(tmp_path, source=SOURCE, runs=runs, curves=points)
+    write.write(tmp_path, info=INFO, runs=runs, curves=points)
     assert "needs a &lt; b &amp; c | d" in (tmp_path / "index.html").read_text()
     assert "needs a < b & c \\| d" in (tmp_path / "README.md").read_text()
 
@@ -145,7 +148,7 @@ def test_nothing_of_a_study_becomes_markup_in_markdown(tmp_path: Path) -> None:
     runs["cell"] = runs["cell"].replace("einsum learned", "<img src=x>|y")
     runs.loc[runs["state"] == "refused", "reason"] = "no <script>"
     runs["matched"] = "<i>"
-    write.write(tmp_path, source=replace(SOURCE, yaml=f"{YAML}# ````\n# a fence\n"), runs=runs, curves=points)
+    write.write(tmp_path, info=replace(INFO, yaml=f"{YAML}# ````\n# a fence\n"), runs=runs, curves=points)
     text = (tmp_path / "README.md").read_text()
     assert "| &lt;img src=x>\\|y |" in text and "no &lt;script>" in text and "is matched: &lt;i>" in text
     assert not re.search(r"<(img|script|i)\b", text)
@@ -154,38 +157,38 @@ def test_nothing_of_a_study_becomes_markup_in_markdown(tmp_path: Path) -> None:
 
 def test_one_is_one(tmp_path: Path) -> None:
     runs, points = made_up(seeds=1)
-    write.write(tmp_path, source=SOURCE, runs=runs.head(1), curves=points)
+    write.write(tmp_path, info=INFO, runs=runs.head(1), curves=points)
     assert "\n1 cell, 1 run. The metric" in (tmp_path / "README.md").read_text()
 
 
 def test_svg_is_well_formed_whatever_the_values(folder: Path) -> None:
     odd = [
-        dots([Dots("a & b", "#000000", {0: 1.0}, 1.0)], title="<one value>"),
-        dots([Dots("flat", "#000000", {0: 0.0, 1: 0.0}, 0.0, 0.0, 0.0)], title="zero"),
-        dots([Dots("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, -40.0, 42.0)], title="two seeds", joined=True),
-        curves([Curve("one point", "#000000", [(5, 2.0)])], title="short"),
-        curves([Curve("flat", "#000000", [(0, 2.0), (9, 2.0)])], title="flat"),
-        forest([Effect("same", "#000000", [0.0], 0.0, None, None, "0.0000")], title="one", direction="max"),
-        forest([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min", margin=0.01),
-        tradeoff([spot(1, 1), spot(1, 1)], title="alike", direction="min", cheap="min", names=("a", "b")),
+        seed_plot([SeedRow("a & b", "#000000", {0: 1.0}, 1.0)], title="<one value>"),
+        seed_plot([SeedRow("flat", "#000000", {0: 0.0, 1: 0.0}, 0.0, 0.0, 0.0)], title="zero"),
+        seed_plot([SeedRow("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, -40.0, 42.0)], title="two seeds", joined=True),
+        curve_plot([Curve("one point", "#000000", [(5, 2.0)])], title="short"),
+        curve_plot([Curve("flat", "#000000", [(0, 2.0), (9, 2.0)])], title="flat"),
+        forest_plot([ForestRow("same", "#000000", [0.0], 0.0, None, None, "0.0000")], title="one", direction="max"),
+        forest_plot([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min", margin=0.01),
+        tradeoff_plot([point(1, 1)] * 2, title="alike", direction="min", cost_direction="min", axis_labels=("a", "b")),
     ]
     for text in [*odd, *(path.read_text() for path in folder.glob("*.svg"))]:
         ET.fromstring(text)
         assert "nan" not in text and "inf" not in text.replace("info", "")
 
 
-def effect(mean: float) -> Effect:
-    return Effect(f"{mean} away", "#000000", [mean], mean, mean - 0.001, mean + 0.001, f"{mean:+.4f}")
+def effect(mean: float) -> ForestRow:
+    return ForestRow(f"{mean} away", "#000000", [mean], mean, mean - 0.001, mean + 0.001, f"{mean:+.4f}")
 
 
-def spot(cost: float, value: float) -> Spot:
-    return Spot("cell", "#000000", cost, value)
+def point(cost: float, value: float) -> TradeoffPoint:
+    return TradeoffPoint("cell", "#000000", cost, value)
 
 
 def test_a_difference_far_from_all_others_is_an_arrow_and_keeps_its_figure() -> None:
-    drawn = forest([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min")
+    drawn = forest_plot([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min")
     assert drawn.count("<polygon") == 1 and "+5.0000" in drawn
-    low, high = reach([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], None)
+    low, high = forest_limits([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], None)
     assert -0.01 < low < 0 < high < 0.01
 
 
@@ -194,14 +197,14 @@ def test_a_difference_far_from_all_others_is_an_arrow_and_keeps_its_figure() -> 
     [("min", "min", [0, 1]), ("max", "min", [0, 2]), ("max", "max", [2, 3]), ("min", "max", [1, 3])],
 )
 def test_the_front_holds_what_no_other_cell_beats_in_both(direction: str, cheap: str, expected: list[int]) -> None:
-    spots = [spot(1, 5), spot(2, 1), spot(3, 9), spot(4, 4)]
-    assert front(spots, direction=direction, cheap=cheap) == expected
+    points = [point(1, 5), point(2, 1), point(3, 9), point(4, 4)]
+    assert pareto_front(points, direction=direction, cost_direction=cheap) == expected
 
 
 def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
-    question, (runs, points) = replace(QUESTION, direction="max"), made_up()
+    spec, (runs, points) = replace(SPEC, direction="max"), made_up()
     records = runs.to_dict("records")
-    drawn = figures.draw(compare.rows(records, question), records, points, question=question)  # type: ignore[arg-type]
+    drawn = figures.draw_figures(compare.summarize_cells(records, spec), records, points, spec=spec)  # type: ignore[arg-type]
     found = {each.file: each.svg for each in drawn}
     better = {"seeds.svg": "higher is", "tokens_per_s.svg": "upper right is", "saved_mib.svg": "upper left is"}
     for file, words in better.items():
@@ -210,10 +213,10 @@ def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
 
 
 def test_the_marks_of_a_forest_are_the_differences_of_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: dict[str, Effect] = {}
-    monkeypatch.setattr(figures, "forest", lambda effects, **_: drawn.update({each.label: each for each in effects}) or "")
+    drawn: dict[str, ForestRow] = {}
+    monkeypatch.setattr(figures, "forest_plot", lambda effects, **_: drawn.update({each.label: each for each in effects}) or "")
     found, (_, points) = table(), made_up()
-    figures.draw(list(found.values()), [], points, question=QUESTION)
+    figures.draw_figures(list(found.values()), [], points, spec=SPEC)
     for name, effect in drawn.items():
         base = found[found[name].baseline].values
         assert effect.values == [value - base[seed] for seed, value in found[name].values.items() if seed in base]
@@ -234,9 +237,9 @@ def test_a_heat_map_names_what_has_no_value(folder: Path) -> None:
 
 
 def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:
-    paragraphs = methods.lead("# yaml-language-server: $schema=x\n" + YAML)
+    paragraphs = methods.introduction("# yaml-language-server: $schema=x\n" + YAML)
     assert len(paragraphs) == 2 and paragraphs[0].startswith("What does each part")
-    assert methods.lead("study: x\n# not the opening\n") == []
+    assert methods.introduction("study: x\n# not the opening\n") == []
 
 
 def test_every_variant_has_a_colour_of_its_own() -> None:
@@ -248,28 +251,28 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
 
 
 def test_the_newest_commit_is_the_one_to_check_out() -> None:
-    found = methods.commands(SOURCE, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
-    assert found[0] == "git checkout new   # with changes that were not committed"
+    found = methods.reproduction_commands(INFO, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
+    assert found[0] == "git checkout new   # with uncommitted changes"
 
 
 def test_each_section_of_the_protocol_has_its_own_fields() -> None:
-    told = dict(methods.protocol(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
+    told = dict(methods.describe_methods(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
     assert (told["model"], told["train"], told["machine"]) == ("dim 128, depth 2", "steps 200, lr 0.0003", "device cpu")
     assert "evaluate" not in told and told["seeds"] == "0, 1, 2"
 
 
 def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:
-    source = replace(SOURCE, order=("b", "a"))
-    assert sorted(["a", "x", "b"], key=source.place) == ["b", "a", "x"]
+    source = replace(INFO, order=("b", "a"))
+    assert sorted(["a", "x", "b"], key=source.position) == ["b", "a", "x"]
 
 
 def test_the_protocol_says_where_the_runs_time_went() -> None:
     spent = {"train_seconds": 90.0, "evaluation_seconds": 6.0, "logging_seconds": 1.0, "checkpoint_seconds": 1.0}
     record = {"seed": 0, "seconds": 120.0, **spent, "startup_seconds": 2.0, "data_seconds": 0.5}
-    told = dict(methods.protocol([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
-    assert told.startswith("3.0 minutes over all runs, evaluation included: steps 90.0%, evaluation 6.0%, ")
-    assert told.endswith("start 2.0% (drawing batches 0.5%, within the steps)")
-    assert dict(methods.protocol([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("evaluation included")
+    told = dict(methods.describe_methods([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
+    assert told.startswith("3.0 minutes over all runs, including evaluation: steps 90.0%, evaluation 6.0%, ")
+    assert told.endswith("start 2.0% (steps include 0.5% for drawing batches)")
+    assert dict(methods.describe_methods([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("including evaluation")
     trials = [{"seed": 1, "seconds": 600.0}, {"seed": 1, "seconds": 1_008.0}, {"seed": 1, "seconds": None}]
-    told = dict(methods.protocol([record], axes=[], trials=trials))
-    assert told["time"].endswith("within the steps); and 26.8 minutes of search before them") and told["seeds"] == "0"
+    told = dict(methods.describe_methods([record], axes=[], trials=trials))
+    assert told["time"].endswith("for drawing batches); plus 26.8 minutes of search") and told["seeds"] == "0"

@@ -14,7 +14,7 @@ from attnlab.cli._results import print_results
 from attnlab.config.search import SearchConfig
 from attnlab.planning.plan import Plan, Run, plan
 from attnlab.report import write as report
-from attnlab.report.methods import source
+from attnlab.report.methods import load_study_info
 from attnlab.stats import search as stats_search
 from attnlab.study.execution.rows import Row
 from attnlab.study.run import StudyResult
@@ -24,16 +24,16 @@ from attnlab.tracking.tags import all_names, run_params, run_tags, study_note
 from attnlab.tracking.tracker import Tracker
 from tests.support.studies import SEARCH as STUDY
 from tests.support.studies import write
-from tests.support.synthetic import QUESTION, SEARCH, SOURCE, made_up_search
+from tests.support.synthetic import INFO, SEARCH, SPEC, made_up_search
 
 PARAMS = {"train.lr": 2e-3, "train.batch_size": 6, "model.activation": "relu"}
 Out = pytest.CaptureFixture[str]
 
 
-def found() -> dict[str, stats_search.Searched]:
+def found() -> dict[str, stats_search.SearchSummary]:
     runs, _ = made_up_search()
     records: Any = runs.to_dict("records")
-    return {each.cell: each for each in stats_search.searched(records, QUESTION, SEARCH)}
+    return {each.cell: each for each in stats_search.summarize_searches(records, SPEC, SEARCH)}
 
 
 def test_each_cell_s_search_is_summed_up() -> None:
@@ -48,7 +48,7 @@ def test_each_cell_s_search_is_summed_up() -> None:
 def test_the_direction_of_the_metric_counts() -> None:
     runs, _ = made_up_search()
     records: Any = runs.to_dict("records")
-    best = stats_search.searched(records, replace(QUESTION, direction="max"), SEARCH)[0]
+    best = stats_search.summarize_searches(records, replace(SPEC, direction="max"), SEARCH)[0]
     assert (best.value, best.trial) == (2.6, 0)
 
 
@@ -68,9 +68,9 @@ def test_the_direction_of_the_metric_counts() -> None:
 )
 def test_a_best_value_at_the_edge_of_its_space(path: str, value: float, end: str) -> None:
     trial = {"cell": "dense learned", "phase": "search", "trial": 0, "state": "completed", "valid_bits_per_byte": 2.0}
-    edges = stats_search.searched([{**trial, "params": {path: value}}], QUESTION, SEARCH)[0].edges
+    edges = stats_search.summarize_searches([{**trial, "params": {path: value}}], SPEC, SEARCH)[0].warnings
     assert len(edges) == (1 if end else 0)
-    assert all(f"lies at the {end} end of its space" in edge and "widen it" in edge for edge in edges)
+    assert all(f"is at the {end} end of its search space" in edge and "widen the space" in edge for edge in edges)
 
 
 def test_a_whole_range_has_ends_too() -> None:
@@ -82,14 +82,14 @@ def test_a_whole_range_has_ends_too() -> None:
         ({"model.depth": 1, "variant.stride": 2}, 1),  # no model has 0 blocks; of a stride we do not know
         ({"model.depth": 3, "variant.stride": 16}, 0),
     ):
-        assert len(stats_search.searched([{**trial, "params": params}], QUESTION, config)[0].edges) == edges
+        assert len(stats_search.summarize_searches([{**trial, "params": params}], SPEC, config)[0].warnings) == edges
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     runs, points = made_up_search()
-    report.write(out, source=replace(SOURCE, search=SEARCH), runs=runs, curves=points)
+    report.write(out, info=replace(INFO, search=SEARCH), runs=runs, curves=points)
     return out
 
 
@@ -101,10 +101,10 @@ def test_the_page_tells_of_the_search(folder: Path) -> None:
             "4 trials, trained with seed 0, over train.lr 0.0001 to 0.01, log; model.dropout 0.0 to 0.4; train.batch_size one",
             "Sampler: TPESampler n_startup_trials=2; pruner: MedianPruner",
             "2 completed, 1 pruned, 1 failed",
-            "no_wo learned: train.lr 0.0099 lies at the high end of its space (0.0001 to 0.01, log): widen it",
+            "no_wo learned: train.lr 0.0099 is at the high end of its search space (0.0001 to 0.01, log); widen",
             "no trial of its search completed: 2 diverged",
-            "what its search chose has not been trained anew yet",
-            "1.4 minutes over all runs, evaluation included; and 3.6 minutes of search before them",
+            "the configuration that its search chose has not been trained yet",
+            "1.4 minutes over all runs, including evaluation; plus 3.6 minutes of search",
         ):
             assert expected in text, (name, expected)
     lines = (folder / "README.md").read_text().splitlines()
@@ -129,14 +129,14 @@ def test_no_searched_run_is_compared_listed_or_drawn(folder: Path) -> None:
 
 def test_a_study_that_has_only_searched_so_far_has_a_page(tmp_path: Path) -> None:
     runs, points = made_up_search()
-    report.write(tmp_path, source=replace(SOURCE, search=SEARCH), runs=runs.query("phase == 'search'"), curves=points)
+    report.write(tmp_path, info=replace(INFO, search=SEARCH), runs=runs.query("phase == 'search'"), curves=points)
     text = (tmp_path / "README.md").read_text()
     assert "4 cells, 0 runs." in text and "| dense learned | not confirmed |" in text and "## Search" in text
 
 
 def test_a_study_without_a_search_has_no_such_section(tmp_path: Path) -> None:
     runs, points = made_up_search()
-    report.write(tmp_path, source=SOURCE, runs=runs.query("phase == 'confirm'").assign(phase="grid"), curves=points)
+    report.write(tmp_path, info=INFO, runs=runs.query("phase == 'confirm'").assign(phase="grid"), curves=points)
     assert "Search" not in (tmp_path / "README.md").read_text()
 
 
@@ -157,11 +157,11 @@ def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_p
     lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "3.1005" in lines["dense"] and lines["dense"].endswith("completed") and "3.25" not in lines["dense"]
     assert lines["no_wo"].endswith("not confirmed")
-    assert out.splitlines()[-3:] == [
-        "search: dense: 1 completed, 1 pruned; best valid_bits_per_byte 3.2500 in trial 1: train.lr 0.01, train.batch_size 4",
-        "search: no_wo: 1 failed; nothing to confirm",
-        "note: dense: train.lr 0.01 lies at the high end of its space (0.0001 to 0.01, log): widen it, and search again",
-    ]
+    searched, failed, note = out.splitlines()[-3:]
+    best = "best valid_bits_per_byte 3.2500 in trial 1: train.lr 0.01, train.batch_size 4"
+    assert searched == f"search: dense: 1 completed, 1 pruned; {best}"
+    assert failed == "search: no_wo: 1 failed; nothing to confirm"
+    assert note.startswith("note: dense: train.lr 0.01 is at the high end of its search space (0.0001 to 0.01, log)")
 
 
 def recorded(root: Path, folder: Path) -> Plan:
@@ -189,7 +189,7 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     assert data.tags["attnlab.phase"] == "search" and json.loads(data.tags["attnlab.params"]) == PARAMS
     assert "trial 3 of its search" in data.tags["mlflow.note.content"]
     assert "| train.lr (chosen by the search) | 0.002 |" in data.tags["mlflow.note.content"]
-    read = source(frame, root=tmp_path / "runs")
+    read = load_study_info(frame, root=tmp_path / "runs")
     assert read.search == made.study.search and read.search is not None and read.search.trials == 5
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
     assert main.main(["runs", "s"]) == 0
@@ -215,4 +215,4 @@ def test_the_names_and_the_note_of_a_searched_study(tmp_path: Path) -> None:
     assert {"dense", "dense s100", "no_wo s101", "dense t00", "no_wo t07"} <= all_names(made)
     assert "dense t08" not in all_names(made) and "dense s0" not in all_names(made)
     note = study_note(made)
-    assert "2 cells, 8 trials in each, the best of each trained anew with seeds 100, 101." in note
+    assert "2 cells, 8 trials" in note and "seeds 100, 101" in note

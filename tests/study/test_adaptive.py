@@ -9,8 +9,8 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
-from attnlab.stats.compare import Row, rows
-from attnlab.stats.search import reported
+from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study import adaptive
 from attnlab.study.execution.progress import ProgressDisplay
@@ -36,7 +36,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     return study(grid=GRID, seeds=[0, 1, 2], baseline={"variant": "dense"}, margin=0.1, **changes)
 
 
-def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Row], Looks, list[str]]:
+def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, CellSummary], Looks, list[str]]:
     how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
     show = _Lines()
     fates = {"root": root, "show": show, "train": f"tests.support.study_fakes:{fate}"}
@@ -48,41 +48,43 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ro
     )
 
 
-def report_of(root: Path) -> dict[str, Row]:
+def report_of(root: Path) -> dict[str, CellSummary]:
     runs = load_runs("small", root)
-    question = methods.source(runs, root=root).question
-    return {row.name.split()[0]: row for row in rows(reported(runs.to_dict("records")), question)}  # type: ignore[arg-type]
+    spec = methods.load_study_info(runs, root=root).spec
+    cells = summarize_cells(exclude_trials(runs.to_dict("records")), spec)  # type: ignore[arg-type]
+    return {cell.name.split()[0]: cell for cell in cells}
 
 
 @pytest.fixture(scope="module")
-def settled(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a study that was run until it was settled, or had six seeds."""
-    folder = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("settled") / "runs"))
+def conclusive(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that was run until it was conclusive, or had six seeds."""
+    folder = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("conclusive") / "runs"))
     folder.joinpath("said.txt").write_text("\n".join(go(folder, max_seeds=6)[2]))
     return folder
 
 
-def test_seeds_are_added_where_a_verdict_is_open_and_nowhere_else(settled: Path) -> None:
-    found = report_of(settled)
+def test_seeds_are_added_where_a_verdict_is_open_and_nowhere_else(conclusive: Path) -> None:
+    found = report_of(conclusive)
     assert {name: sorted(row.values) for name, row in found.items()} == {
         "dense": [0, 1, 2, 3, 4, 5],  # the baseline of the open cell
         "no_wo": [0, 1, 2],  # far off
         "narrow": [0, 1, 2, 3, 4],  # equivalent after five
         "wide": [0, 1, 2, 3, 4, 5],  # noise without an end
     }
-    assert [found[name].verdict for name in ("no_wo", "narrow")] == ["worse", "equivalent within the margin"]
-    assert found["wide"].verdict.startswith("not settled: about ")
-    said = settled.joinpath("said.txt").read_text().splitlines()
-    assert said[0] == "3 seeds, not settled yet: narrow learned, wide learned"
-    assert said[-1] == "5 seeds, not settled yet: wide learned"
+    kinds = {name: row.verdict.kind for name, row in found.items() if row.verdict}
+    assert kinds == {"dense": "baseline", "no_wo": "worse", "narrow": "equivalent", "wide": "inconclusive"}
+    assert found["wide"].verdict is not None and found["wide"].verdict.needed
+    said = conclusive.joinpath("said.txt").read_text().splitlines()
+    assert said[0] == "3 seeds, still inconclusive: narrow learned, wide learned"
+    assert said[-1] == "5 seeds, still inconclusive: wide learned"
 
 
-def test_again_is_nothing_and_the_report_says_the_same(settled: Path) -> None:
-    before = report_of(settled)
-    again, looks, _ = go(settled, max_seeds=6)
-    written = report_of(settled)
+def test_again_is_nothing_and_the_report_says_the_same(conclusive: Path) -> None:
+    before = report_of(conclusive)
+    again, looks, _ = go(conclusive, max_seeds=6)
+    written = report_of(conclusive)
     assert looks == Looks(3, 6) and written == before
-    assert len(trained(settled)) == len(set(trained(settled))) == 20
+    assert len(trained(conclusive)) == len(set(trained(conclusive))) == 20
     for name, row in again.items():
         assert (written[name].verdict, written[name].difference) == (row.verdict, row.difference)
         assert written[name].values == row.values
@@ -102,8 +104,8 @@ def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> 
     found, _, _ = go(root, "settling_or_diverging", max_seeds=5)
     row = found["no_wo"]
     assert sorted(row.values) == [0, 2, 3] and row.difference is not None and row.difference.interval.n == 3
-    assert row.verdict == "worse where both completed (1 diverged)"
-    assert (found["wide"].outcome, found["wide"].verdict, found["wide"].value) == ("diverged", "", None)
+    assert row.verdict is not None and (row.verdict.kind, row.verdict.lost) == ("worse", ((1, "diverged"),))
+    assert (found["wide"].outcome, found["wide"].verdict, found["wide"].value) == ("diverged", None, None)
     assert row.states == {"completed": 3, "diverged": 1}
     seeds = {run["seed"] for run in load_runs("small", root).to_dict("records") if run["variant"] == "wide"}
     assert seeds == {0, 1, 2}, "no hope: no more seeds"
@@ -125,7 +127,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     ("changes", "expected"),
     [({"baseline": None}, "expected a 'baseline'"), ({"max_seeds": 2}, "expected at least the 3 seeds")],
 )
-def test_what_cannot_be_settled_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
+def test_what_cannot_be_conclusive_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
     most = {"max_seeds": changes.pop("max_seeds", 5)}
     with pytest.raises(UserError, match=expected):
         adaptive.run_until_conclusive(plan(asked() | changes), root=root, **most)

@@ -2,12 +2,13 @@
 
 import base64
 import re
-import zlib
+from io import BytesIO
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
+from PIL import Image
 
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
@@ -67,12 +68,11 @@ def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
     weights = numpy.zeros((1, 2, 3, 3), dtype="float16")
     weights[0, :, 0, 0], weights[0, :, 2, 1] = 1.0, 0.25
     kept = AttentionMap(weights, ("a", "b", "c"), run="dense s0", cell="dense")
-    ((_, _, drawn),) = attention_maps.drawn([kept, AttentionMap(reason="none", cell="basic")])
+    ((_, _, drawn),) = attention_maps.draw_maps([kept, AttentionMap(reason="none", cell="basic")])
     (encoded,) = re.findall(r"base64,([^\"]+)", drawn)
-    picture = base64.b64decode(encoded)
-    size = picture.index(b"IDAT") - 4
-    rows = zlib.decompress(picture[size + 8 : size + 8 + int.from_bytes(picture[size : size + 4], "big")])
-    assert rows == bytes([0, 0, 255, 255, 0, 255, 255, 255, 0, 255, 128, 255])
+    picture = Image.open(BytesIO(base64.b64decode(encoded)))
+    assert (picture.format, picture.mode) == ("PNG", "L")
+    assert numpy.asarray(picture).tolist() == [[0, 255, 255], [255, 255, 255], [255, 128, 255]]
 
 
 class Silent(PyDocs):
@@ -87,4 +87,4 @@ def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None
     found = record(tmp_path, length=3)
     first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
     shown = " ".join(map(str, first))
-    assert f"Input: “{shown}”" in attention_maps.told([found])[0][0]
+    assert f"Input: “{shown}”" in attention_maps.describe_maps([found])[0][0]

@@ -1,4 +1,4 @@
-"""A study's runs without training, in the shape in which `track.load_runs` and `load_curves` return them."""
+"""A study's runs without training, in the shape in which `attnlab.load_runs` and `load_curves` return them."""
 
 import random
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pandas
 
 from attnlab.config.search import SearchConfig
-from attnlab.report.methods import Source
-from attnlab.stats.compare import Question
+from attnlab.report.methods import StudyInfo
+from attnlab.stats.compare import ComparisonSpec
 
 LEVELS = {"dense": 2.31, "einsum": 2.31, "no_wo": 2.36, "strided_sparse stride=16": 2.52, "basic": 3.40}
 YAML = """\
@@ -25,8 +25,8 @@ seeds: [0, 1, 2]
 baseline: {variant: dense}
 margin: 0.02
 """
-QUESTION = Question("made-up", ("variant", "position"), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
-SOURCE = Source(QUESTION, YAML, "attnlab run ablations/made-up.yaml")
+SPEC = ComparisonSpec("made-up", ("variant", "position"), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
+INFO = StudyInfo(SPEC, YAML, "attnlab run ablations/made-up.yaml")
 
 
 def made_up(*, seeds: int = 3) -> tuple[pandas.DataFrame, pandas.DataFrame]:

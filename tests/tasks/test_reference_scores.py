@@ -15,8 +15,8 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import write
-from attnlab.report.methods import source
-from attnlab.report.reference_scores import beside, labels
+from attnlab.report.methods import load_study_info
+from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
@@ -26,7 +26,7 @@ from attnlab.tasks.reference_scores import linear, ngram
 from attnlab.tasks.reference_scores.base import Reference, scored
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores, write_reference_scores
 from attnlab.tracking.runs import load_runs
-from tests.support.synthetic import QUESTION, SOURCE, made_up
+from tests.support.synthetic import INFO, SPEC, made_up
 
 
 def text(of: str) -> np.ndarray:
@@ -200,13 +200,13 @@ def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path
     from dataclasses import replace
 
     runs, points = made_up()
-    write.write(tmp_path / "without", source=SOURCE, runs=runs, curves=points)
-    write.write(tmp_path / "with", source=replace(SOURCE, reference_scores=(GZIP,)), runs=runs, curves=points)
+    write.write(tmp_path / "without", info=INFO, runs=runs, curves=points)
+    write.write(tmp_path / "with", info=replace(INFO, reference_scores=(GZIP,)), runs=runs, curves=points)
     lines = (tmp_path / "with" / "README.md").read_text().splitlines()
-    (line,) = [each for each in lines if each.startswith("| baseline: gzip")]
+    (line,) = [each for each in lines if each.startswith("| reference: gzip")]
     assert "2.9000" in line and "not compared" in line and "±" not in line
     assert "what gzip makes of it (0.31 s)" in "\n".join(lines)
-    assert "baseline: gzip" in (tmp_path / "with" / "index.html").read_text()
+    assert "reference: gzip" in (tmp_path / "with" / "index.html").read_text()
     assert (tmp_path / "with" / "cells.csv").read_text() == (tmp_path / "without" / "cells.csv").read_text()
 
 
@@ -214,13 +214,13 @@ def test_only_what_was_measured_as_the_runs_were_stands_beside_them() -> None:
     runs = [{"data": "0123456789abcdef", "evaluate.test_limit": math.nan}, {"data": "b", "evaluate.test_limit": 500.0}]
     here, there = other(), other(data="b", limit=500)
     strangers = [other(data="c"), other(limit=500), other(data="b"), other(metric="loss")]
-    assert beside([here, *strangers, there], runs, metric=QUESTION.metric) == [here, there]
+    assert matching_scores([here, *strangers, there], runs, metric=SPEC.metric) == [here, there]
 
 
 def test_two_of_one_name_are_told_apart() -> None:
-    assert labels([other(), other(name="xz")]) == ["baseline: gzip", "baseline: xz"]
-    assert labels([other(), other(task="enwik8")]) == ["baseline: gzip pydocs", "baseline: gzip enwik8"]
-    assert labels([other(), other(limit=5_000)]) == ["baseline: gzip pydocs", "baseline: gzip pydocs first 5,000"]
+    assert labels([other(), other(name="xz")]) == ["reference: gzip", "reference: xz"]
+    assert labels([other(), other(task="enwik8")]) == ["reference: gzip pydocs", "reference: gzip enwik8"]
+    assert labels([other(), other(limit=5_000)]) == ["reference: gzip pydocs", "reference: gzip pydocs first 5,000"]
 
 
 # ---------------------------------------------------------------- in a study
@@ -317,8 +317,8 @@ def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders
     def recorded() -> set[ReferenceScore]:
         runs = load_runs("small", folders)
         assert len(runs) == 2  # they are no runs
-        there = source(runs, root=folders).reference_scores
-        return set(beside(there, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
+        there = load_study_info(runs, root=folders).reference_scores
+        return set(matching_scores(there, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
 
     assert go(reference_scores=False) == [] and recorded() == set()
     found = go()

@@ -10,9 +10,9 @@ from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
-from attnlab.report.page import make
+from attnlab.report.page import make_page
 from attnlab.report.write import report
-from attnlab.stats.compare import Row, rows
+from attnlab.stats.compare import CellSummary
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from attnlab.tracking.tracker import Tracker
@@ -27,41 +27,42 @@ class Recall(PyDocs):
 """
 
 
-def asked(root: Path, fate: str, **changes: Any) -> tuple[list[Row], methods.Source]:
+def asked(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], methods.StudyInfo]:
     """Run the study, and return the rows of the table that `attnlab run` prints, and what its report reads."""
     result = run({**study(), **changes}, root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}")
-    source = methods.source(load_runs("small", root), root=root)
-    return rows(result.records(), result.question()), source
+    source = methods.load_study_info(load_runs("small", root), root=root)
+    return summarize_cells(result.records(), result.comparison()), source
 
 
 def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Path) -> None:
     (tmp_path / "recall.py").write_text(TASK)
     base = {**study()["base"], "task": {"name": f"{tmp_path / 'recall.py'}:Recall", "length": 16}}
     table, source = asked(root, "exact_match", base=base, seeds=[0, 1, 2], baseline={"variant": "dense"})
-    assert (source.question.metric, source.question.direction) == ("exact_match", "max")
-    assert table[1].verdict == "better"
+    assert (source.spec.metric, source.spec.direction) == ("exact_match", "max")
+    assert table[1].verdict is not None and table[1].verdict.kind == "better"
 
     (tmp_path / "recall.py").unlink()  # what is asked is known without it
-    assert methods.source(load_runs("small", root), root=root).question == source.question
+    assert methods.load_study_info(load_runs("small", root), root=root).spec == source.spec
 
 
 def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(root: Path, tmp_path: Path) -> None:
     first, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
-    assert source.earlier == () and first[1].verdict == "worse"
+    assert source.changes == () and first[1].verdict is not None and first[1].verdict.kind == "worse"
 
     table, source = asked(root, "settling", baseline={"variant": "no_wo"}, margin=5.0)
-    question = source.question
-    assert (question.baseline, question.margin) == ({"variant": "no_wo"}, 5.0)
+    spec = source.spec
+    assert (spec.baseline, spec.margin) == ({"variant": "no_wo"}, 5.0)
     said = "baseline variant dense (now variant no_wo), margin 0.01 (now 5)"
-    assert source.earlier == (said,)
-    page = make(source, runs=load_runs("small", root), curves=load_curves("small", root))
-    assert [row.verdict for row in page.rows] == [row.verdict for row in table]
-    assert table[0].verdict == "better, by less than the margin"
-    assert page.notes[0] == f"The question was changed after there were results. Before: {said}."
+    assert source.changes == (said,)
+    page = make_page(source, runs=load_runs("small", root), curves=load_curves("small", root))
+    assert [row.verdict for row in page.cells] == [row.verdict for row in table]
+    assert table[0].verdict is not None
+    assert table[0].verdict.kind == "better" and table[0].verdict.within_margin
+    assert "changed after" in page.notes[0] and said in page.notes[0]
 
     _, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
-    assert source.earlier == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)
-    assert "was changed after there were results" in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
+    assert source.changes == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)
+    assert "was changed after the study had results" in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
 
 
 def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Path) -> None:
@@ -69,19 +70,19 @@ def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Pa
         made = plan(write(tmp_path, f"{comment}\n{STUDY}"))
         with Tracker(made, root) as tracker:
             tracker.finish(tracker.start(made.runs[seed]), RunState.COMPLETED, summary={"bits_per_byte": 3.0})
-    assert methods.source(load_runs("s", root), root=root).yaml.startswith("# as it is\n")
+    assert methods.load_study_info(load_runs("s", root), root=root).yaml.startswith("# as it is\n")
 
 
 def test_a_study_without_results_may_change_its_question(root: Path) -> None:
     failing = {"grid": {"variant": ["wide", "no_wo"]}, "baseline": {"variant": "wide"}}
     asked(root, "by_variant", **failing, margin=0.01)
-    assert asked(root, "settling", **failing, margin=0.02)[1].earlier == ()
+    assert asked(root, "settling", **failing, margin=0.02)[1].changes == ()
 
 
 def test_an_older_study_is_asked_what_its_yaml_and_its_task_say(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, recorded = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     monkeypatch.setattr("attnlab.tracking.runs.questions", lambda study, root: [])
     runs = load_runs("small", root)
-    assert methods.source(runs, root=root).question == recorded.question
+    assert methods.load_study_info(runs, root=root).spec == recorded.spec
     with pytest.raises(UserError, match="unknown task 'gone'"):
-        methods.source(runs.assign(task="gone"), root=root)
+        methods.load_study_info(runs.assign(task="gone"), root=root)

@@ -1,0 +1,4 @@
+"""Plots as SVG text.
+
+Internal: not part of the public interface.
+"""

@@ -1,4 +1,4 @@
-"""The metric over length, on a logarithmic axis: one line a cell, the trained length marked, a cross where one cannot go on."""
+"""The metric over length on a logarithmic axis: one line per cell, with the trained length marked."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from dataclasses import dataclass, field
 
 from attnlab.report.plots import svg
 
-LEFT, RIGHT, TOP, FLOOR = 46, svg.WIDTH - 14, 44, 274
-MARGIN = 12  # between the frame and the shortest and the longest length
-CLOSE = 30  # lengths that stand closer than this have one label
+LEFT, RIGHT, TOP, BOTTOM = 46, svg.WIDTH - 14, 44, 274
+PADDING = 12  # between the frame and the shortest and the longest length
+MIN_LABEL_DISTANCE = 30  # of two lengths on the axis; closer ones share one label
+LEGEND_LINE = 19
 
 
 @dataclass(frozen=True)
-class Reach:
-    """One cell: its scores by length, with those of the trained length, and why it has none at others.
+class LengthCurve:
+    """The scores of one cell by length.
 
-    `values` maps a length to the scores of its seeds, `reasons` a length to what was said of it; `seeds` have completed.
+    Attributes:
+        name, color, dash: Label and style of the line.
+        trained: Length that the cell was trained at, if known.
+        values: Length -> scores of its seeds, the trained length included.
+        reasons: Length -> why a score is missing.
+        seeds: Number of completed seeds.
     """
 
     name: str
@@ -29,73 +35,88 @@ class Reach:
     seeds: int = 0
 
     def share(self, length: int) -> str:
-        """ "1 of 4" where only some of the seeds have a score, "" where all have one, or none."""
+        """Return "1 of 4" if only some of the seeds have a score, "" if all or none have."""
         n = len(self.values.get(length, ()))
         return f"{n} of {self.seeds}" if 0 < n < self.seeds else ""
 
     @property
-    def stops(self) -> int | None:
-        """The last length that it has, where it was asked for longer ones and cannot."""
+    def last_length(self) -> int | None:
+        """The longest length with a score, if longer ones were requested and have none; else None."""
         last = max(self.values, default=0)
         return last if last and any(length > last for length in self.reasons) else None
 
 
-def by_length(lines: Sequence[Reach], *, title: str, note: str = "", span: svg.Place) -> str:
-    """Draw each cell's mean over length, on a logarithmic axis, with the band that its seeds fill.
+def length_plot(curves: Sequence[LengthCurve], *, title: str, note: str = "", limits: svg.Limits) -> str:
+    """Draw each cell's mean over length, with a band from its lowest to its highest seed.
 
-    The trained length is ringed, and marked across the plot where all cells share it. A line that goes no further although
-    it was asked to ends in a cross, and its legend says where.
+    The trained length is ringed, and marked by a vertical line if all cells share it. A line that ends before the longest
+    requested length ends with a cross, and the legend names its last length.
 
     Args:
-        span: the vertical axis, the same in every panel of a study.
+        curves: In drawing order.
+        title: Text above the plot.
+        note: Line below the title.
+        limits: Limits of the vertical axis, the same for all panels of a study.
     """
-    lengths = sorted({length for reach in lines for length in (*reach.values, *reach.reasons)})
-    ends = math.log(lengths[0]), math.log(lengths[-1])
-    place, y = svg.scale(ends, (LEFT + MARGIN, RIGHT - MARGIN)), svg.scale(span, (FLOOR, TOP))
-    parts = [*svg.head(title, note), *svg.upward(y, span, left=LEFT, right=RIGHT)]
-    parts += length_axis(lengths, place)
-    parts += _trained(lengths, {reach.trained for reach in lines}, place)
-    for reach in lines:
-        at = {length: (place(math.log(length)), values) for length, values in reach.values.items()}
-        if len(at) > 1:
-            above, below = ([(x, y(edge(values))) for x, values in at.values()] for edge in (max, min))
-            parts.append(svg.area([*above, *reversed(below)], reach.color))
-        means = {length: (x, y(sum(values) / len(values))) for length, (x, values) in at.items()}
-        parts.append(svg.path(list(means.values()), reach.color, dash=reach.dash))
-        parts += [svg.dot(*spot, reach.color, radius=3) for spot in means.values()]
-        if reach.trained in means:
-            parts.append(svg.ring(*means[reach.trained], reach.color, radius=6.5))
-        if reach.stops is not None:
-            x, height = list(means.values())[-1]
-            parts.append(svg.text(x + 8, height + 5, "×", size=16, fill=reach.color))
-    for i, reach in enumerate(lines):
-        stops, height = reach.stops, FLOOR + 56 + 19 * i
-        label = reach.name if stops is None else f"{reach.name} (× no further than {stops})"
-        parts.append(svg.path([(0, height), (24, height)], reach.color, dash=reach.dash, width=2.5))
-        parts.append(svg.text(30, height + 4, svg.fitting(label, size=12.5, width=svg.WIDTH - 30), size=12.5))
-    return svg.svg(FLOOR + 50 + 19 * len(lines), title, parts)
+    lengths = sorted({length for curve in curves for length in (*curve.values, *curve.reasons)})
+    length_limits = math.log(lengths[0]), math.log(lengths[-1])
+    x, y = svg.scale(length_limits, (LEFT + PADDING, RIGHT - PADDING)), svg.scale(limits, (BOTTOM, TOP))
+    parts = [*svg.header(title, note), *svg.y_axis(y, limits, left=LEFT, right=RIGHT)]
+    parts += length_axis(lengths, x)
+    parts += _trained_length(lengths, {curve.trained for curve in curves}, x)
+    for curve in curves:
+        parts += _curve(curve, x, y)
+    for i, curve in enumerate(curves):
+        height = BOTTOM + 56 + LEGEND_LINE * i
+        label = curve.name if curve.last_length is None else f"{curve.name} (× up to {curve.last_length})"
+        parts.append(svg.polyline([(0, height), (24, height)], curve.color, dash=curve.dash, width=2.5))
+        parts.append(svg.text(30, height + 4, svg.truncate(label, size=12.5, width=svg.WIDTH - 30), size=12.5))
+    return svg.document(BOTTOM + 50 + LEGEND_LINE * len(curves), title, parts)
 
 
-def length_axis(lengths: Sequence[int], place: Callable[[float], float]) -> list[str]:
-    """The lengths below a plot whose floor is at `FLOOR`, as many of them as have room; `place` maps their logarithms."""
-    parts, last = [], -math.inf
-    for length in lengths:
-        x = place(math.log(length))
-        parts.append(svg.line((x, TOP), (x, FLOOR), svg.GRID, width=1))
-        if x - last > CLOSE:
-            parts.append(svg.text(x, FLOOR + 16, f"{length:,}", size=12, anchor="middle", fill=svg.FAINT))
-            last = x
-    parts.append(svg.text((LEFT + RIGHT) / 2, FLOOR + 32, "length", size=12, anchor="middle", fill=svg.FAINT))
+def _curve(curve: LengthCurve, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+    """Return the band, the line with its dots, the ring and the cross of one cell."""
+    parts = []
+    columns = {length: (x(math.log(length)), scores) for length, scores in curve.values.items()}
+    if len(columns) > 1:
+        upper, lower = ([(place, y(end(scores))) for place, scores in columns.values()] for end in (max, min))
+        parts.append(svg.polygon([*upper, *reversed(lower)], curve.color))
+    means = {length: (place, y(sum(scores) / len(scores))) for length, (place, scores) in columns.items()}
+    parts.append(svg.polyline(list(means.values()), curve.color, dash=curve.dash))
+    parts += [svg.dot(*point, curve.color, radius=3) for point in means.values()]
+    if curve.trained in means:
+        parts.append(svg.ring(*means[curve.trained], curve.color, radius=6.5))
+    if curve.last_length is not None:
+        place, height = list(means.values())[-1]
+        parts.append(svg.text(place + 8, height + 5, "×", size=16, fill=curve.color))
     return parts
 
 
-def _trained(lengths: Sequence[int], trained: set[int | None], place: Callable[[float], float]) -> list[str]:
-    """A line where all cells were trained."""
+def length_axis(lengths: Sequence[int], x: Callable[[float], float]) -> list[str]:
+    """Return a vertical grid line for each length, and labels below `BOTTOM` for as many lengths as fit.
+
+    Args:
+        lengths: Ascending.
+        x: Maps the logarithm of a length to a horizontal position.
+    """
+    parts, last = [], -math.inf
+    for length in lengths:
+        place = x(math.log(length))
+        parts.append(svg.line((place, TOP), (place, BOTTOM), svg.GRID, width=1))
+        if place - last > MIN_LABEL_DISTANCE:
+            parts.append(svg.text(place, BOTTOM + 16, f"{length:,}", size=12, anchor="middle", fill=svg.FAINT))
+            last = place
+    parts.append(svg.text((LEFT + RIGHT) / 2, BOTTOM + 32, "length", size=12, anchor="middle", fill=svg.FAINT))
+    return parts
+
+
+def _trained_length(lengths: Sequence[int], trained: set[int | None], x: Callable[[float], float]) -> list[str]:
+    """Return a dashed line at the trained length if all cells share it."""
     if len(trained) != 1 or (length := next(iter(trained))) is None or length not in lengths:
         return []
-    x = place(math.log(length))
-    anchor = "end" if x > svg.WIDTH * 0.8 else "start"
+    place = x(math.log(length))
+    anchor = "end" if place > svg.WIDTH * 0.8 else "start"
     return [
-        svg.line((x, TOP), (x, FLOOR), svg.FAINT, width=1, dash="3 3"),
-        svg.text(x + (-5 if anchor == "end" else 5), TOP + 11, "trained", size=11, anchor=anchor, fill=svg.FAINT),
+        svg.line((place, TOP), (place, BOTTOM), svg.FAINT, width=1, dash="3 3"),
+        svg.text(place + (-5 if anchor == "end" else 5), TOP + 11, "trained", size=11, anchor=anchor, fill=svg.FAINT),
     ]

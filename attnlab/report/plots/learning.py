@@ -1,4 +1,4 @@
-"""Learning curves: the mean over a cell's seeds with the band they fill, in panels where there are many cells."""
+"""Learning curves: the mean over a cell's seeds with their range, in several panels for many cells."""
 
 from __future__ import annotations
 
@@ -7,82 +7,96 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import Label
 from attnlab.config.grid import cell_name
-from attnlab.report.plots.curves import DASHES, Curve, curves, late_span
-from attnlab.stats.compare import Question, Row, cell_of
+from attnlab.report.plots.curves import DASHES, Curve, curve_plot, late_limits
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 
 if TYPE_CHECKING:
     import pandas
 
-MOST_POINTS = 120  # of one curve; more are averaged in bins
-CROWD = 9  # cells in one plot of curves; above that, one plot for each value of the other axes
-MOST_PANELS = 12
-MEAN, THIN = 1.9, 0.8  # width of the line of a cell's completed runs, and of a run that did not complete
-Path = list[tuple[float, ...]]  # step, mean, lowest, highest
+MAX_POINTS = 120  # of one curve; more are averaged in bins
+MAX_CELLS = 9  # in one plot of curves; with more, one plot for each value of the other axes
+MAX_PANELS = 12
+MEAN_WIDTH, RUN_WIDTH = 1.9, 0.8  # line width of the mean over completed runs, and of an incomplete run
+
+CurvePoints = list[tuple[float, ...]]  # (step, mean, lowest, highest)
 
 
-def learning(
-    table: Sequence[Row],
+def learning_curves(
+    cells: Sequence[CellSummary],
     records: Sequence[Mapping[str, Any]],
     points: pandas.DataFrame,
     *,
-    question: Question,
+    spec: ComparisonSpec,
     colors: Mapping[str, str],
 ) -> list[tuple[str, str, str]]:
-    """Curves of the metric on valid and of the training loss, as (name of a file, title, SVG)."""
-    by_name = {row.name: row for row in table}
-    cells = {str(r["run_id"]): (by_name[cell_of(r, question)], r["state"] == "completed") for r in records}
-    panels = _panels(table)
+    """Draw the metric on the validation split and the training loss over steps.
+
+    Args:
+        cells: In the report's order.
+        records: The compared runs.
+        points: As `attnlab.load_curves` returns them.
+        spec: The metric and the axes.
+        colors: Cell -> color.
+
+    Returns:
+        (file name without extension, title, SVG) of each plot.
+    """
+    by_name = {cell.name: cell for cell in cells}
+    runs = {str(r["run_id"]): (by_name[cell_of(r, spec)], r["state"] == "completed") for r in records}
+    panels = _panels(cells)
     dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
-    faceted = len(table) > CROWD and "variant" in question.axes and 1 < len(dashes) <= MOST_PANELS
-    found = []
-    for metric, what in ((f"valid/{question.metric}", "on the validation split"), ("train/loss", "nats")):
+    faceted = len(cells) > MAX_CELLS and "variant" in spec.axes and 1 < len(dashes) <= MAX_PANELS
+    plots = []
+    for metric, unit in ((f"valid/{spec.metric}", "on the validation split"), ("train/loss", "nats")):
         by_panel: dict[str, list[Curve]] = {}
-        for row, completed, path in _paths(points.loc[points["metric"] == metric], cells):
-            panel = panels[row.name]
-            label, dash = (row.axes["variant"], "") if faceted else (row.name, dashes[panel])
+        for cell, completed, path in _group_points(points.loc[points["metric"] == metric], runs):
+            panel = panels[cell.name]
+            label, dash = (cell.axes["variant"], "") if faceted else (cell.name, dashes[panel])
             band = [(step, low, high) for step, _, low, high in path if low != high]
             line = [(step, mean) for step, mean, _, _ in path]
-            curve = Curve(label, colors[row.name], line, dash, band, width=MEAN if completed else THIN)
+            curve = Curve(label, colors[cell.name], line, dash, band, width=MEAN_WIDTH if completed else RUN_WIDTH)
             by_panel.setdefault(panel if faceted else "", []).append(curve)
-        every = [curve for lines in by_panel.values() for curve in lines]
+        every = [curve for curves in by_panel.values() for curve in curves]
         if max((len(curve.points) for curve in every), default=0) < 2:
             continue
-        span, spread = late_span(every), any(curve.band for curve in every)
-        note = f"{what}; {'mean, band: lowest to highest seed' if spread else 'one seed a cell'}"
-        for i, (panel, lines) in enumerate(by_panel.items()):
+        limits, has_bands = late_limits(every), any(curve.band for curve in every)
+        note = f"{unit}; {'mean, band: lowest to highest seed' if has_bands else 'one seed per cell'}"
+        for i, (panel, curves) in enumerate(by_panel.items()):
             name = f"{metric.replace('/', '-')}{f'-{i}' if panel else ''}"
             title = f"{metric}{f', {panel}' if panel else ''}"
-            found.append((name, title, curves(lines, title=title, note=note, name=name, span=span)))
-    return found
+            plots.append((name, title, curve_plot(curves, title=title, note=note, name=name, limits=limits)))
+    return plots
 
 
-def _paths(points: pandas.DataFrame, cells: Mapping[str, tuple[Row, bool]]) -> list[tuple[Row, bool, Path]]:
-    """For each cell its completed runs as one path, and each run that did not complete as a path of its own."""
+def _group_points(
+    points: pandas.DataFrame, runs: Mapping[str, tuple[CellSummary, bool]]
+) -> list[tuple[CellSummary, bool, CurvePoints]]:
+    """Return one curve for the completed runs of each cell, and one for each incomplete run."""
     groups: dict[tuple[str, str], list[str]] = {}
     for run_id in points["run_id"].unique():
-        if run_id in cells:
-            row, completed = cells[run_id]
-            groups.setdefault((row.name, "" if completed else run_id), []).append(run_id)
-    found = []
+        if run_id in runs:
+            cell, completed = runs[run_id]
+            groups.setdefault((cell.name, "" if completed else run_id), []).append(run_id)
+    grouped = []
     for run_ids in groups.values():
-        chosen = points[points["run_id"].isin(run_ids) & points["value"].notna()]
-        steps = chosen.groupby("step")["value"].agg(["mean", "min", "max"])
-        found.append((*cells[run_ids[0]], _thinned(list(steps.itertuples(name=None)))))
-    return found
+        selected = points[points["run_id"].isin(run_ids) & points["value"].notna()]
+        steps = selected.groupby("step")["value"].agg(["mean", "min", "max"])
+        grouped.append((*runs[run_ids[0]], _thin(list(steps.itertuples(name=None)))))
+    return grouped
 
 
-def _panels(table: Sequence[Row]) -> dict[str, str]:
-    """Cell -> its axes other than the variant, in words: what tells apart cells of one colour."""
+def _panels(cells: Sequence[CellSummary]) -> dict[str, str]:
+    """Return cell -> its axes other than the variant as text, which distinguishes cells of one color."""
     others: dict[str, dict[str, Label]] = {
-        row.name: {axis: value for axis, value in row.axes.items() if axis != "variant"} for row in table
+        cell.name: {axis: value for axis, value in cell.axes.items() if axis != "variant"} for cell in cells
     }
     return {name: cell_name(axes) for name, axes in others.items()}
 
 
-def _thinned(path: Path) -> Path:
-    """Average neighbouring points, so that a page of many runs stays small."""
-    size = -(-len(path) // MOST_POINTS)
+def _thin(points: CurvePoints) -> CurvePoints:
+    """Average neighboring points, so that a page with many runs stays small."""
+    size = -(-len(points) // MAX_POINTS)
     if size <= 1:
-        return path
-    bins = [path[i : i + size] for i in range(0, len(path), size)]
+        return points
+    bins = [points[i : i + size] for i in range(0, len(points), size)]
     return [(b[len(b) // 2][0], *(sum(values) / len(b) for values in list(zip(*b, strict=True))[1:])) for b in bins]

@@ -1,7 +1,7 @@
-"""Pieces of SVG text that the plots are made of.
+"""Building blocks of SVG plots, as text.
 
-Written by hand so that a report is a page of its own: no script, no font to fetch, sharp at any size. Every plot is
-drawn 420 units wide with labels above their rows, so that a phone shows it at full width with readable text.
+Plots are written by hand so that a report is self-contained: no script, no fonts to load, sharp at any size. Every plot is 420
+units wide with labels above their rows, so that a phone shows it at full width with readable text.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ from html import escape
 WIDTH = 420
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 FONT = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
-LETTER = 0.58  # width of a letter over its size, on average
-Place = tuple[float, float]
+LETTER = 0.58  # average width of a letter, relative to the font size
+Point = tuple[float, float]
+Limits = tuple[float, float]  # of an axis, in the units of its values
 
 
-def scale(values: Place, places: Place) -> Callable[[float], float]:
-    """Map an interval of values onto an interval of the drawing."""
+def scale(values: Limits, places: Limits) -> Callable[[float], float]:
+    """Return the linear function that maps an interval of values to an interval of the drawing."""
     (low, high), (start, end) = values, places
     return lambda v: start + (v - low) / ((high - low) or 1.0) * (end - start)
 
 
-def padded(values: Sequence[float]) -> Place:
-    """The range of some values with a little room, whatever they are."""
+def padded_limits(values: Sequence[float]) -> Limits:
+    """Return the range of the finite values with 5 % padding; a range of positive width for any input."""
     finite = [v for v in values if math.isfinite(v)] or [0.0]
-    room = (max(finite) - min(finite)) or abs(max(finite)) * 0.05 or 1.0
-    return min(finite) - 0.05 * room, max(finite) + 0.05 * room
+    size = (max(finite) - min(finite)) or abs(max(finite)) * 0.05 or 1.0
+    return min(finite) - 0.05 * size, max(finite) + 0.05 * size
 
 
-def around(values: Sequence[float], ends: Sequence[float]) -> Place:
-    """An axis for values and the ends of their intervals: all values fit, and of the ends what lies half as far out again.
+def limits_with_intervals(values: Sequence[float], ends: Sequence[float]) -> Limits:
+    """Return limits that fit all values, and ends of intervals at most half the values' range beyond them.
 
-    A 95 % interval from two seeds is 13 times as wide as they are apart; it is cut at the frame, with an arrow, not obeyed.
+    A 95 % interval from two seeds is 13 times as wide as their distance; it is cut at the frame, with an arrow.
     """
-    low, high = padded(values)
+    low, high = padded_limits(values)
     room = (high - low) / 2
     return max(min([low, *ends]), low - room), min(max([high, *ends]), high + room)
 
 
-def beyond(ends: Place, span: Place) -> list[tuple[float, int]]:
-    """At which ends of an axis an interval goes on, and whether downwards (-1) or upwards (1) in its values."""
-    return [(span[0], -1)] * (ends[0] < span[0]) + [(span[1], 1)] * (ends[1] > span[1])
+def ends_beyond(ends: Limits, limits: Limits) -> list[tuple[float, int]]:
+    """Return (limit, sign) for each end of an interval beyond the limits, with sign -1 below and 1 above."""
+    return [(limits[0], -1)] * (ends[0] < limits[0]) + [(limits[1], 1)] * (ends[1] > limits[1])
 
 
 def ticks(low: float, high: float, *, about: int = 5) -> list[float]:
-    """The round numbers (1, 2 or 5 times a power of ten apart) inside a range."""
+    """Return round numbers inside a range, 1, 2 or 5 times a power of ten apart."""
     rough = (high - low) / about or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
@@ -54,92 +55,96 @@ def ticks(low: float, high: float, *, about: int = 5) -> list[float]:
     return [round(i * step, 12) for i in range(first, final + 1)]
 
 
-def number(value: float) -> str:
-    """A tick's number, short."""
+def tick_label(value: float) -> str:
+    """Return the label of a tick: "12k", "0.25"."""
     return f"{value / 1000:,.0f}k" if abs(value) >= 10_000 else f"{value:.6g}"
 
 
-def fitting(words: str, *, size: float, width: float = WIDTH) -> str:
-    """As much of a text as fits into a width."""
+def truncate(label: str, *, size: float, width: float = WIDTH) -> str:
+    """Truncate a label to a width, with an ellipsis."""
     most = int(width / (LETTER * size))
-    return words if len(words) <= most else f"{words[: most - 1]}…"
+    return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
-def head(title: str, note: str) -> list[str]:
-    """Title and note, at the top of a plot."""
+def header(title: str, note: str) -> list[str]:
+    """Return the title and the note at the top of a plot."""
     return [
-        text(0, 15, fitting(title, size=14.5), weight="bold"),
-        text(0, 32, fitting(note, size=11.5), size=12, fill=FAINT),
+        text(0, 15, truncate(title, size=14.5), weight="bold"),
+        text(0, 32, truncate(note, size=11.5), size=12, fill=FAINT),
     ]
 
 
-def across(x: Callable[[float], float], values: Place, *, top: float, floor: float) -> list[str]:
-    """Grid lines and numbers of a horizontal axis below `floor`."""
+def x_axis(x: Callable[[float], float], limits: Limits, *, top: float, bottom: float) -> list[str]:
+    """Return vertical grid lines, and their labels below `bottom`."""
     parts = []
-    for tick in ticks(*values):
-        parts.append(line((x(tick), top), (x(tick), floor), GRID, width=1))
-        parts.append(text(x(tick), floor + 16, number(tick), size=12, anchor="middle", fill=FAINT))
+    for tick in ticks(*limits):
+        parts.append(line((x(tick), top), (x(tick), bottom), GRID, width=1))
+        parts.append(text(x(tick), bottom + 16, tick_label(tick), size=12, anchor="middle", fill=FAINT))
     return parts
 
 
-def upward(y: Callable[[float], float], values: Place, *, left: float, right: float) -> list[str]:
-    """Grid lines and numbers of a vertical axis left of `left`."""
+def y_axis(y: Callable[[float], float], limits: Limits, *, left: float, right: float) -> list[str]:
+    """Return horizontal grid lines, and their labels left of `left`."""
     parts = []
-    for tick in ticks(*values):
+    for tick in ticks(*limits):
         parts.append(line((left, y(tick)), (right, y(tick)), GRID, width=1))
-        parts.append(text(left - 5, y(tick) + 4, number(tick), size=12, anchor="end", fill=FAINT))
+        parts.append(text(left - 5, y(tick) + 4, tick_label(tick), size=12, anchor="end", fill=FAINT))
     return parts
 
 
 def dot(x: float, y: float, color: str, *, radius: float = 3.8, opacity: float = 0.8) -> str:
+    """Return a filled circle."""
     style = f'fill="{color}" fill-opacity="{opacity}" stroke="#fff" stroke-width=".8"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}/>'
 
 
 def ring(x: float, y: float, color: str, *, radius: float) -> str:
+    """Return an open circle."""
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="none" stroke="{color}" stroke-width="1.5"/>'
 
 
-def arrow(tip: Place, color: str, towards: Place) -> str:
-    """A head that says: it goes on beyond the frame. `towards` is (-1, 0) for left, (0, -1) for up."""
-    (x, y), (right, down) = tip, towards
+def arrow(tip: Point, color: str, direction: Point) -> str:
+    """Return an arrowhead, for an interval that exceeds the frame; `direction` is (-1, 0) for left, (0, -1) for up."""
+    (x, y), (right, down) = tip, direction
     corners = [tip, *((x - 9 * right - 6 * side * down, y - 9 * down - 6 * side * right) for side in (1, -1))]
-    return f'<polygon points="{_path(corners)}" fill="{color}"/>'
+    return f'<polygon points="{_coordinates(corners)}" fill="{color}"/>'
 
 
-def line(start: Place, end: Place, color: str, *, width: float, opacity: float = 1, dash: str = "") -> str:
+def line(start: Point, end: Point, color: str, *, width: float, opacity: float = 1, dash: str = "") -> str:
+    """Return a straight line."""
     place = f'x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"'
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return f'<line {place} stroke="{color}" stroke-width="{width}" stroke-opacity="{opacity}"{dashed}/>'
 
 
 def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1) -> str:
+    """Return a filled rectangle."""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
     return f'<rect {place} fill="{fill}" fill-opacity="{opacity}"/>'
 
 
-def area(points: Sequence[Place], color: str) -> str:
-    """A filled polygon that lets through what lies behind it."""
-    return f'<polygon points="{_path(points)}" fill="{color}" fill-opacity=".16"/>'
+def polygon(points: Sequence[Point], color: str) -> str:
+    """Return a translucent filled polygon."""
+    return f'<polygon points="{_coordinates(points)}" fill="{color}" fill-opacity=".16"/>'
 
 
-def path(points: Sequence[Place], color: str, *, dash: str = "", width: float = 1.7) -> str:
-    """A line through points; a single one becomes a dot."""
+def polyline(points: Sequence[Point], color: str, *, dash: str = "", width: float = 1.7) -> str:
+    """Return a line through points; a single point becomes a dot."""
     if len(points) == 1:
         return dot(*points[0], color)
     style = f'fill="none" stroke="{color}" stroke-width="{width}" stroke-opacity=".85"'
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<polyline points="{_path(points)}" {style}{dashed}/>'
+    return f'<polyline points="{_coordinates(points)}" {style}{dashed}/>'
 
 
-def _path(points: Sequence[Place]) -> str:
+def _coordinates(points: Sequence[Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def text(
     x: float,
     y: float,
-    words: str,
+    label: str,
     *,
     size: float = 14,
     anchor: str = "start",
@@ -147,14 +152,14 @@ def text(
     weight: str = "normal",
     halo: bool = False,
 ) -> str:
-    """halo: a white edge around the letters, which keeps them legible where lines pass beneath."""
+    """Return a line of text; `halo` adds a white outline, which keeps it legible above lines."""
     style = f'font-size="{size:g}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"'
     edge = ' stroke="#fff" stroke-width="4" paint-order="stroke"' if halo else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(label)}</text>'
 
 
-def svg(height: float, title: str, parts: Sequence[str]) -> str:
-    """The whole drawing. `title` is what a screen reader says."""
+def document(height: float, title: str, parts: Sequence[str]) -> str:
+    """Return the complete SVG document; `title` is its label for screen readers."""
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
     opening += f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
     body = "\n".join(['<rect width="100%" height="100%" fill="#fff"/>', *parts])

@@ -1,4 +1,4 @@
-"""The metric against what it costs, with the Pareto front marked: cells that no other one beats in both."""
+"""The metric against a cost, with the Pareto front marked: the cells that no other cell beats in both."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from dataclasses import dataclass
 
 from attnlab.report.plots import svg
 
-LEFT, TOP, FLOOR = 46, 44, 274
-NUMBER = 11  # size of the figures beside the dots
+LEFT, RIGHT, TOP, BOTTOM = 46, svg.WIDTH - 14, 44, 274
+NUMBER_SIZE = 11  # font size of the numbers next to the dots
+LEGEND_LINE, FOOTER_LINE = 20, 18
 
 
 @dataclass(frozen=True)
-class Spot:
-    """One cell: its cost and its metric (means over seeds), and the metric's 95 % interval where there is one.
+class TradeoffPoint:
+    """One cell: its cost and its metric.
 
-    `costs` are the lowest and the highest cost of its seeds where it is measured, None where it is counted.
+    Attributes:
+        label, color: Of its legend entry.
+        cost, value: Means over seeds of the cost and of the metric.
+        low, high: Ends of the metric's 95 % interval, if there is one.
+        cost_range: Lowest and highest cost of its seeds if the cost is measured, None if it is counted.
     """
 
     label: str
@@ -24,103 +29,108 @@ class Spot:
     value: float
     low: float | None = None
     high: float | None = None
-    costs: svg.Place | None = None
+    cost_range: svg.Limits | None = None
 
 
-def front(spots: Sequence[Spot], *, direction: str, cheap: str = "min") -> list[int]:
-    """Which spots lie on the Pareto front, by increasing cost.
+def pareto_front(points: Sequence[TradeoffPoint], *, direction: str, cost_direction: str = "min") -> list[int]:
+    """Return the indices of the points on the Pareto front, by increasing cost.
 
-    One that is as good in the metric and cheaper beats another. A measured cost is less only where it is so in each of its
-    seeds: where those of two cells overlap, the costs may well be the same.
+    A point beats another if it is at least as good in the metric and in the cost, and better in one of them. A measured cost
+    counts as lower only if it is lower for every seed: if the ranges of two cells overlap, their costs may be the same.
 
     Args:
-        spots: the cells.
+        points: The cells.
         direction: "min" where smaller values of the metric are better, else "max".
-        cheap: the same for the cost: "max" for a speed.
+        cost_direction: The same for the cost: "max" for a speed.
     """
 
-    def loss(spot: Spot) -> float:
-        return spot.value if direction == "min" else -spot.value
+    def loss(point: TradeoffPoint) -> float:
+        return point.value if direction == "min" else -point.value
 
-    def dear(spot: Spot) -> svg.Place:
-        least, most = spot.costs or (spot.cost, spot.cost)
-        return (least, most) if cheap == "min" else (-most, -least)
+    def cost_range(point: TradeoffPoint) -> svg.Limits:
+        low, high = point.cost_range or (point.cost, point.cost)
+        return (low, high) if cost_direction == "min" else (-high, -low)
 
-    def beats(other: Spot, one: Spot) -> bool:
-        most, least = dear(other)[1], dear(one)[0]
-        return most <= least and loss(other) <= loss(one) and (most < least or loss(other) < loss(one))
+    def beats(first: TradeoffPoint, second: TradeoffPoint) -> bool:
+        highest, lowest = cost_range(first)[1], cost_range(second)[0]
+        return highest <= lowest and loss(first) <= loss(second) and (highest < lowest or loss(first) < loss(second))
 
-    return sorted((i for i, one in enumerate(spots) if not any(beats(s, one) for s in spots)), key=lambda i: spots[i].cost)
+    front = (i for i, point in enumerate(points) if not any(beats(other, point) for other in points))
+    return sorted(front, key=lambda i: points[i].cost)
 
 
-def tradeoff(
-    spots: Sequence[Spot],
+def tradeoff_plot(
+    points: Sequence[TradeoffPoint],
     *,
     title: str,
     note: str = "",
     direction: str,
-    cheap: str,
-    names: tuple[str, str],
-    foot: Sequence[str] = (),
+    cost_direction: str,
+    axis_labels: tuple[str, str],
+    footer: Sequence[str] = (),
 ) -> str:
-    """Draw metric against cost: numbered dots, the front ringed, a legend below.
+    """Draw the metric against a cost: numbered dots with rings on the Pareto front, and a legend below.
 
-    The front is joined by a line where costs are counted; where they are measured it is no line. An interval that goes on
-    beyond the frame ends in an arrow.
+    A dashed line joins the front if costs are counted; the front of measured costs is not a line. An interval that exceeds
+    the frame ends with an arrow.
 
     Args:
-        spots: the cells, numbered in this order.
-        title: above the plot.
-        note: what is good.
-        direction: of the metric, "min" or "max".
-        cheap: of the cost, "min" or "max".
-        names: of the cost and of the metric, along the axes.
-        foot: lines below the legend: what is ringed, what the bars are.
+        points: The cells, numbered in this order.
+        title: Text above the plot.
+        note: Line below the title.
+        direction: "min" where smaller values of the metric are better, else "max".
+        cost_direction: The same for the cost.
+        axis_labels: Labels of the cost and of the metric.
+        footer: Lines below the legend.
     """
-    wide = svg.padded([v for s in spots for v in (s.cost, *(s.costs or ()))])
-    high = svg.around([s.value for s in spots], [v for s in spots for v in (s.low, s.high) if v is not None])
-    x, y = svg.scale(wide, (LEFT, svg.WIDTH - 14)), svg.scale(high, (FLOOR, TOP))
-    parts = [*svg.head(title, note), *svg.across(x, wide, top=TOP, floor=FLOOR)]
-    parts += svg.upward(y, high, left=LEFT, right=svg.WIDTH - 14)
-    parts.append(svg.text(svg.WIDTH - 14, FLOOR + 32, names[0], size=12, anchor="end", fill=svg.FAINT))
-    best = front(spots, direction=direction, cheap=cheap)
-    if not any(spot.costs for spot in spots):
-        parts.append(svg.path([(x(spots[i].cost), y(spots[i].value)) for i in best], "#999999", dash="4 3"))
-    taken: list[svg.Place] = []
-    for i, spot in enumerate(spots):
-        place = x(spot.cost), y(spot.value)
-        if spot.low is not None and spot.high is not None:
-            ends = (place[0], y(max(spot.low, high[0]))), (place[0], y(min(spot.high, high[1])))
-            parts.append(svg.line(*ends, spot.color, width=3, opacity=0.3))
-            on = svg.beyond((spot.low, spot.high), high)
-            parts += [svg.arrow((place[0], y(edge)), spot.color, (0, -way)) for edge, way in on]
-        if spot.costs is not None:
-            least, most = map(x, spot.costs)
-            parts.append(svg.line((least, place[1]), (most, place[1]), spot.color, width=3, opacity=0.3))
-        parts.append(svg.dot(*place, spot.color, radius=4.5))
-        parts += [svg.ring(*place, spot.color, radius=8)] if i in best else []
-        beside = _free(place, taken)
-        parts.append(svg.text(*beside, str(i + 1), size=NUMBER, anchor="middle"))
-    below = FLOOR + 56 + _legend(spots, best, FLOOR + 56, parts)
-    parts += [svg.text(0, below + 18 * i, svg.fitting(line, size=12), size=12, fill=svg.FAINT) for i, line in enumerate(foot)]
-    return svg.svg(below - 6 + 18 * len(foot), title, parts)
+    cost_limits = svg.padded_limits([cost for point in points for cost in (point.cost, *(point.cost_range or ()))])
+    interval_ends = [end for point in points for end in (point.low, point.high) if end is not None]
+    limits = svg.limits_with_intervals([point.value for point in points], interval_ends)
+    x, y = svg.scale(cost_limits, (LEFT, RIGHT)), svg.scale(limits, (BOTTOM, TOP))
+    parts = [*svg.header(title, note), *svg.x_axis(x, cost_limits, top=TOP, bottom=BOTTOM)]
+    parts += svg.y_axis(y, limits, left=LEFT, right=RIGHT)
+    parts.append(svg.text(RIGHT, BOTTOM + 32, axis_labels[0], size=12, anchor="end", fill=svg.FAINT))
+    front = pareto_front(points, direction=direction, cost_direction=cost_direction)
+    if not any(point.cost_range for point in points):
+        parts.append(svg.polyline([(x(points[i].cost), y(points[i].value)) for i in front], "#999999", dash="4 3"))
+    taken: list[svg.Point] = []
+    for i, point in enumerate(points):
+        place = x(point.cost), y(point.value)
+        if point.low is not None and point.high is not None:
+            ends = (place[0], y(max(point.low, limits[0]))), (place[0], y(min(point.high, limits[1])))
+            parts.append(svg.line(*ends, point.color, width=3, opacity=0.3))
+            beyond = svg.ends_beyond((point.low, point.high), limits)
+            parts += [svg.arrow((place[0], y(edge)), point.color, (0, -sign)) for edge, sign in beyond]
+        if point.cost_range is not None:
+            left, right = map(x, point.cost_range)
+            parts.append(svg.line((left, place[1]), (right, place[1]), point.color, width=3, opacity=0.3))
+        parts.append(svg.dot(*place, point.color, radius=4.5))
+        parts += [svg.ring(*place, point.color, radius=8)] if i in front else []
+        parts.append(svg.text(*_place_number(place, taken), str(i + 1), size=NUMBER_SIZE, anchor="middle"))
+    parts += _legend(points, front, BOTTOM + 56)
+    bottom = BOTTOM + 56 + LEGEND_LINE * len(points)
+    for i, line in enumerate(footer):
+        parts.append(svg.text(0, bottom + FOOTER_LINE * i, svg.truncate(line, size=12), size=12, fill=svg.FAINT))
+    return svg.document(bottom - 6 + FOOTER_LINE * len(footer), title, parts)
 
 
-def _free(place: svg.Place, taken: list[svg.Place]) -> svg.Place:
-    """A place for a number beside its dot where no other number stands; the last one tried where there is none."""
-    found = place
+def _place_number(place: svg.Point, taken: list[svg.Point]) -> svg.Point:
+    """Return a position next to a dot that no other number covers (else the last candidate), and add it to `taken`."""
+    candidate = place
     for dx, dy in ((13, 4), (-13, 4), (0, -11), (0, 19), (15, -9), (-15, -9), (15, 17), (-15, 17), (26, 4), (-26, 4)):
-        found = (place[0] + dx, place[1] + dy)
-        if all(abs(found[0] - a) > NUMBER + 2 or abs(found[1] - b) > NUMBER for a, b in taken):
+        candidate = (place[0] + dx, place[1] + dy)
+        if all(abs(candidate[0] - a) > NUMBER_SIZE + 2 or abs(candidate[1] - b) > NUMBER_SIZE for a, b in taken):
             break
-    taken.append(found)
-    return found
+    taken.append(candidate)
+    return candidate
 
 
-def _legend(spots: Sequence[Spot], best: Sequence[int], top: float, parts: list[str]) -> float:
-    for i, spot in enumerate(spots):
-        y = top + 20 * i
-        parts.append(svg.dot(9, y - 4, spot.color, radius=4.5))
-        parts += [svg.ring(9, y - 4, spot.color, radius=8)] if i in best else []
-        parts.append(svg.text(24, y, svg.fitting(f"{i + 1}  {spot.label}", size=12.5, width=svg.WIDTH - 24), size=12.5))
-    return 20 * len(spots)
+def _legend(points: Sequence[TradeoffPoint], front: Sequence[int], top: float) -> list[str]:
+    parts = []
+    for i, point in enumerate(points):
+        y = top + LEGEND_LINE * i
+        parts.append(svg.dot(9, y - 4, point.color, radius=4.5))
+        parts += [svg.ring(9, y - 4, point.color, radius=8)] if i in front else []
+        label = svg.truncate(f"{i + 1}  {point.label}", size=12.5, width=svg.WIDTH - 24)
+        parts.append(svg.text(24, y, label, size=12.5))
+    return parts

@@ -1,0 +1,125 @@
+"""Numbers and verdicts as text."""
+
+from __future__ import annotations
+
+from attnlab.stats.compare import CellSummary
+from attnlab.stats.paired import MAX_SEEDS, Interval
+from attnlab.stats.sequential import Looks
+from attnlab.stats.verdict import Reason, Verdict, VerdictKind
+
+
+def format_metric(value: float, digits: int = 4) -> str:
+    """Format a metric with a fixed number of decimals, so that a column aligns; a tiny value in scientific notation."""
+    return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
+
+
+def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
+    """Format a mean as in "2.1130 ± 0.0200", without "±" if there is no interval, "" for None.
+
+    Args:
+        interval: The mean and its interval.
+        sign: Write "+" before a positive mean.
+    """
+    if interval is None:
+        return ""
+    mean = ("+" if sign and interval.mean > 0 else "") + format_metric(interval.mean)
+    return mean if interval.half_width is None else f"{mean} ± {format_metric(interval.half_width)}"
+
+
+def format_difference(cell: CellSummary) -> str:
+    """Format a cell's difference as in "+0.0100 ± 0.0020", with " (3 of 8 seeds)" if not all of its seeds have a pair."""
+    if cell.difference is None:
+        return ""
+    interval, seeds = cell.difference.interval, len(cell.values)
+    return format_interval(interval, sign=True) + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
+
+
+def format_p_value(p: float | None, *, equals: bool = False) -> str:
+    """Format a p-value with three decimals: "0.004", "< 0.001", "" for None; with `equals` "= 0.004"."""
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.3f}"
+
+
+def better(direction: str) -> str:
+    """Return "lower is better" for the direction "min", else "higher is better"."""
+    return "lower is better" if direction == "min" else "higher is better"
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun: "1 seed", "5 seeds"."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def describe_verdict(verdict: Verdict | None) -> str:
+    """Return the short text of a verdict, for a table; "" for None."""
+    if verdict is None or verdict.kind is VerdictKind.BASELINE:
+        return verdict.kind.value if verdict else ""
+    if verdict.kind is VerdictKind.NO_COMPARISON:
+        lost = describe_lost_runs(verdict)
+        return describe_reason(verdict) + (f" ({lost})" if lost else "")
+    if verdict.kind is VerdictKind.INCONCLUSIVE:
+        text = f"inconclusive: {describe_reason(verdict)}"
+    elif verdict.kind is VerdictKind.EQUIVALENT:
+        text = "equivalent within the margin"
+    elif verdict.kind is VerdictKind.IDENTICAL:
+        text = f"identical in all {verdict.pairs} seeds"
+    else:
+        text = verdict.kind.value
+    return ", ".join([text, *describe_conditions(verdict)])
+
+
+def describe_conditions(verdict: Verdict) -> list[str]:
+    """Return what limits a verdict: its size, and runs that were lost."""
+    small = ["by less than the margin"] if verdict.within_margin else []
+    lost = describe_lost_runs(verdict)
+    return [*small, f"on the completed pairs ({lost})"] if lost else small
+
+
+def describe_lost_runs(verdict: Verdict) -> str:
+    """Return the runs without a result as in "1 diverged; baseline: 2 failed", or ""."""
+    lost = ", ".join(f"{n} {state}" for n, state in verdict.lost)
+    baseline = ", ".join(f"{n} {state}" for n, state in verdict.baseline_lost)
+    return "; ".join(part for part in (lost, baseline and f"baseline: {baseline}") if part)
+
+
+def describe_reason(verdict: Verdict) -> str:
+    """Return why a verdict is inconclusive, or why there is no comparison."""
+    match verdict.reason:
+        case Reason.ONE_SEED:
+            text = "one seed, no interval"
+        case Reason.BEFORE_FIRST_LOOK:
+            text = f"{count(verdict.pairs, 'pair')} of seeds, the first look is at {verdict.first_look}"
+        case Reason.FEW_SEEDS:
+            text = f"{verdict.pairs} seeds are too few"
+        case Reason.MORE_SEEDS:
+            text = _seeds_needed(verdict)
+        case Reason.NO_SHARED_SEED:
+            return "no seed in common with the baseline"
+        case Reason.BASELINE_MISSING:
+            return "its baseline is not in the table"
+        case Reason.BASELINE_WITHOUT_VALUE:
+            return f"its baseline has {verdict.detail}"
+        case None:
+            return ""
+    constant = f"the same {verdict.constant} in all {verdict.pairs} seeds; " if verdict.constant else ""
+    unpaired = f"; the baseline lacks {verdict.seeds - verdict.pairs} of its {verdict.seeds} seeds"
+    return f"{constant}{text}{unpaired if verdict.seeds > verdict.pairs else ''}"
+
+
+def _seeds_needed(verdict: Verdict) -> str:
+    if verdict.needed is None:
+        return f"more than {MAX_SEEDS:,} seeds are needed"
+    more = verdict.needed - verdict.pairs
+    more = more if more < 20 else round(more / 10) * 10
+    return f"about {count(more, 'more seed')} {'is' if more == 1 else 'are'} needed"
+
+
+def describe_looks(looks: Looks) -> str:
+    """Return a note on repeated looks, for the reader of a report."""
+    return (
+        f"Seeds were added while a verdict was inconclusive, with a look at each number of seeds from {looks.first} to "
+        f"{looks.last}. Intervals, p-values and verdicts are corrected for all {looks.count} looks: each look is a t-test at "
+        f"the level {2 * looks.nominal_level(0.025):.2%}, so that the error over all looks is 5 % (Pocock 1977, with the "
+        "exact level for t-tests after Jennison and Turnbull 1991)."
+    )

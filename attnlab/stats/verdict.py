@@ -1,0 +1,100 @@
+"""The verdict on a cell: how it compares with its baseline, and on which grounds.
+
+A verdict is data. `attnlab.report.wording` writes it as the short text of a table and as part of a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference, seeds_needed
+
+
+class VerdictKind(StrEnum):
+    """The possible outcomes of a comparison with the baseline."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    IDENTICAL = "identical"
+    INCONCLUSIVE = "inconclusive"
+    BASELINE = "baseline"
+    NO_COMPARISON = "no comparison"
+
+
+class Reason(StrEnum):
+    """The reason why a verdict is inconclusive, or why there is no comparison."""
+
+    ONE_SEED = "one seed has no interval"
+    BEFORE_FIRST_LOOK = "fewer pairs of seeds than the first look has"
+    FEW_SEEDS = "too few seeds to estimate how many are needed"
+    MORE_SEEDS = "more seeds are needed"
+    NO_SHARED_SEED = "the cell and its baseline share no completed seed"
+    BASELINE_MISSING = "the baseline is not in the table"
+    BASELINE_WITHOUT_VALUE = "no run of the baseline completed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one cell.
+
+    Attributes:
+        kind: The outcome.
+        reason: Why an outcome is inconclusive or missing, else None.
+        pairs: Number of seeds that both the cell and its baseline completed.
+        seeds: Number of seeds that the cell completed; 0 where it does not matter.
+        needed: Estimated number of seeds in total for a conclusion; None where there is no estimate, or it is above
+            `paired.MAX_SEEDS`.
+        first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
+        within_margin: The cell differs from its baseline, by less than the margin.
+        constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.
+        lost: (number, state) of the cell's runs that ended without a result; there may be worse values among them.
+        baseline_lost: The same for its baseline.
+        detail: Further information on the reason, as text.
+    """
+
+    kind: VerdictKind
+    reason: Reason | None = None
+    pairs: int = 0
+    seeds: int = 0
+    needed: int | None = None
+    first_look: int | None = None
+    within_margin: bool = False
+    constant: str = ""
+    lost: tuple[tuple[int, str], ...] = ()
+    baseline_lost: tuple[tuple[int, str], ...] = ()
+    detail: str = ""
+
+
+def judge(difference: Difference | None, *, direction: str) -> Verdict:
+    """Return the verdict on a cell from its paired difference.
+
+    Args:
+        difference: The cell minus its baseline, corrected over its table by `paired.correct`; None without a shared seed.
+        direction: "min" where smaller values of the metric are better, else "max".
+    """
+    if difference is None:
+        return Verdict(VerdictKind.NO_COMPARISON, Reason.NO_SHARED_SEED)
+    n, conclusion = difference.interval.n, difference.conclusion
+    if conclusion == "identical":
+        return Verdict(VerdictKind.IDENTICAL, pairs=n)
+    if conclusion == "equivalent":
+        return Verdict(VerdictKind.EQUIVALENT, pairs=n)
+    if conclusion:
+        better = (conclusion == "lower") == (direction == "min")
+        kind = VerdictKind.BETTER if better else VerdictKind.WORSE
+        return Verdict(kind, pairs=n, within_margin=difference.within_margin)
+    return _inconclusive(difference)
+
+
+def _inconclusive(difference: Difference) -> Verdict:
+    kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
+    if difference.interval.sd is None:
+        return Verdict(kind, Reason.ONE_SEED, pairs=n)
+    if difference.p is None and difference.looks:
+        return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
+    constant = "" if difference.interval.sd else "value" if difference.identical else "difference"
+    if n < MIN_SEEDS_FOR_ESTIMATE:
+        return Verdict(kind, Reason.FEW_SEEDS, pairs=n, constant=constant)
+    return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=seeds_needed(difference), constant=constant)

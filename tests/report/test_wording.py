@@ -1,0 +1,75 @@
+"""Verdicts as the short text of a table."""
+
+import pytest
+
+from attnlab.report.wording import describe_looks, describe_verdict
+from attnlab.stats import paired
+from attnlab.stats.sequential import Looks
+from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
+from tests.stats.test_paired import BASE, LOWER, seen
+
+OPEN = VerdictKind.INCONCLUSIVE
+NONE = VerdictKind.NO_COMPARISON
+MORE = Reason.MORE_SEEDS
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (None, ""),
+        (Verdict(VerdictKind.BASELINE), "baseline"),
+        (Verdict(VerdictKind.WORSE), "worse"),
+        (Verdict(VerdictKind.BETTER, within_margin=True), "better, by less than the margin"),
+        (Verdict(VerdictKind.EQUIVALENT), "equivalent within the margin"),
+        (Verdict(VerdictKind.IDENTICAL, pairs=5), "identical in all 5 seeds"),
+        (Verdict(VerdictKind.WORSE, lost=((1, "diverged"),)), "worse, on the completed pairs (1 diverged)"),
+        (Verdict(OPEN, Reason.ONE_SEED, pairs=1), "inconclusive: one seed, no interval"),
+        (Verdict(OPEN, Reason.FEW_SEEDS, pairs=3), "inconclusive: 3 seeds are too few"),
+        (Verdict(OPEN, MORE, pairs=4, needed=5), "inconclusive: about 1 more seed is needed"),
+        (Verdict(OPEN, MORE, pairs=5, needed=10), "inconclusive: about 5 more seeds are needed"),
+        (Verdict(OPEN, MORE, pairs=5, needed=33), "inconclusive: about 30 more seeds are needed"),
+        (Verdict(OPEN, MORE, pairs=5), "inconclusive: more than 1,000 seeds are needed"),
+        (
+            Verdict(OPEN, MORE, pairs=4, needed=5, constant="value"),
+            "inconclusive: the same value in all 4 seeds; about 1 more seed is needed",
+        ),
+        (
+            Verdict(OPEN, Reason.FEW_SEEDS, pairs=3, seeds=5),
+            "inconclusive: 3 seeds are too few; the baseline lacks 2 of its 5 seeds",
+        ),
+        (
+            Verdict(OPEN, Reason.BEFORE_FIRST_LOOK, pairs=2, first_look=3),
+            "inconclusive: 2 pairs of seeds, the first look is at 3",
+        ),
+        (
+            Verdict(NONE, Reason.NO_SHARED_SEED, seeds=1, lost=((1, "failed"),), baseline_lost=((2, "diverged"),)),
+            "no seed in common with the baseline (1 failed; baseline: 2 diverged)",
+        ),
+        (Verdict(NONE, Reason.BASELINE_MISSING), "its baseline is not in the table"),
+        (Verdict(NONE, Reason.BASELINE_WITHOUT_VALUE, detail="no loss (failed)"), "its baseline has no loss (failed)"),
+    ],
+)
+def test_each_verdict_has_a_short_text(verdict: Verdict | None, text: str) -> None:
+    assert describe_verdict(verdict) == text
+
+
+def test_every_reason_has_a_text() -> None:
+    texts = {describe_verdict(Verdict(OPEN, reason, pairs=2)) for reason in Reason}
+    assert len(texts) == len(Reason) and all(text.removeprefix("inconclusive: ") for text in texts)
+
+
+def test_many_more_seeds_are_rounded_to_tens() -> None:
+    needed = {mean: paired.seeds_needed(seen(5, mean, 0.02)) or 0 for mean in (0.02, 0.01)}
+    assert needed[0.02] - 5 < 20 < needed[0.01] - 5
+    texts = [describe_verdict(judge(seen(5, mean, 0.02), direction="min")) for mean in needed]
+    assert "about 5 more seeds" in texts[0] and "about 30 more seeds" in texts[1]
+
+
+def test_no_text_claims_that_there_is_no_difference() -> None:
+    for values in (BASE, LOWER, {0: 2.0}, {7: 1.0}):
+        assert "no difference" not in describe_verdict(judge(paired.difference(values, BASE), direction="min"))
+
+
+def test_the_note_on_looks_states_their_number_and_level() -> None:
+    text = describe_looks(Looks(3, 12))
+    assert "from 3 to 12" in text and "all 10 looks" in text and f"{2 * Looks(3, 12).nominal_level(0.025):.2%}" in text

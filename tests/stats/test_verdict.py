@@ -1,0 +1,66 @@
+"""Verdicts from paired differences: their kind, reason and numbers."""
+
+import pytest
+
+from attnlab.stats import paired
+from attnlab.stats.sequential import Looks
+from attnlab.stats.verdict import Reason, VerdictKind, judge
+from tests.stats.test_paired import BASE, LOWER, seen
+
+
+@pytest.mark.parametrize(("direction", "kind"), [("min", VerdictKind.BETTER), ("max", VerdictKind.WORSE)])
+def test_the_direction_decides_between_better_and_worse(direction: str, kind: VerdictKind) -> None:
+    verdict = judge(paired.difference(LOWER, BASE), direction=direction)
+    assert (verdict.kind, verdict.reason, verdict.pairs, verdict.within_margin) == (kind, None, 5, False)
+
+
+def test_a_small_difference_is_within_the_margin() -> None:
+    verdict = judge(paired.difference(LOWER, BASE, margin=0.2), direction="min")
+    assert verdict.kind is VerdictKind.BETTER and verdict.within_margin
+
+
+def test_noise_is_equivalent_only_within_a_margin() -> None:
+    noisy = {seed: value + 0.01 * (-1) ** seed for seed, value in BASE.items()}
+    assert judge(paired.difference(noisy, BASE, margin=0.05), direction="min").kind is VerdictKind.EQUIVALENT
+    without = judge(paired.difference(noisy, BASE), direction="min")
+    assert (without.kind, without.reason) == (VerdictKind.INCONCLUSIVE, Reason.MORE_SEEDS)
+
+
+def test_one_seed_is_inconclusive_and_no_shared_seed_is_no_comparison() -> None:
+    one = judge(paired.difference({0: 1.0}, {0: 2.0}), direction="min")
+    assert (one.kind, one.reason) == (VerdictKind.INCONCLUSIVE, Reason.ONE_SEED)
+    none = judge(paired.difference({0: 1.0}, {1: 2.0}), direction="min")
+    assert (none.kind, none.reason) == (VerdictKind.NO_COMPARISON, Reason.NO_SHARED_SEED)
+
+
+def test_identical_values_need_five_seeds() -> None:
+    five = judge(paired.difference(BASE, BASE), direction="min")
+    assert (five.kind, five.pairs) == (VerdictKind.IDENTICAL, 5)
+    four = judge(paired.difference(BASE, {seed: BASE[seed] for seed in range(4)}, margin=0.1), direction="min")
+    assert (four.kind, four.constant, four.pairs, four.needed) == (VerdictKind.INCONCLUSIVE, "value", 4, 5)
+
+
+@pytest.mark.parametrize(("n", "kind"), [(2, VerdictKind.INCONCLUSIVE), (5, VerdictKind.INCONCLUSIVE), (6, VerdictKind.BETTER)])
+def test_a_constant_difference_needs_six_seeds(n: int, kind: VerdictKind) -> None:
+    base = {seed: 0.3 + 0.1 * seed for seed in range(n)}
+    verdict = judge(paired.difference({seed: value + 0.01 for seed, value in base.items()}, base), direction="max")
+    assert verdict.kind is kind and (verdict.constant == "difference") == (n < 6)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_few_seeds_have_no_estimate(n: int) -> None:
+    difference = paired.difference({seed: BASE[seed] + 0.1 * (-1) ** seed for seed in range(n)}, BASE)
+    verdict = judge(difference, direction="min")
+    assert (verdict.kind, verdict.reason, verdict.needed) == (VerdictKind.INCONCLUSIVE, Reason.FEW_SEEDS, None)
+
+
+def test_an_inconclusive_verdict_estimates_the_seeds_needed() -> None:
+    assert judge(seen(10, 2.0, 1.0, margin=2.6), direction="min").needed == 11
+    assert judge(seen(5, 1e-6, 1.0), direction="min").needed is None, "more than are considered"
+
+
+def test_before_the_first_look_the_verdict_is_inconclusive() -> None:
+    difference = paired.difference({0: 1.0, 1: 1.1}, BASE, looks=Looks(3, 12))
+    assert difference is not None and difference.conclusion == ""
+    verdict = judge(difference, direction="min")
+    assert (verdict.reason, verdict.pairs, verdict.first_look) == (Reason.BEFORE_FIRST_LOOK, 2, 3)
