@@ -44,7 +44,7 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ce
     return (
         {row.name.split()[0]: row for row in adaptive.table(result, looks)},
         looks,
-        [line for line in show.lines if "not settled yet" in line],
+        [line for line in show.lines if "still inconclusive" in line],
     )
 
 
