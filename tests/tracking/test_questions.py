@@ -12,7 +12,7 @@ from attnlab.planning.plan import plan
 from attnlab.report import methods
 from attnlab.report.page import make_page
 from attnlab.report.write import report
-from attnlab.stats.compare import CellSummary
+from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from attnlab.tracking.tracker import Tracker
