@@ -35,12 +35,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def positive_int(text: str) -> int:
+    """Return the integer of an argument that must be at least 1."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text!r}")
     return int(text)
 
 
 def comma_separated(text: str) -> list[str]:
+    """Return the words between the commas."""
     return text.split(",")
 
 

@@ -35,7 +35,7 @@ MAX_REQUEUES = 100  # how often a job that reaches its time limit is queued agai
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What each job runs.
+    """The study that every job runs, and its options.
 
     Attributes:
         study: absolute path of the YAML file.
