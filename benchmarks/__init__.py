@@ -1,1 +1,1 @@
-"""attnlab side by side with what it is measured against: commands that write pages under ``reports/``."""
+"""Benchmarks of attnlab against its peers and targets: commands that write pages under ``reports/``."""

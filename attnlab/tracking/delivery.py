@@ -137,7 +137,7 @@ class Delivery:
 
     @property
     def has_deadline(self) -> bool:
-        """Whether ``set_deadline`` was called."""
+        """True once ``set_deadline`` was called."""
         return self._deadline != float("inf")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""attnlab's side: a configuration as a study would have it, and a run of it that is ready for its next step."""
+"""attnlab's side of comparisons: a resolved configuration, and a trainer that is ready for its next step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,12 @@ from benchmarks.speed.case import Case, Size, own_settings
 
 
 def config(case: Case, size: Size, *, settings: dict[str, Any] | None = None, **changes: Any) -> RunConfig:
-    """Resolved as every run's is; dotted paths as keywords with ``__`` for the dot. settings: None: ``own_settings``."""
+    """Return a configuration resolved like those of studies.
+
+    Args:
+        settings: the ``machine`` settings; default: ``own_settings``.
+        **changes: dotted paths, with ``__`` for the dot.
+    """
     base = {
         "task": {"name": "pydocs", "length": size.length},
         "position": "learned",
@@ -31,14 +36,14 @@ def config(case: Case, size: Size, *, settings: dict[str, Any] | None = None, **
     return cell.config
 
 
-def training(given: RunConfig) -> Trainer:
-    """A run as ``attnlab.training.train`` begins it."""
-    device = machine.set_up(given.machine)
-    return Trainer(given, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
+def training(run_config: RunConfig) -> Trainer:
+    """Return a trainer as ``attnlab.training.train`` sets it up."""
+    device = machine.set_up(run_config.machine)
+    return Trainer(run_config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
 
 
 def stepper(run: Trainer) -> Callable[[], Tensor]:
-    """Take the run's next step, data and clipping and all, and return its loss."""
+    """Return a function that takes the run's next step, including data and clipping, and returns the loss."""
 
     def step() -> Tensor:
         run._step()

@@ -1,4 +1,4 @@
-"""What every section shares: a case, the size of what is timed, and how a step is timed."""
+"""Cases, model sizes and timing of steps, shared by all sections."""
 
 import math
 import sys
@@ -21,12 +21,12 @@ SHIPPED, EQUAL = "as shipped", "equal settings"
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is timed in a process of its own.
+    """A measurement in a process of its own.
 
     Attributes:
-        name: whose code it is: ``attnlab``, or a peer.
-        part: which of the section's comparisons it belongs to; cases of one part are compared.
-        settings: of a peer, ``as shipped`` or with attnlab's process settings and the fused optimiser.
+        name: ``attnlab``, or the name of a peer.
+        part: comparison that the case belongs to; cases of one part are compared.
+        settings: ``as shipped``, or ``equal settings``: attnlab's process settings and the fused optimizer for peers, too.
     """
 
     section: str
@@ -37,18 +37,18 @@ class Case:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        beside = f" ({self.part})" if self.part not in ("", self.name) else ""
-        return f"{self.section}: {self.name}{beside}, {self.device}, {self.precision}, {self.settings}"
+        part = f" ({self.part})" if self.part not in ("", self.name) else ""
+        return f"{self.section}: {self.name}{part}, {self.device}, {self.precision}, {self.settings}"
 
 
 def own_settings(case: Case) -> dict[str, Any]:
-    """``machine`` of attnlab's side: on CUDA "medium" allows TF32, which a peer as shipped does not have."""
+    """Return attnlab's ``machine`` settings: on CUDA "medium" allows TF32, which peers as shipped do not use."""
     exact = case.device == "cuda" and case.settings == SHIPPED
     return SETTINGS | ({"matmul_precision": "highest"} if exact else {})
 
 
 class Row(NamedTuple):
-    """One figure: ``quantity`` with its unit in the name, and which of several it is."""
+    """A measured value: ``quantity`` has the unit in its name, ``item`` tells several values of it apart."""
 
     quantity: str
     item: str
@@ -71,11 +71,11 @@ class Size:
 
 
 def timed(step: Callable[[], Tensor], case: Case, *, size: Size, after: Callable[[], object] = lambda: None) -> list[Row]:
-    """Milliseconds of each step but the first few, and the losses at either end.
+    """Return the milliseconds of each step after warm-up, and the first and last loss.
 
     Args:
-        step: takes one and returns its loss.
-        after: what follows each step and is not timed.
+        step: takes a step and returns its loss.
+        after: called after each step, not timed.
     """
     device, seconds, losses = torch.device(case.device), [], []
     for _ in range(size.warm + size.steps):
@@ -85,14 +85,14 @@ def timed(step: Callable[[], Tensor], case: Case, *, size: Size, after: Callable
         synchronise(device)
         seconds.append(perf_counter() - began)
         after()
-    found = [float(loss) for loss in losses]
-    check_falling(found, case)
-    rows = [Row("ms", str(i), 1e3 * one) for i, one in enumerate(seconds[size.warm :])]
-    return [*rows, Row("loss", "first", found[0]), Row("loss", "last", found[-1])]
+    values = [float(loss) for loss in losses]
+    check_falling(values, case)
+    rows = [Row("ms", str(i), 1e3 * duration) for i, duration in enumerate(seconds[size.warm :])]
+    return [*rows, Row("loss", "first", values[0]), Row("loss", "last", values[-1])]
 
 
 def check_falling(losses: list[float], case: Case) -> None:
-    """End the process where training does not train: its time would mean nothing."""
+    """Exit with an error if the loss is not finite or does not fall, because the timing would be meaningless."""
     end = max(1, len(losses) // 4)
     first, last = mean(losses[:end]), mean(losses[-end:])
     if not all(map(math.isfinite, losses)) or not last < first:
@@ -100,13 +100,13 @@ def check_falling(losses: list[float], case: Case) -> None:
 
 
 def check_finite(loss: float, case: Case) -> None:
-    """End the process where a model says nothing."""
+    """Exit with an error if the loss is not finite."""
     if not math.isfinite(loss):
         sys.exit(f"{case}: expected a finite loss, got {loss}")
 
 
 def median_ms(act: Callable[[], object], device: torch.device, *, times: int = 15) -> float:
-    """Of one call, after three that warm up."""
+    """Return the median milliseconds of a call after three warm-up calls."""
     seconds = []
     for _ in range(3 + times):
         synchronise(device)

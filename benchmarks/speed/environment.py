@@ -1,7 +1,7 @@
-"""The environments that cases run in: attnlab and the peers beside each other, on one torch.
+"""The environments that cases run in, with attnlab and the peers on the same torch.
 
-There are two because no release of transformers has both today's GPT-2 and Transformer-XL. A machine without a network goes
-without them: ``--here`` takes this interpreter, and leaves out what cannot be imported.
+Two are needed, because no release of transformers has both the current GPT-2 and Transformer-XL. On a machine without a
+network, ``--here`` uses this interpreter and leaves out peers that cannot be imported.
 """
 
 import subprocess
@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Environment:
-    """A folder of the checkout, and the requirements that are installed into it beside attnlab."""
+    """A virtual environment in the checkout, and the requirements that are installed into it in addition to attnlab."""
 
     folder: str
     requirements: str
 
     def python(self) -> Path:
-        """Its interpreter; the environment is made anew where it is missing, or its requirements changed since."""
+        """Return the interpreter; create the environment if it is missing or its requirements have changed."""
         place = ROOT / self.folder
         python, stamp = place / "bin" / "python", place / ".installed"
         sources = [ROOT / name for name in (self.requirements, "constraints.txt", "pyproject.toml")]
@@ -37,7 +37,7 @@ class Environment:
         return python
 
 
-NEEDS = {  # what a peer imports, which torch does not bring
+NEEDS = {  # peer -> module that it imports besides torch
     "x-transformers": "x_transformers",
     "x-transformers, attn_flash": "x_transformers",
     "transformers GPT-2": "transformers",
@@ -46,7 +46,7 @@ NEEDS = {  # what a peer imports, which torch does not bring
 
 
 def split(cases: Sequence[Case]) -> tuple[list[Case], dict[str, str]]:
-    """The cases of comparisons that this interpreter can make, and why not the others: peer -> reason."""
+    """Return the cases whose comparisons can run in this interpreter, and for each missing peer the reason."""
     absent: dict[str, str] = {}
     for name in {case.name for case in cases if case.name in NEEDS}:
         try:

@@ -12,11 +12,11 @@ from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratios import against, groups, medians, on
 
 COLORS = list(BUILT_IN.values())
-NOTE = "as many times as fast; a dot a round, the bar is the median"
+NOTE = "times as fast; one dot per round, the bar is the median"
 
 
 def step(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """(file, SVG) for each device and precision: how many times as fast attnlab is."""
+    """Yield (file, SVG) for each device and precision: attnlab's speed relative to each peer."""
     for (device, precision), some in groups(against(frame), "device", "precision"):
         yield f"step-{device}-{precision}.svg", _ratios(some, f"attnlab's training step, {precision}, {device}")
 
@@ -28,7 +28,7 @@ def xl(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """A bar for each device and precision, from group to group."""
+    """Yield a plot with a bar for each device and precision, divided into groups of operations."""
     every = medians(on(frame, quantity="group_ms").assign(name=lambda f: f["item"]), "group_ms")
     bars = list(groups(every, "device", "precision"))
     colors = dict(zip(GROUPS, COLORS[1:], strict=False))
@@ -50,7 +50,7 @@ def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _ratios(some: pd.DataFrame, title: str) -> str:
-    """A row for each case and settings."""
+    """Return a plot with a row for each case and settings."""
     rows = []
     for i, ((name, settings), one) in enumerate(groups(some, "name", "settings")):
         values = {int(r): float(v) for r, v in zip(one["round"], one["ratio"], strict=True)}

@@ -1,4 +1,4 @@
-"""Section ``floor``: how fast this machine multiplies matrices at the step's shapes, hence the least that a step can take."""
+"""Section ``floor``: rates of matrix products at the step's shapes, which bound the time of a step from below."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Product:
 
     @property
     def gflop(self) -> float:
-        """Of one."""
+        """GFLOP of one product."""
         return 2e-9 * self.batch * self.m * self.k * self.n
 
 
 def products(size: Size) -> list[Product]:
-    """Every matrix product of a forward pass of dense attention."""
+    """Return all matrix products of a forward pass of dense attention."""
     tokens, dim, t, d = size.batch * size.length, size.dim, size.length, size.dim // size.heads
     pairs, depth = size.batch * size.heads, size.depth
     return [
@@ -49,13 +49,13 @@ def products(size: Size) -> list[Product]:
 
 
 def cases(device: str) -> Iterator[Case]:
-    """The rates, each in its process, and attnlab's step beside them."""
+    """Yield the rates, each in a process of its own, and attnlab's step."""
     yield from (Case("floor", "products", way, precision, way, device) for precision, way in WAYS)
     yield from (Case("floor", OURS, "medium", precision, "medium", device) for precision in PRECISIONS)
 
 
 def measure(case: Case, size: Size | None = None) -> list[Row]:
-    """Of ``products`` milliseconds and GFLOP, forward and both backward products; of attnlab its step and its GFLOP."""
+    """Measure milliseconds and GFLOP of ``products``, forward and backward, or attnlab's step and its GFLOP."""
     size = size or Size()
     if case.name == OURS:
         config = attnlab_step.config(case, size)
@@ -73,7 +73,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 
 
 def three(product: Product, device: torch.device, kind: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
-    """y = a b as a forward pass has it, where the right factor lies transposed, and the products of its backward pass."""
+    """Return a product as in a forward pass, with a transposed right factor, and the two products of its backward pass."""
     b, m, k, n = product.batch, product.m, product.k, product.n
     left, right, grad = (torch.randn(b, *shape, device=device).to(kind) for shape in ((m, k), (n, k), (m, n)))
     if b == 1:

@@ -1,10 +1,9 @@
 """Section ``imdb``: an epoch of IMDb at depth 6, width 128, 8 heads, length 512 in bf16, and an evaluation of all of test.
 
 The epoch is not run whole: some of its batches, spread evenly over it, are timed and scaled by the tokens computed, padding
-included. attnlab's evaluation is measured whole. Beside them stands what their longest parts take alone, at this machine's
-rates: what no code made of the same operations could go below.
+included. attnlab's evaluation is measured whole. ``imdb_parts`` adds lower bounds: the time of the longest operations alone.
 
-Of the peers, and of attnlab beside them, the evaluation is a sample, too. As shipped they read what a plain loop gives them:
+For comparisons with peers, the evaluation is sampled, too. As shipped, peers read the batches of a plain loop:
 batches of 32 in random order (of ``test``: in the order of the files), padded to the longest of them; with equal settings
 attnlab's batches of like lengths.
 """
@@ -38,7 +37,7 @@ WARM, STEPS, SAMPLE = 3, 200, 24  # steps; the last: steps, and batches of the e
 
 
 def absent() -> str | None:
-    """Why this section cannot run here, or None."""
+    """Return the reason why this section cannot run here, or None."""
     folder = os.environ.get("ATTNLAB_DATA")
     if not folder:
         return "imdb is skipped: it needs ATTNLAB_DATA, the folder of the archives"
@@ -47,7 +46,7 @@ def absent() -> str | None:
 
 
 def cases(device: str) -> Iterator[Case]:
-    """attnlab alone; then attnlab, a peer, attnlab, the next peer, as in ``step``."""
+    """Yield attnlab alone; then attnlab, a peer, attnlab, the next peer, as in ``step``."""
     yield Case("imdb", OURS, "", "bf16", device=device)
     for settings in (SHIPPED, EQUAL):
         for peer in READERS:
@@ -111,13 +110,13 @@ def _run(case: Case, size: Size) -> Trainer:
 
 
 def _of_like_lengths(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
-    """The batches of an epoch and of ``test``, as attnlab reads them."""
+    """Return the batches of an epoch and of ``test``, as attnlab reads them."""
     epoch = [task.train_batch(i, seed=SEED, batch_size=size.batch) for i in range(task.steps_per_epoch(size.batch))]
     return epoch, list(task.eval_batches("test", batch_size=size.batch))
 
 
 def _as_they_come(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
-    """The batches of an epoch and of ``test``, as a plain loop reads them."""
+    """Return the batches of an epoch and of ``test``, as a plain loop reads them."""
     of = {split: np.arange(len(task.split(split).labels)) for split in ("train", "test")}
     of["train"] = np.random.default_rng(SEED).permutation(of["train"])
     train, test = (
@@ -138,7 +137,7 @@ def _stepper(run: Trainer) -> Callable[[int], Tensor]:
 
 
 def _steps(step: Callable[[int], Tensor], epoch: Sequence[Batch], case: Case, count: int) -> list[Row]:
-    """Of steps spread evenly over an epoch."""
+    """Measure steps spread evenly over an epoch."""
     device = torch.device(case.device)
     losses = [step(place).detach() for place in range(WARM)]
     rows = [Row("epoch_tokens", "", _work(epoch)[0])]
@@ -151,7 +150,7 @@ def _steps(step: Callable[[int], Tensor], epoch: Sequence[Batch], case: Case, co
 
 
 def _evaluation(logits: Callable[[Batch], Tensor], test: Sequence[Batch], case: Case, count: int) -> list[Row]:
-    """Of batches spread evenly over ``test``."""
+    """Measure batches spread evenly over ``test``."""
     device = torch.device(case.device)
 
     def loss(batch: Batch) -> Tensor:
@@ -169,7 +168,7 @@ def _evaluation(logits: Callable[[Batch], Tensor], test: Sequence[Batch], case: 
 
 
 def _timed(act: Callable[[], T], device: torch.device) -> tuple[T, float]:
-    """What it returns, and its seconds."""
+    """Call ``act``; return its result and the seconds that it took."""
     machine.synchronise(device)
     began = perf_counter()
     found = act()
@@ -178,11 +177,11 @@ def _timed(act: Callable[[], T], device: torch.device) -> tuple[T, float]:
 
 
 def _spread(of: Sequence[T], count: int) -> list[T]:
-    """At most ``count`` of them, from the first to the last."""
+    """Return at most ``count`` items, evenly spaced from the first to the last."""
     return [of[int(i)] for i in np.linspace(0, len(of) - 1, min(count, len(of))).round()]
 
 
 def _work(batches: Iterable[Batch]) -> tuple[int, int]:
-    """Positions, and pairs of positions, that are computed: padding is, too."""
+    """Return the numbers of computed positions and pairs of positions, padding included."""
     shapes = [batch.inputs.shape for batch in batches]
     return sum(b * t for b, t in shapes), sum(b * t * t for b, t in shapes)

@@ -1,4 +1,4 @@
-"""What section ``imdb`` spends most on, each operation by itself, at the rate that it reaches alone on this machine."""
+"""Lower bounds for section ``imdb``: its longest operations, each at the rate that it reaches alone on this machine."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,10 +14,10 @@ TYPICAL = 256  # words at which the rates are measured
 
 
 def bounds(size: Size, device: torch.device, *, epoch: tuple[int, int], evaluation: tuple[int, int]) -> list[Row]:
-    """Seconds that each of ``PARTS`` takes of an epoch and of an evaluation in bf16.
+    """Return the seconds of each of ``PARTS`` in an epoch and in an evaluation in bf16.
 
     Args:
-        epoch, evaluation: positions, and pairs of positions in a review, that are computed.
+        epoch, evaluation: numbers of computed positions, and of pairs of positions within a review.
     """
     forward, backward = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)  # seconds a position, or a pair of positions
 

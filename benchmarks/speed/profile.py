@@ -1,4 +1,4 @@
-"""Section ``profile``: where the time of attnlab's training step goes, forward and backward together.
+"""Section ``profile``: breakdown of the time of attnlab's training step by operation, forward and backward together.
 
 Each operation belongs to the range that it was called in: a module's forward or the optimiser's step. An operation of the
 backward pass belongs to where the operation stands whose gradient it computes, which autograd numbers alike. Products of two
@@ -29,7 +29,7 @@ def cases(device: str) -> Iterator[Case]:
 
 
 def measure(case: Case, size: Size | None = None) -> list[Row]:
-    """Milliseconds a step of each group, and of each kind of operation in it."""
+    """Measure the milliseconds per step of each group, and of each operation in it."""
     size = size or Size()
     run = attnlab_step.training(attnlab_step.config(case, size))
     step = attnlab_step.stepper(run)
@@ -47,7 +47,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 
 
 def _name_ranges(run: Trainer) -> None:
-    """Let the profiler know what is computed inside of attention, of norms and of the optimiser's step."""
+    """Mark attention, norms and the optimizer's step as ranges of the profiler."""
     for module in run.model.modules():
         group = ATTENTION if isinstance(module, Variant) else NORM if isinstance(module, nn.LayerNorm) else None
         if group:
@@ -66,7 +66,7 @@ def _around(thing: Any, method: str, group: str) -> None:
 
 
 def shares(events: list[Any], *, steps: int, clock: str) -> list[Row]:
-    """What the profiler saw as rows "ms a step", by group and by (group: operation); the groups add up to the whole."""
+    """Return milliseconds per step by group and by (group: operation); the groups add up to the whole step."""
     inside = [event for event in events if _step_of(event)]
     homes = _homes(inside)
     found: dict[tuple[str, str], float] = {}
@@ -79,7 +79,7 @@ def shares(events: list[Any], *, steps: int, clock: str) -> list[Row]:
 
 
 def _above(event: Any) -> Iterator[Any]:
-    """The event and what it was called from."""
+    """Yield the event and its callers."""
     while event is not None:
         yield event
         event = event.cpu_parent

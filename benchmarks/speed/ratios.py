@@ -1,4 +1,4 @@
-"""From timings to ratios, pair by pair: a case against attnlab's that was measured beside it, in each round."""
+"""Ratios of timings: each case against the attnlab case that was measured next to it, in each round."""
 
 from collections.abc import Iterable, Iterator
 from statistics import median
@@ -8,31 +8,31 @@ import pandas as pd
 
 from benchmarks.speed.case import OURS
 
-ALIKE = ["device", "part", "precision", "settings"]  # what two cases share that are compared
+ALIKE = ["device", "part", "precision", "settings"]  # equal for cases that are compared
 
 
-def on(frame: pd.DataFrame, **what: str) -> pd.DataFrame:
-    """The lines with these values in these columns."""
-    found: Any = frame
-    for column, value in what.items():
-        found = found[found[column] == value]
-    return found
+def on(frame: pd.DataFrame, **equal: str) -> pd.DataFrame:
+    """Return the rows with these values in these columns."""
+    rows: Any = frame
+    for column, value in equal.items():
+        rows = rows[rows[column] == value]
+    return rows
 
 
 def groups(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-    """The lines that are alike in these columns, and what they hold there, in the order they were measured."""
-    found: Any = frame.groupby(list(columns), sort=False)
-    yield from found
+    """Yield the values of these columns and the rows that have them, in the order of measurement."""
+    grouped: Any = frame.groupby(list(columns), sort=False)
+    yield from grouped
 
 
 def medians(frame: pd.DataFrame, quantity: str = "ms") -> pd.DataFrame:
-    """One line a case and round: the median ``value`` of a quantity over its steps."""
+    """Return one row per case and round: the median ``value`` of a quantity over its steps."""
     found: Any = on(frame, quantity=quantity).groupby([*ALIKE, "name", "round"], sort=False, as_index=False)["value"]
     return found.median()
 
 
 def against(frame: pd.DataFrame, *, base: str = OURS, quantity: str = "ms") -> pd.DataFrame:
-    """One line a case and round: its ``value``, the base's, and ``ratio``, how many times the base's it is."""
+    """Return one row per case and round: its ``value``, the base's ``value_base``, and their ``ratio``."""
     every = medians(frame, quantity)
     own = on(every, name=base).drop(columns="name")
     pairs = every.drop(index=on(every, name=base).index).merge(own, on=[*ALIKE, "round"], suffixes=("", "_base"))
@@ -40,9 +40,9 @@ def against(frame: pd.DataFrame, *, base: str = OURS, quantity: str = "ms") -> p
 
 
 def spread(values: Iterable[float], digits: int = 2) -> str:
-    """ "1.85 (1.80 to 1.92)": median and range; the median alone where all are the same."""
-    found = [float(value) for value in values]
-    if not found:
+    """Return the median and range as ``"1.85 (1.80 to 1.92)"``, or the median alone if all values are equal."""
+    numbers = [float(value) for value in values]
+    if not numbers:
         return ""
-    middle, least, most = (f"{of(found):,.{digits}f}" for of in (median, min, max))
+    middle, least, most = (f"{of(numbers):,.{digits}f}" for of in (median, min, max))
     return middle if least == most else f"{middle} ({least} to {most})"

@@ -1,4 +1,4 @@
-"""The figures that tables and targets are made of, one a round, from a section's CSV."""
+"""Figures of the tables and targets, one per round, from a section's CSV file."""
 
 import numpy as np
 import pandas as pd
@@ -9,12 +9,12 @@ from benchmarks.speed.sparse import DENSE
 
 
 def values(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
-    """Of a quantity that a round has once."""
+    """Return the values of a quantity that each round has once."""
     return on(frame, quantity=quantity, device=device)["value"].tolist()
 
 
 def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str = "cpu") -> tuple[list[float], str]:
-    """Ratios to the peer with the smallest median ratio, and its name. Of attnlab's own cases none is a peer."""
+    """Return the ratios of the peer with the smallest median ratio, and its name. attnlab's own cases are not peers."""
     peers = against(on(frame, device=device, precision=precision, settings=settings))
     peers = peers.drop(index=peers.index[peers["name"].str.startswith(OURS)])
     if peers.empty:
@@ -24,7 +24,10 @@ def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str
 
 
 def fastest_ms(frame: pd.DataFrame, precision: str, settings: str, device: str) -> tuple[str, list[float]]:
-    """The peer with the smallest median milliseconds, and these. With attnlab's own noise in it, a ratio may name another."""
+    """Return the peer with the smallest median milliseconds, and these.
+
+    It may differ from ``fastest_peer``, because ratios include attnlab's noise.
+    """
     ms = medians(on(frame, precision=precision, settings=settings, device=device))
     ms = ms.drop(index=ms.index[ms["name"].str.startswith(OURS)])
     if ms.empty:
@@ -34,12 +37,12 @@ def fastest_ms(frame: pd.DataFrame, precision: str, settings: str, device: str) 
 
 
 def original(frame: pd.DataFrame, part: str, precision: str, settings: str, device: str = "cpu") -> list[float]:
-    """How many times attnlab's time the original Transformer-XL takes."""
+    """Return the ratios of the original Transformer-XL's time to attnlab's."""
     return against(on(frame, device=device, part=part, precision=precision, settings=settings))["ratio"].tolist()
 
 
 def floors(frame: pd.DataFrame, device: str, precision: str) -> pd.DataFrame:
-    """One line a round, in ms: attnlab's step, the floor at each product's own rate and at the best of the rates."""
+    """Return one row per round, in ms: attnlab's step, and the floors at each product's rate and at the best rate."""
     lines = []
     for _, one in groups(on(frame, device=device, precision=precision, settings="medium"), "round"):
         of = {name: on(one, quantity=name) for name in ("gflop", "count", "ms")}
@@ -54,7 +57,7 @@ def floors(frame: pd.DataFrame, device: str, precision: str) -> pd.DataFrame:
 
 
 def rates(frame: pd.DataFrame, device: str) -> pd.DataFrame:
-    """One line a product, way and round: ``rate`` in GFLOP/s over the product and both of its backward pass."""
+    """Return one row per product, precision and round: ``rate`` in GFLOP/s over the product and its backward pass."""
     some = on(frame, device=device, name="products")
     some = some.assign(item=some["item"].str.partition(": ")[0])
     lines = []
@@ -65,20 +68,20 @@ def rates(frame: pd.DataFrame, device: str) -> pd.DataFrame:
 
 
 def beside_dense(frame: pd.DataFrame, name: str, length: int, settings: str, device: str = "cpu") -> list[float]:
-    """How many times a sparse variant's time dense SDPA takes."""
+    """Return the ratios of dense SDPA's time to a sparse variant's."""
     some = on(frame, device=device, part=str(length), settings=settings)
     return on(against(some, base=name), name=DENSE)["ratio"].tolist()
 
 
 def growth(frame: pd.DataFrame, name: str, quantity: str, device: str = "cpu") -> list[float]:
-    """Of each round: the power of the length with which a quantity grows, by least squares on logarithms."""
+    """Return for each round the exponent of a quantity's growth with the length, by least squares on logarithms."""
     every = medians(on(frame, device=device, name=name, settings=SHIPPED), quantity)
     lines = [(np.log(one["part"].astype(float)), np.log(one["value"])) for _, one in groups(every, "round")]
     return [float(np.polyfit(x, y, 1)[0]) for x, y in lines]
 
 
 def scaled(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a case and round: minutes an ``epoch``, seconds of ``test``: what was timed, scaled by tokens to the whole."""
+    """Return one row per case and round: minutes per ``epoch`` and seconds of ``test``, scaled by tokens to the whole."""
     lines = []
     for keys, one in groups(frame, *ALIKE, "name", "round"):
         for timed, whole, unit in (("step", "epoch", 60), ("evaluation", "test", 1)):
@@ -90,12 +93,12 @@ def scaled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def alone(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
-    """``scaled`` of the runs that no peer was beside."""
+    """Return the values of ``scaled`` for the cases without a peer."""
     return values(on(scaled(frame), part=""), quantity, device)
 
 
 def imdb_bounds(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a part and round, and one for all parts together: ``epoch`` in minutes, ``evaluation`` in seconds."""
+    """Return one row per part and round, and one for their sum: ``epoch`` in minutes, ``evaluation`` in seconds."""
     lines = []
     for _, one in groups(frame, "round"):
         epoch, evaluation = (

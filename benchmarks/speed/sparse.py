@@ -1,9 +1,9 @@
-"""Section ``sparse``: what the sparse variants save beside dense SDPA, from 512 positions to 16,384 (65,536 on CUDA).
+"""Section ``sparse``: time and memory of the sparse variants and dense SDPA, at 512 to 16,384 positions (65,536 on CUDA).
 
 Attention alone, without projections, which cost the same whatever the pattern: queries, keys and values as one tensor in,
 forward and backward. The stride is that of ``Variant.suited``, near the root of the length. On a CPU in fp32 by ``blocked``; on
 CUDA in bf16 by ``xformers``, beside dense SDPA held to FlashAttention (torch would take cuDNN's on some devices), and the most
-memory that was held stands beside the time.
+memory that was held is reported, too.
 """
 
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ SIZE = Size(dim=256, heads=8, batch=2, warm=1, steps=5)
 
 
 def cases(device: str) -> Iterator[Case]:
-    """Dense and each sparse variant at each length, dense with and without the settings that attnlab's runs have."""
+    """Yield dense and each sparse variant at each length, dense with and without attnlab's settings."""
     for length in LENGTHS[device]:
         for settings in (SHIPPED, EQUAL):
             yield from (Case("sparse", name, str(length), PRECISION[device], settings, device) for name in (DENSE, *SPARSE))
 
 
 def measure(case: Case, size: Size = SIZE) -> list[Row]:
-    """Milliseconds of forward and backward, and the MiB that are saved in between."""
+    """Measure the milliseconds of forward and backward, and the MiB saved in between."""
     as_is = case.name == DENSE and case.settings == SHIPPED
     device = machine.set_up(MachineConfig(device=case.device, **({} if as_is else SETTINGS)))
     length = int(case.part)
@@ -51,7 +51,7 @@ def measure(case: Case, size: Size = SIZE) -> list[Row]:
         saved = costs.saved_bytes(lambda: variant(x), variant)[1]
         seconds = [_step(variant, x) for _ in range(size.warm)]
         if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)  # what was saved to be counted is no part of a step
+            torch.cuda.reset_peak_memory_stats(device)  # exclude the tensors that were saved for counting
         seconds += [_step(variant, x) for _ in range(steps)]
     found = [Row("saved_mib", "", saved / costs.MIB)]
     found += [Row("ms", str(i), 1e3 * seconds[i]) for i in range(size.warm, len(seconds))]
@@ -61,7 +61,7 @@ def measure(case: Case, size: Size = SIZE) -> list[Row]:
 
 
 def _step(variant: Variant, x: Tensor) -> float:
-    """Seconds of forward and backward."""
+    """Return the seconds of forward and backward."""
     x.grad = None
     machine.synchronise(x.device)
     began = perf_counter()

@@ -14,11 +14,11 @@ from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import EQUAL, OURS, PRECISIONS, SETTINGS, SHIPPED, Case, Row, Size, timed
 from benchmarks.speed.peers import PEERS
 
-PLAIN = "attnlab, no settings"  # what a study gets that says nothing about ``machine``
+PLAIN = "attnlab, no settings"  # the default ``machine`` settings of a study
 
 
 def cases(device: str) -> Iterator[Case]:
-    """attnlab, a peer, attnlab, the next peer: each pair side by side in time, for a machine's speed drifts."""
+    """Yield attnlab, a peer, attnlab, the next peer: pairs are adjacent in time, because a machine's speed drifts."""
     for precision in PRECISIONS:
         for settings in (SHIPPED, EQUAL):
             for peer in [*PEERS, *([PLAIN] if settings == SHIPPED else [])]:
@@ -26,7 +26,7 @@ def cases(device: str) -> Iterator[Case]:
 
 
 def measure(case: Case, size: Size | None = None) -> list[Row]:
-    """Forward, backward and AdamW on real bytes."""
+    """Measure forward, backward and AdamW on real bytes."""
     size = size or Size()
     if case.name in (OURS, PLAIN):
         run = attnlab_step.training(attnlab_step.config(case, size, settings=None if case.name == OURS else {}))
@@ -37,7 +37,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 
 
 def plain_loop(case: Case, size: Size) -> tuple[nn.Module, Callable[[], Tensor]]:
-    """A peer's model, and its step."""
+    """Return a peer's model and its step."""
     device = peer_device(case)
     task = TASKS.get("pydocs")(length=size.length)
     task.prepare()
@@ -53,21 +53,21 @@ def plain_loop(case: Case, size: Size) -> tuple[nn.Module, Callable[[], Tensor]]
 
 
 def peer_device(case: Case) -> torch.device:
-    """Set this process up as the case has it, and return what it computes on."""
+    """Apply the case's settings to this process and return its device."""
     return machine.set_up(MachineConfig(device=case.device, **(SETTINGS if case.settings == EQUAL else {})))
 
 
 def plain_step(model: nn.Module, loss: Callable[[Batch], Tensor], *, case: Case, lr: float) -> Callable[[Batch], Tensor]:
-    """A step as a person would write it, with AdamW by its defaults; with equal settings by its fused form."""
+    """Return a plain training step with default AdamW, or fused AdamW with equal settings."""
     device = torch.device(case.device)
     adamw = torch.optim.AdamW(model.parameters(), lr=lr, fused=case.settings == EQUAL or None)
 
     def step(batch: Batch) -> Tensor:
         with machine.autocast(device, case.precision):
-            found = loss(batch.to(device))
-        found.backward()
+            value = loss(batch.to(device))
+        value.backward()
         adamw.step()
         adamw.zero_grad()
-        return found
+        return value
 
     return step

@@ -14,7 +14,7 @@ from benchmarks.speed.sparse import SPARSE
 
 
 class Figures(NamedTuple):
-    """One figure a round, and against what."""
+    """One figure per round, and the name of what it is measured against."""
 
     values: list[float]
     against: str = ""
@@ -22,7 +22,7 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on a figure of a section, on a CPU. ``most``: the figure may not be larger, else not smaller."""
+    """A bound on a figure of a section on a CPU: an upper bound if ``most``, else a lower bound."""
 
     section: str
     what: str
@@ -32,7 +32,7 @@ class Target:
     most: bool = False
 
     def verdict(self, frame: pd.DataFrame | None) -> list[str]:
-        """Cells of a table: what, wanted, found, and ``met``, ``missed`` or ``not measured``."""
+        """Return a table row: figure, target, measured value, and ``met``, ``missed`` or ``not measured``."""
         wanted = f"at {'most' if self.most else 'least'} {self.bound:g} {self.unit}"
         values, against = Figures([]) if frame is None else self.of(frame)
         if not values:
@@ -89,5 +89,5 @@ TARGETS = [
 
 
 def verdicts(frames: Mapping[str, pd.DataFrame]) -> list[list[str]]:
-    """A line for each target, in order."""
+    """Return a table row for each target, in order."""
     return [target.verdict(frames.get(target.section)) for target in TARGETS]

@@ -1,4 +1,4 @@
-"""What the page says of each section's tables: what was timed, and how the figures came about."""
+"""Text above each section's tables: the cases, and the calculation of the figures."""
 
 STEP = """\
 A byte language model, 12 blocks of width 256, 8 heads, context 256, batch 8, on the text of Python's own documentation:
@@ -6,8 +6,8 @@ forward, backward and AdamW. attnlab takes the step of its own training loop, dr
 included, with `machine: {matmul_precision: medium, reuse_memory: true}` as in its CPU studies. The peers run in a plain
 loop, without clipping: as shipped, or with the same process settings and PyTorch's fused AdamW (equal settings). All are
 pre-norm, with GELU, a feed-forward of 4 times the width, learned positions, an output layer of its own and no dropout.
-`attnlab, no settings` is what a study gets that says nothing about `machine`. On CUDA `medium` means TF32: there attnlab has
-`matmul_precision: highest` beside peers as shipped, and with equal settings everyone has TF32.
+`attnlab, no settings` uses the default `machine` settings of a study. On CUDA `medium` means TF32: there attnlab has
+`matmul_precision: highest` next to peers as shipped, and with equal settings all have TF32.
 """
 FLOOR = """\
 Rates of the step's matrix products, in GFLOP/s over the product and the two of its backward pass. A step is three times

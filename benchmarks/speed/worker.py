@@ -1,4 +1,4 @@
-"""One case in this process: ``python -m benchmarks.speed.worker CASE.json OUT.json``."""
+"""Measure one case in this process: ``python -m benchmarks.speed.worker CASE.json OUT.json``."""
 
 import json
 import os
@@ -13,31 +13,31 @@ from benchmarks.speed.case import Case
 PACKAGES = ("torch", "x-transformers", "transformers")
 
 
-def main(given: Path, out: Path) -> None:
-    """Measure, and write down the rows and what they were measured on."""
-    case = Case(**json.loads(given.read_text()))
+def main(source: Path, out: Path) -> None:
+    """Measure a case; write its rows and the description of the machine to ``out``."""
+    case = Case(**json.loads(source.read_text()))
     rows = import_module(f"benchmarks.speed.{case.section}").measure(case)
     out.write_text(json.dumps({"rows": [row._asdict() for row in rows], "about": about(case.device)}))
 
 
 def about(device: str) -> dict[str, str]:
-    """The machine and the versions, as this process has them."""
+    """Return the machine and the versions of packages in this process."""
     import torch
 
-    found = {"machine": f"{cpu()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.platform()}"}
+    notes = {"machine": f"{cpu()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.platform()}"}
     if device == "cuda":
-        found["GPU"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-    found["Python"] = platform.python_version()
+        notes["GPU"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    notes["Python"] = platform.python_version()
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            notes[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return notes
 
 
 def cpu() -> str:
-    """The processor's name, where the system tells it."""
+    """Return the processor's name, or the architecture if the system does not provide it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -32,7 +32,7 @@ Layer = Callable[[Tensor, Tensor], Tensor]  # x (b, t, dim), memory (b, m, dim) 
 
 
 def cases(device: str) -> Iterator[Case]:
-    """Layers in both precisions and settings, then evaluation at each context."""
+    """Yield layers in both precisions and settings, then evaluation at each context."""
     for part in (ATTENTION, LAYER):
         for precision in PRECISIONS:
             for settings in (SHIPPED, EQUAL):
@@ -42,7 +42,7 @@ def cases(device: str) -> Iterator[Case]:
 
 
 def measure(case: Case, size: Size | None = None) -> list[Row]:
-    """Forward and backward of a layer; or bytes/s of an evaluation."""
+    """Measure forward and backward of a layer, or bytes/s of an evaluation."""
     size = size or Size()
     if case.part not in (ATTENTION, LAYER):
         return _evaluation(case, size, int(case.part.split()[1]))
@@ -57,7 +57,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 
 
 def _block(case: Case, size: Size) -> Block:
-    """attnlab's, with the original's activation."""
+    """Return attnlab's block, with the original's activation."""
     xl: dict[str, Any] = {"model__depth": 1, "model__mem_len": size.memory, "model__activation": "relu"}
     config = attnlab_step.config(case, size, **RECURRENT, **xl)
     block = build(config, TASKS.get("pydocs")(**config.task.options)).backbone.blocks[0]
@@ -124,7 +124,7 @@ def _difference(block: Block, case: Case, size: Size) -> float:
 
 
 def _tensors(case: Case, size: Size) -> tuple[Tensor, Tensor, Tensor]:
-    """x, memory and what to come out, made up."""
+    """Return random x, memory and target."""
     torch.manual_seed(0)
     lengths = (size.length, size.memory, size.length)
     x, memory, wanted = (torch.randn(size.batch, n, size.dim, device=case.device) for n in lengths)

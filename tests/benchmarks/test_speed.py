@@ -38,7 +38,7 @@ ENCODER = "torch.nn.TransformerEncoder"
 
 @pytest.fixture(autouse=True)
 def usual_precision() -> Iterator[None]:
-    """Cases set their process up; this one goes on with other tests."""
+    """Restore the process settings that cases change."""
     yield
     torch.set_float32_matmul_precision("highest")
     torch.backends.mha.set_fastpath_enabled(True)

@@ -1,4 +1,4 @@
-"""What a study asks (metric, direction, baseline, margin) is read back as it was asked, not guessed, and not as it was once."""
+"""A study's question (metric, direction, baseline, margin) is read back from its record, in its latest form."""
 
 from pathlib import Path
 from typing import Any
