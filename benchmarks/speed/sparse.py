@@ -1,9 +1,9 @@
 """Section ``sparse``: time and memory of the sparse variants and dense SDPA, at 512 to 16,384 positions (65,536 on CUDA).
 
-Attention alone, without projections, which cost the same whatever the pattern: queries, keys and values as one tensor in,
-forward and backward. The stride is that of ``Variant.suited``, near the root of the length. On a CPU in fp32 by ``blocked``; on
-CUDA in bf16 by ``xformers``, beside dense SDPA held to FlashAttention (torch would take cuDNN's on some devices), and the most
-memory that was held is reported, too.
+Attention alone, without projections, whose cost does not depend on the pattern: queries, keys and values as one tensor, forward
+and backward. The stride is that of ``Variant.recommended_options``, near the square root of the length. On a CPU, the sparse
+variants run in fp32 by ``blocked``. On CUDA they run in bf16 by ``xformers``, dense SDPA is held to FlashAttention (torch would
+choose cuDNN's kernel on some devices), and the peak memory is reported in addition to the time.
 """
 
 from collections.abc import Iterator
