@@ -1,6 +1,24 @@
-"""attnlab: a testbed for attention variants, with an ablation runner.
+"""A testbed for attention variants, with an ablation runner.
 
-Importing this package is cheap: nothing heavy (torch, mlflow, optuna, pandas) is loaded before it is needed.
+A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost, `run` trains what is missing, and
+`load_runs` returns the results as a data frame:
+
+    >>> import attnlab
+    >>> study = {
+    ...     "study": "wo",
+    ...     "base": {"task": {"name": "pydocs", "length": 32}, "model": {"dim": 16}, "train": {"steps": 10}},
+    ...     "grid": {"variant": ["dense", "no_wo"]},
+    ...     "seeds": [0, 1],
+    ... }
+    >>> attnlab.plan(study)
+    plan of wo: 2 cells, 4 runs, bits_per_byte (min)
+      dense: ... parameters
+      no_wo: ... parameters
+
+Importing this package is cheap: torch, MLflow, Optuna and pandas are loaded when they are needed.
+
+The public interface is what this package, `attnlab.variants`, `attnlab.positions`, `attnlab.tasks`, `attnlab.nn` and
+`attnlab.testing` export. Everything else is internal and may change without notice.
 """
 
 from typing import TYPE_CHECKING, Any
