@@ -37,7 +37,7 @@ MAX_COMMANDS = 6  # a study may have been resumed many times
 
 @dataclass(frozen=True)
 class StudyInfo:
-    """What a study compares, and how it was run.
+    """The comparison of a study, and the way it was run.
 
     Attributes:
         spec: What the study compares.

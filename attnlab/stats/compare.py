@@ -23,7 +23,7 @@ LOST_STATES = ("diverged", "out_of_memory", "failed", "timed_out")  # states in 
 
 @dataclass(frozen=True)
 class ComparisonSpec:
-    """What a study compares its cells by.
+    """The metric, baseline and margin by which a study compares its cells.
 
     Attributes:
         study: The study's name.

@@ -1,4 +1,4 @@
-"""The report's section on other lengths: which scores, which lines, and what is said of cells that cannot go there."""
+"""The section on other lengths: its scores, its plots, and the cells that were not evaluated there."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""What people see of a search: its own section, and no searched run in any table, comparison or plot."""
+"""The section on a search; no trial is in any table, comparison or plot."""
 
 import csv
 import json
