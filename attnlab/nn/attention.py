@@ -90,7 +90,7 @@ class LogitBias(Protocol):
 
 
 class _Options(NamedTuple):
-    """What every backend receives in addition to q, k, v, mask and bias. Only ``blocked`` uses the last two."""
+    """Arguments of every backend in addition to q, k, v, mask and bias. Only ``blocked`` uses the last two."""
 
     dropout: float
     scale: float

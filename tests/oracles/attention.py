@@ -43,5 +43,5 @@ def concatenated(y: Tensor) -> Tensor:
 
 
 def behind(t: int, s: int, i: int, j: int) -> int:
-    """How far key j lies behind query i when both sequences end together."""
+    """Return the distance of key j behind query i if both sequences end together."""
     return (s - t) + i - j

@@ -93,7 +93,7 @@ def test_what_has_no_logits_and_no_heads_is_refused_or_set_in_the_plan() -> None
     assert len(found.refused) == 4 and all("position scheme that acts by" in str(r) for r in reasons)
 
 
-def test_a_width_or_a_kernel_that_cannot_be_had_is_one_line() -> None:
+def test_an_unsupported_width_or_kernel_yields_a_one_line_error() -> None:
     with pytest.raises(UserError, match="width of at least 2 .*, got 1"):
         Gru(AttentionConfig(1, 1, role="bidirectional"))
     with pytest.raises(UserError, match="expected a kernel of at least 1, got 0"):
