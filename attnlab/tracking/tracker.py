@@ -23,17 +23,7 @@ from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
 from attnlab.tracking.client import QUESTIONS_TAG, connect, log_batch, search_runs, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
-from attnlab.tracking.tags import (
-    all_names,
-    owner_id,
-    question,
-    run_note,
-    run_params,
-    run_tags,
-    study_note,
-    study_text,
-    to_yaml,
-)
+from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_note, study_text, to_yaml
 from attnlab.tracking.ui import VIEW_TAG, view_state
 
 if TYPE_CHECKING:
