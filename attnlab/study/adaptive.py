@@ -1,8 +1,8 @@
-"""Seeds until the verdicts are settled: run, look, and give one more seed to every cell whose verdict is open.
+"""Adaptive seeds: run, judge the verdicts, and add a seed to every cell whose verdict is inconclusive.
 
-The rule reads nothing but finished runs, and what it reads of a look it reads in the order of the looks. So the same command
-goes on where it stopped, several parents on one storage come to the same plan, and the report, which knows the looks from
-the study's experiment, comes to the same verdicts.
+The rule depends on finished runs alone, in the order of the looks. Therefore rerunning the command resumes, several
+parents on one storage make the same plan, and the report, which reads the looks from the study's experiment, reaches the
+same verdicts.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ def run_until_conclusive(
     root: str | Path | None = None,
     retry: Collection[str] = (),
     display: ProgressDisplay | None = None,
-    **how: Any,
+    **options: Any,
 ) -> tuple[StudyResult, Looks]:
-    """Run a study, then add seeds where a verdict is open, one at a time, up to ``max_seeds`` of them.
+    """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
-    A cell that is settled gets no more; the baseline of an open one gets the same seeds as it. New seeds follow the largest
-    of the study's own (of a searched study: of ``confirm.seeds``). With ``only`` the verdicts are those of a table of the
-    chosen cells.
+    A cell with a conclusive verdict gets no more seeds; the baseline of an inconclusive one gets the same seeds as it. New
+    seeds follow the largest of the study's own (of a searched study: of ``confirm.seeds``). With ``only``, the verdicts are
+    those of a table of the chosen cells.
 
     Args:
-        study, sets, only, root, retry, display, how: as for ``attnlab.run``.
+        max_seeds: the largest number of seeds of a cell, the study's own included.
+        study, sets, only, root, retry, display, options: as for ``attnlab.run``.
 
     Returns:
-        Every run of every look, and the looks that the verdicts must be corrected for.
+        The result with the runs of all looks, and the looks that the verdicts must be corrected for.
 
     Raises:
-        UserError: no baseline, fewer seeds allowed than the study has, or what ``attnlab.run`` raises.
+        UserError: the study has no baseline, or more than ``max_seeds`` seeds; and as ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
     from attnlab.planning.plan import plan as make_plan
@@ -63,9 +64,9 @@ def run_until_conclusive(
     _check(plan, max_seeds)
     part, whole, found = plan, plan, {}
     while True:
-        chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells stay as they are
-        tried = {row.state for row in found.values()}  # in this very call: not again at every look
-        result = run(part, only=chosen, root=root, retry=set(retry) - tried, display=display, **how)
+        chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells do not change
+        tried = {row.state for row in found.values()}  # in this call: a state is retried once, not at every look
+        result = run(part, only=chosen, root=root, retry=set(retry) - tried, display=display, **options)
         found |= {row.name: row for row in result.rows}
         first = max(2, len(plan.seeds))
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
@@ -87,14 +88,14 @@ def table(result: StudyResult, looks: Looks) -> list[CellSummary]:
 
 
 def next_seed(plan: Plan, seeds: list[int]) -> int:
-    """The seed after the largest one; that of a search is left out, on which the settings were chosen."""
+    """Return the seed after the largest one, but never the seed of the search, on which the parameters were chosen."""
     search = plan.study.search
     seed = max(seeds) + 1
     return seed + 1 if search is not None and seed == search.seed else seed
 
 
 def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
-    """The plan with other seeds for what is reported."""
+    """Return the plan with other seeds for the reported runs."""
     study, confirm = plan.study, plan.study.confirm
     changed = {"seeds": seeds} if confirm is None else {"confirm": confirm.model_copy(update={"seeds": seeds})}
     return replace(plan, study=study.model_copy(update=changed))
@@ -102,6 +103,6 @@ def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
 
 def _check(plan: Plan, max_seeds: int) -> None:
     if plan.study.baseline is None:
-        raise UserError("expected a 'baseline' in the study: without one there is no verdict to settle", "--until-conclusive")
+        raise UserError("expected a 'baseline' in the study: without one there are no verdicts", "--until-conclusive")
     if max_seeds < len(plan.seeds):
         raise UserError(f"expected at least the {len(plan.seeds)} seeds that the study has", f"--max-seeds {max_seeds}")

@@ -1,8 +1,8 @@
-"""Attention maps: what each trained model of a study attends to in one input of the test split, the same for all.
+"""Attention maps of a study's trained models, all on the same input from the test split.
 
-Made after training from the weights that a run left, so that no run pays for it. The softmax weights are those of the
-`reference` backend, which is the same mathematics as the others. A variant that does not compute one matrix of weights a
-layer (sparse ones compute theirs in pieces, others have none) is recorded as such.
+The maps are computed after training, from the weights that a run left. The softmax weights are those of the `reference`
+backend, which computes the same mathematics as the others. A variant without one matrix of weights per layer (sparse ones
+compute theirs in blocks, others have none) is recorded with that reason.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnlab.config.run import RunConfig
-from attnlab.models.build import build
 from attnlab.nn import attention
-from attnlab.registry import TASKS, load_sources
+from attnlab.study.trained import has_model, load_model
 from attnlab.tasks.verification import verified
 from attnlab.tracking.artifacts import AttentionMap, log_attention_map
-from attnlab.training import checkpoint
 from attnlab.training.evaluate import forward
 
 if TYPE_CHECKING:
@@ -26,43 +24,45 @@ if TYPE_CHECKING:
 
 
 def record_attention_maps(study: str, *, length: int = 48, root: str | Path | None = None) -> list[tuple[str, str]]:
-    """Record the maps of the first completed run of each cell; return (cell, what was recorded).
+    """Record the maps of the first completed run of each cell; return pairs of a cell and a description of its record.
 
     Args:
-        study: its name; searched runs are passed over, as the report does.
-        length: of the input: so many tokens of the first item of the test split.
+        study: its name; the trials of a search are left out, as in the report.
+        length: the number of tokens, taken from the first item of the test split.
         root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
 
     Raises:
-        UserError: there is no such study, or its data cannot be had.
+        UserError: the study is unknown, its data are missing, or a model does not fit its run.
     """
     from attnlab.tracking.runs import load_runs
 
     runs = load_runs(study, root)
     done = runs.loc[(runs["state"] == "completed") & (runs["phase"] != "search")].sort_values(by="seed")
-    found = []
+    recorded = []
     for record in done.drop_duplicates("cell").to_dict("records"):
-        made = _map(Path(record["folder"]), length=length)
-        log_attention_map(str(record["run_id"]), made, root=root)
-        found.append((str(record["cell"]), made.reason or "recorded: depth {}, heads {}".format(*made.weights.shape)))
-    return found
+        attention_map = _compute_map(Path(record["folder"]), length=length)
+        log_attention_map(str(record["run_id"]), attention_map, root=root)
+        recorded.append((str(record["cell"]), attention_map.reason or _describe_shape(attention_map)))
+    return recorded
 
 
-def _map(folder: Path, *, length: int) -> AttentionMap:
-    if not (folder / "model.pt").is_file() or not (folder / "config.json").is_file():
+def _describe_shape(attention_map: AttentionMap) -> str:
+    depth, heads = attention_map.weights.shape[:2]
+    return f"recorded: depth {depth}, heads {heads}"
+
+
+def _compute_map(folder: Path, *, length: int) -> AttentionMap:
+    if not has_model(folder):
         return AttentionMap(reason="its trained weights are not on this machine")
-    config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
-    load_sources(config.sources)
-    task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
-    model = build(config.replace({"backend": "reference"}), task).eval()
-    model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
-    batch = _first(task, config, length)
+    trained = load_model(folder, backend="reference")
+    config, model, task = trained.config, trained.model, verified(trained.task, trained.config)
+    batch = _first_tokens(task, config, length)
     with torch.inference_mode(), attention.record_attention_weights() as weights:
         forward(model, batch, None)
     words = [] if model.backbone.class_token is None else ["[class]"]
     words += [_word(task, token) for token in batch.inputs[0].tolist()]
-    whole = (1, config.model.heads, len(words), len(words))  # less: a part of the heads; more: a sequence that was filled up
-    if len(weights) != config.model.depth or any(each.shape != whole for each in weights):
+    complete = (1, config.model.heads, len(words), len(words))  # smaller: some heads only; larger: a padded sequence
+    if len(weights) != config.model.depth or any(layer.shape != complete for layer in weights):
         return AttentionMap(
             reason=f"{config.variant.name} passes no whole matrix of weights a layer through the reference backend"
         )
@@ -70,17 +70,17 @@ def _map(folder: Path, *, length: int) -> AttentionMap:
 
 
 def _word(task: Task, token: int) -> str:
-    """How a token is shown: as text, or as its number where the task, which may be anyone's, has no text."""
+    """Return a token as text, or as its number where the task has no text."""
     try:
         return task.decode([token])
     except NotImplementedError:
-        return f"{token} "  # a space: the page joins words of one character, as letters are
+        return f"{token} "  # with a space: the page joins words of one character without one
 
 
-def _first(task: Task, config: RunConfig, length: int) -> Batch:
-    """The first tokens of the first item of the test split, as a batch of one row."""
-    how: dict[str, Any] = {"protocol": config.evaluate.protocol, "stride": config.evaluate.stride}
-    batch = next(iter(task.eval_batches("test", batch_size=1, **how)))
+def _first_tokens(task: Task, config: RunConfig, length: int) -> Batch:
+    """Return the first tokens of the first item of the test split, as a batch of one row."""
+    protocol: dict[str, Any] = {"protocol": config.evaluate.protocol, "stride": config.evaluate.stride}
+    batch = next(iter(task.eval_batches("test", batch_size=1, **protocol)))
     mask = None if batch.mask is None else batch.mask[:1, :length]
     targets = batch.targets[:1, :length] if batch.targets.ndim == 2 else batch.targets[:1]
     return type(batch)(batch.inputs[:1, :length], targets, mask, batch.fresh)

@@ -1,4 +1,4 @@
-"""Sampling from a trained language model, one token at a time."""
+"""Trained models of runs: loading them, and sampling text from a language model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from attnlab.training import device as machine
 if TYPE_CHECKING:
     from attnlab.tasks import Batch
 
-SEED_BYTES = 256
-PLACES = 64  # of the validation split that a seed may come from
+MODEL_FILES = ("model.pt", "config.json")
+PROMPT_BYTES = 256
+PROMPT_POSITIONS = 64  # positions in the validation split that a seed chooses from
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was sampled, and from what: all of it safe to print to a terminal."""
+    """A sampled text with its prompt and its model; safe to print to a terminal."""
 
     model: str
     origin: str
@@ -52,16 +53,15 @@ def generate(
 
     Args:
         run: an MLflow run's id or its beginning, a run's name, or a folder with `model.pt` and `config.json`.
-        prompt: text to go on from; default 256 bytes of the task's validation split, chosen by `seed`.
-        temperature: what the logits are divided by; 0 takes the likeliest token each time.
-        length: how many tokens (bytes) to sample.
+        prompt: text to continue; default 256 bytes of the task's validation split, chosen by `seed`.
+        temperature: divisor of the logits; 0 takes the most likely token.
+        length: the number of tokens (bytes) to sample.
 
     Raises:
-        UserError: there is no such run, it left no model, its model is no language model, or its task has no text.
+        UserError: the run is unknown, it left no model, its model is no language model, or its task has no text.
     """
-    name, folder = find(run, root=root)
-    config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
-    model, task, device = load(folder, config)
+    name, folder = find_run(run, root=root)
+    model, config, task, device = _load_language_model(folder)
     if prompt == "":
         raise UserError("expected a prompt of at least one character, got an empty one", "--prompt")
     for method in ("encode", "decode"):
@@ -70,21 +70,25 @@ def generate(
     if prompt is None:
         ids, origin = _from_validation(verified(task, config), seed=seed)
     else:
-        ids, origin = _encoded(task, prompt, config), "as given"
+        ids, origin = _encode(task, prompt, config), "as given"
     tokens = sample(model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed)
     return Sample(name, origin, printable(task.decode(ids)), printable(task.decode(tokens)))
 
 
-def _encoded(task: Task, prompt: str, config: RunConfig) -> list[int]:
+def _encode(task: Task, prompt: str, config: RunConfig) -> list[int]:
     try:
         return task.encode(prompt)
-    except Exception as error:  # a task of someone else's: it raises what it likes at text that it does not know
+    except Exception as error:  # of any kind: the task may be the user's own
         message = f"task {config.task.label} cannot read the prompt: {type(error).__name__}: {error}"
         raise UserError(message, "--prompt") from error
 
 
-def find(run: str, *, root: str | Path | None = None) -> tuple[str, Path]:
-    """Return what to call a run and the folder that holds its `model.pt`."""
+def find_run(run: str, *, root: str | Path | None = None) -> tuple[str, Path]:
+    """Return a description of a run and the folder that holds its `model.pt`.
+
+    Raises:
+        UserError: no run or several runs match, or the run left no model.
+    """
     path = Path(run)
     if path.is_dir():
         _require_model(path, run)
@@ -93,65 +97,92 @@ def find(run: str, *, root: str | Path | None = None) -> tuple[str, Path]:
     from attnlab.tracking.runs import load_runs
 
     client = connect(runs_folder(root))
-    found: list[dict[Any, Any]] = []
+    matches: list[dict[Any, Any]] = []
     for experiment in client.search_experiments():
         if experiment.name != "Default":
             frame = load_runs(experiment.name, root)
             records = frame.to_dict("records") if not frame.empty else []
-            found += [each for each in records if each["run_id"].startswith(run) or each["name"] == run]
-    if not found:
-        raise UserError(f"no run, and no folder, goes by {run!r}: `attnlab runs STUDY` lists them")
-    if len(found) > 1:
-        listed = "; ".join(f"{each['run_id'][:8]} {each['name']} of {each['study']}" for each in found[:5])
-        raise UserError(f"{run!r} may be {len(found)} runs ({listed}): give the beginning of an id")
-    only = found[0]
-    folder = Path(only["folder"])
-    _require_model(folder, f"{only['name']} ({only['state']})")
-    return f"{only['name']} of {only['study']}, MLflow run {only['run_id']}", folder
+            matches += [record for record in records if record["run_id"].startswith(run) or record["name"] == run]
+    if not matches:
+        raise UserError(f"no run and no folder is named {run!r}: `attnlab runs STUDY` lists the runs")
+    if len(matches) > 1:
+        listed = "; ".join(f"{match['run_id'][:8]} {match['name']} of {match['study']}" for match in matches[:5])
+        raise UserError(f"{len(matches)} runs match {run!r} ({listed}): give the beginning of an id")
+    match = matches[0]
+    folder = Path(match["folder"])
+    _require_model(folder, f"{match['name']} ({match['state']})")
+    return f"{match['name']} of {match['study']}, MLflow run {match['run_id']}", folder
 
 
-def _require_model(folder: Path, what: str) -> None:
-    for name in ("model.pt", "config.json"):
+def _require_model(folder: Path, run: str) -> None:
+    for name in MODEL_FILES:
         if not (folder / name).is_file():
-            raise UserError(f"{what} left no model: expected {name} in {folder}")
+            raise UserError(f"{run} left no model: expected {name} in {folder}")
 
 
-def load(folder: Path, config: RunConfig) -> tuple[LanguageModel, Task, torch.device]:
-    """Build a run's model with its trained weights, on its device where that is here, else on the CPU.
+@dataclass(frozen=True)
+class TrainedModel:
+    """A run's model with its trained weights, in evaluation mode on the CPU, with the configuration and the task it needs."""
+
+    config: RunConfig
+    model: LanguageModel | Classifier
+    task: Task
+
+
+def load_model(folder: Path, *, backend: str | None = None) -> TrainedModel:
+    """Build the model of a run from the `config.json` and `model.pt` in its folder.
+
+    Args:
+        folder: of the run; both files exist.
+        backend: computes the same mathematics as the configured one; default: as configured.
 
     Raises:
-        UserError: its model is no language model, or the file is not what a run left.
+        UserError: a file of the user's that the run imports has changed, or `model.pt` does not fit the configuration.
     """
+    config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+    if backend is not None:
+        config = config.model_copy(update={"backend": backend})
     load_sources(config.sources)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
-    here = torch.cuda.is_available() or config.machine.device == "cpu"
-    device = torch.device(machine.resolve_device(config.machine.device if here else "cpu"))
-    if device.type == "cpu" and config.backend == "xformers":  # the same mathematics, without its kernels
-        config = config.model_copy(update={"backend": "reference"})
     model = build(config, task)
-    if isinstance(model, Classifier):
-        raise UserError(f"expected a language model, got a classifier of {config.task.label}")
     try:
         model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
-    except Exception as error:  # whatever a damaged or a hostile file makes the libraries raise
+    except Exception as error:  # of any library: the file may be damaged or hostile
         raise UserError(f"{folder / 'model.pt'} is no model of this run: {describe_error(error)}") from error
-    return model.to(device).eval(), task, device
+    return TrainedModel(config, model.eval(), task)
+
+
+def has_model(folder: Path) -> bool:
+    """Return whether a run left its trained weights in `folder`."""
+    return all((folder / name).is_file() for name in MODEL_FILES)
+
+
+def _load_language_model(folder: Path) -> tuple[LanguageModel, RunConfig, Task, torch.device]:
+    """Load a language model on the device that it was trained on if this machine has one, else on the CPU."""
+    config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+    available = torch.cuda.is_available() or config.machine.device == "cpu"
+    device = torch.device(machine.resolve_device(config.machine.device if available else "cpu"))
+    needs_cuda = config.backend == "xformers"  # on the CPU, the reference backend computes the same mathematics
+    trained = load_model(folder, backend="reference" if device.type == "cpu" and needs_cuda else None)
+    if isinstance(trained.model, Classifier):
+        raise UserError(f"expected a language model, got a classifier of {config.task.label}")
+    return trained.model.to(device), trained.config, trained.task, device
 
 
 def _from_validation(task: Task, *, seed: int) -> tuple[list[int], str]:
-    """256 bytes from one of the first places in the validation split; `seed` chooses which."""
-    needed = -(-SEED_BYTES // task.length)  # rows
-    batches = islice(task.eval_batches("valid", batch_size=1), needed + PLACES - 1)
+    """Return 256 bytes from one of the first positions in the validation split, chosen by `seed`."""
+    needed = -(-PROMPT_BYTES // task.length)  # rows
+    batches = islice(task.eval_batches("valid", batch_size=1), needed + PROMPT_POSITIONS - 1)
     rows = [_real(batch) for batch in batches]
     start = derive_seed(seed, "prompt") % max(1, len(rows) - needed + 1)
-    ids = torch.cat(rows[start : start + needed])[:SEED_BYTES].tolist()
+    ids = torch.cat(rows[start : start + needed])[:PROMPT_BYTES].tolist()
     return ids, f"{len(ids)} bytes of the validation split, from byte {start * task.length:,}"
 
 
 def _real(batch: Batch) -> torch.Tensor:
-    """(n,) of the batch's only row: up to the last token that it predicts from; what follows is padding."""
-    wanted = (batch.targets[0] != IGNORED).nonzero()
-    return batch.inputs[0, : int(wanted[-1]) + 2]  # that token, and the one predicted where the row goes on
+    """Return the tokens (n,) of the batch's only row, without padding."""
+    predicted = (batch.targets[0] != IGNORED).nonzero()
+    return batch.inputs[0, : int(predicted[-1]) + 2]  # the last token that predicts, and its target where the row has it
 
 
 @torch.inference_mode()
@@ -168,8 +199,8 @@ def sample(
 ) -> list[int]:
     """Draw `length` tokens after `ids`.
 
-    A model with memory reads segment by segment, as it was trained: what a full segment leaves is the next
-    one's memory. One without sees the last `task.length` tokens, sliding.
+    A model with memory reads segment by segment, as in training: a full segment leaves the memory of the next one. A
+    model without memory sees a sliding window of the last `task.length` tokens.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "sampling"))
     memory: list[torch.Tensor] | None = None
@@ -193,5 +224,5 @@ def _draw(logits: torch.Tensor, temperature: float, generator: torch.Generator) 
 
 
 def printable(text: str) -> str:
-    """The text with control characters replaced: a model may sample the ones that command a terminal."""
+    """Replace control characters, because a model may sample those that control a terminal."""
     return "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

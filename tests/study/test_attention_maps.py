@@ -15,7 +15,7 @@ from attnlab.planning.plan import plan
 from attnlab.report.plots import attention_maps
 from attnlab.report.write import report
 from attnlab.study import run
-from attnlab.study.attention_maps import _map as record
+from attnlab.study.attention_maps import _compute_map as record
 from attnlab.study.attention_maps import record_attention_maps
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs

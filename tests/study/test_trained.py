@@ -93,7 +93,7 @@ def test_an_unusable_model_file_is_one_line(harm: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mem_len", [0, 7])
 def test_at_temperature_0_tokens_are_the_most_likely_ones_in_segments_as_in_training(tmp_path: Path, mem_len: int) -> None:
     folder = save_run(tmp_path, mem_len=mem_len)
-    model, task, device = trained.load(folder, config(mem_len))
+    model, _, task, device = trained._load_language_model(folder)
     ids = list(range(40, 71))  # 31 tokens: two whole segments of 13, and 5
     drawn = trained.sample(model, ids, config=config(mem_len), task=task, device=device, temperature=0, length=3, seed=0)
     with torch.inference_mode():

@@ -70,7 +70,7 @@ def test_what_is_made_after_training_reads_the_same_data_or_none(
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     made: list[Callable[[], Any]] = [
         lambda: trained.generate(str(folders), length=2),
-        lambda: attention_maps._map(folders, length=2),
+        lambda: attention_maps._compute_map(folders, length=2),
     ]
     for each in made:
         with pytest.raises(UserError, match="its data have changed since this was planned"):

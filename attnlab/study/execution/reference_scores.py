@@ -1,4 +1,4 @@
-"""The trivial baselines of a study's tasks, computed when its runs are done. One that fails costs the study nothing."""
+"""Reference scores of a study's tasks, computed after its runs. A failure is logged and does not stop the study."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ logger = logging.getLogger(__name__)
 
 
 def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
-    """Every baseline that the study asks for, of each of its tests once."""
-    asked = plan.study.reference_scores
-    if asked is False:
+    """Compute every reference score that the study requests, once for each of its tests."""
+    requested = plan.study.reference_scores
+    if requested is False:
         return []
-    found: dict[str, ReferenceScore] = {}
+    scores: dict[str, ReferenceScore] = {}
     for config in _tests(plan):
         try:
             task = _task(config)
-            named = task.reference_scores() if plan.metric == task.metric else {}
-        except Exception as error:  # a task of someone else's: whatever it raises
+            references = task.reference_scores() if plan.metric == task.metric else {}
+        except Exception as error:  # of any kind: the task may be the user's own
             logger.warning("reference scores of %s: %s", config.task.label, _why(error))
             continue
-        for name, baseline in named.items():
-            if asked is True or name in asked:
-                score = _score(name, baseline, config, task)
+        for name, reference in references.items():
+            if requested is True or name in requested:
+                score = _score(name, reference, config, task)
                 if score is not None:
-                    found[score.tag] = score
-    return list(found.values())
+                    scores[score.tag] = score
+    return list(scores.values())
 
 
 def _tests(plan: Plan) -> Iterator[RunConfig]:
-    """A configuration for each task and limit that the study's runs are tested on. Where none reads `test`, neither do we."""
+    """Yield a configuration for each task and limit that the runs are tested on; none for runs that do not read `test`."""
     configs = [cell.config for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test]
     yield from {(config.task.label, config.evaluate.test_limit): config for config in configs}.values()
 
@@ -54,24 +54,28 @@ def _task(config: RunConfig) -> Task:
     return verified(TASKS.get(config.task.name)(**config.task.options), config)
 
 
-def _score(name: str, baseline: Reference, config: RunConfig, task: Task) -> ReferenceScore | None:
+def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> ReferenceScore | None:
     options = {
-        option: value for option, value in config.task.options.items() if baseline.options is None or option in baseline.options
+        option: value
+        for option, value in config.task.options.items()
+        if reference.options is None or option in reference.options
     }
     deciding, limit = Named(name=config.task.name, options=options), config.evaluate.test_limit
     files = sorted({**config.sources, **config.packages}.values())
     key = {"baseline": name, "task": deciding.model_dump(), "data": config.data, "files": files}
     label = f"reference score {name} of {deciding.label}"
     try:
-        score = scored(baseline, limit, key=key, begin=lambda: logger.info("computing the %s (cached afterwards)", label))
+        score = scored(reference, limit, key=key, begin=lambda: logger.info("computing the %s (cached afterwards)", label))
     except KeyboardInterrupt as error:
-        error.args = ("interrupted while a baseline was computed: all runs are recorded (--no-reference-scores leaves it out)",)
+        error.args = (
+            "interrupted while computing a reference score: all runs are recorded (--no-reference-scores skips this step)",
+        )
         raise
-    except Exception as error:  # no memory, no scikit-learn, a fault in a user's own
+    except Exception as error:  # no memory, no scikit-learn, an error in a user's own method
         logger.warning("%s: %s", label, _why(error))
         return None
     test = (deciding.label, config.data, limit, task.metric)
-    return ReferenceScore(name, *test, score.value, score.seconds, one_line(baseline.about)[:500])
+    return ReferenceScore(name, *test, score.value, score.seconds, one_line(reference.about)[:500])
 
 
 def _why(error: Exception) -> str:
