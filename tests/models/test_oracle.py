@@ -53,8 +53,8 @@ def assert_same(model: LanguageModel, position: str, norm: str, *, memory: int, 
         before: list[Tensor] | None = None
         parts = []
         for part in row.split(segment):
-            how = {"depth": depth, "heads": 3, "position": position, "norm": norm, "remembered": memory}
-            logits, before = oracle.language_model(part, before if memory else None, named, **how)
+            options = {"depth": depth, "heads": 3, "position": position, "norm": norm, "mem_len": memory}
+            logits, before = oracle.language_model(part, before if memory else None, named, **options)
             parts.append(logits)
         rows.append(torch.cat(parts))
     y_too = torch.stack(rows)

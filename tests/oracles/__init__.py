@@ -1,4 +1,4 @@
-"""Each variant and position scheme once more, rebuilt from its paper with explicit loops in float64.
+"""Independent implementations of the variants and position schemes: explicit loops in float64, written from the papers.
 
-Nothing here imports attnlab: what agrees with these was written twice.
+Nothing here imports attnlab, so that an error would have to be made twice.
 """

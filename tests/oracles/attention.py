@@ -1,4 +1,4 @@
-"""Vaswani et al. 2017, equation 1, pair by pair: the frame that every other oracle fills in."""
+"""Vaswani et al. 2017, equation 1, pair by pair: the attention that the other oracles share."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ Logit = Callable[[int, Tensor, Tensor, int, int], Tensor]  # (head, q_i, k_j, i,
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, visible: Visible, logit: Logit) -> Tensor:
-    """q (h, t, d), k and v (h, s, d) of one sequence -> (h, t, d). A query that sees nothing yields zeros."""
+    """q (h, t, d), k and v (h, s, d) of one sequence -> (h, t, d). A query that may attend to no key yields zeros."""
     heads = []
     for h in range(q.shape[0]):
         rows = []

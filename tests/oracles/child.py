@@ -1,6 +1,6 @@
 """Child et al. 2019, section 4.2: the index sets A1 and A2 of the strided and the fixed pattern, as the paper writes them.
 
-And attention over them, one set in each half of the heads: dense logits, with every pair outside the set left out.
+Attention over these sets, one in each half of the heads: dense logits without the pairs outside the set.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def fixed(i: int, stride: int, summary: int) -> tuple[set[int], set[int]]:
 
 
 def attended(x: Tensor, seen: Tensor, weights: Weights, *, heads: int, position: str, sets: Sets) -> Tensor:
-    """x (t, dim) over the sets of each position, of which ``seen`` (t,) leaves some; -> (t, dim)."""
+    """x (t, dim) over the sets of each position, restricted to the keys where ``seen`` (t,) is True: (t, dim)."""
     q, k, v = (heads_of(x, w, heads) for w in weights["project.weight"].chunk(3))
     allowed = [[{j for j in half if seen[j]} for half in sets(i)] for i in range(len(x))]
     logit = logit_of(weights, "position", position, heads=heads, t=len(x), s=len(x))

@@ -1,6 +1,6 @@
 """A language model of blocks, one sequence and one pair of positions at a time: Vaswani 2017's blocks, Dai 2019's recurrence.
 
-Weights come as a state_dict, by their names; everything else is written from the papers.
+The weights come from a state_dict; everything else is written from the papers.
 """
 
 import math
@@ -32,7 +32,7 @@ def fed_forward(x: Tensor, weights: Weights, name: str) -> Tensor:
 
 
 def attended(x: Tensor, context: Tensor, weights: Weights, name: str, *, heads: int, position: str) -> Tensor:
-    """Causal multi-head attention of x (t, dim) over source (s, dim), both ending together."""
+    """Causal multi-head attention of x (t, dim) over context (s, dim); both end at the same position."""
     w_q, w_k, w_v = weights[f"{name}.project.weight"].chunk(3)
     q, k, v = heads_of(x, w_q, heads), heads_of(context, w_k, heads), heads_of(context, w_v, heads)
     t, s = len(x), len(context)
@@ -42,7 +42,7 @@ def attended(x: Tensor, context: Tensor, weights: Weights, name: str, *, heads: 
 
 
 def logit_of(weights: Weights, name: str, position: str, *, heads: int, t: int, s: int) -> Callable[..., Tensor]:
-    """The whole logit of a pair, as ``attention`` asks for it; the scheme's own weights begin with ``name``."""
+    """Return the function for the whole logit of a pair; the names of the scheme's weights begin with ``name``."""
 
     def plain(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
         return q @ k / math.sqrt(len(q))
@@ -70,11 +70,11 @@ def language_model(
     heads: int,
     position: str,
     norm: str,
-    remembered: int,
+    mem_len: int,
 ) -> tuple[Tensor, list[Tensor]]:
     """tokens (t,) and a memory (m, dim) for each block -> logits (t, vocabulary) and the next memory.
 
-    The memory of a block is the last ``remembered`` of its inputs, SG(.) of Dai et al. 2019, equation 1.
+    The memory of a block is the last ``mem_len`` of its inputs, SG(.) of Dai et al. 2019, equation 1.
     """
     embedding = weights["backbone.embedding.weight"]
     x = embedding[tokens] * math.sqrt(embedding.shape[1])
@@ -82,11 +82,11 @@ def language_model(
         x = x + torch.stack([weights["backbone.position.table"][p] for p in range(len(tokens))])
     if position == "sinusoidal":
         x = x + torch.stack([positions.sinusoid(p, embedding.shape[1]) for p in range(len(tokens))])
-    kept = []
+    new_memory = []
     for i in range(depth):
         name = f"backbone.blocks.{i}"
         context = x if memory is None else torch.cat([memory[i], x])
-        kept.append(context[max(0, len(context) - remembered) :].detach())
+        new_memory.append(context[max(0, len(context) - mem_len) :].detach())
 
         def attend(x: Tensor, context: Tensor, name: str = name) -> Tensor:
             return attended(x, context, weights, f"{name}.attention", heads=heads, position=position)
@@ -100,4 +100,4 @@ def language_model(
             x = normalised(x + fed_forward(x, weights, f"{name}.feed_forward"), weights, f"{name}.norm_feed_forward")
     if norm == "pre":
         x = normalised(x, weights, "backbone.norm")
-    return x @ weights["head.weight"].T + weights["head.bias"], kept
+    return x @ weights["head.weight"].T + weights["head.bias"], new_memory

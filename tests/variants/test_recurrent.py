@@ -1,4 +1,4 @@
-"""Variants that are no attention, against their papers: recurrences and convolutions, in both directions, with padding."""
+"""Recurrences and convolutions against their papers, in both directions, with padding."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_convolution_follows_gehring(role: str, kernel: int) -> None:
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", ["gru", "lstm", "convolution"])
 def test_a_padded_row_is_the_row_alone(name: str, role: str) -> None:
-    """Padding behind, in front and on both sides, in output and in the gradient of every parameter."""
+    """Padding at the end, at the start and on both sides changes neither the output nor the gradient of any parameter."""
     variant = make(name, role=role)
     parameters = list(variant.parameters())
     x, _ = inputs()
@@ -62,13 +62,13 @@ def test_a_padded_row_is_the_row_alone(name: str, role: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm"])
-def test_a_recurrence_passes_over_padding_in_the_middle(name: str) -> None:
+def test_a_recurrence_skips_padding_in_the_middle(name: str) -> None:
     variant = make(name, role="bidirectional")
     x, _ = inputs()
     mask = torch.tensor([[True, True, False, True, False, False, *[True] * (T - 6)], [False] * T])
     y = variant(x, mask=mask)
     torch.testing.assert_close(y[0][mask[0]], variant(x[:1, mask[0]])[0])
-    assert y.isfinite().all(), "the second row is nothing but padding"
+    assert y.isfinite().all(), "the second row consists of padding"
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm", "convolution"])
@@ -88,9 +88,9 @@ def test_bf16_autocast_stays_near_float32(name: str) -> None:
 
 def test_what_has_no_logits_and_no_heads_is_refused_or_set_in_the_plan() -> None:
     grid = {"variant": ["gru", "convolution"], "position": ["learned", "rotary", "alibi"]}
-    found = plan({"study": "families", "base": {**BASE, "model": {"dim": 20, "heads": 4}}, "grid": grid})
-    reasons = {cell.refusal for cell, _ in found.refused}
-    assert len(found.refused) == 4 and all("position scheme that acts by" in str(r) for r in reasons)
+    planned = plan({"study": "families", "base": {**BASE, "model": {"dim": 20, "heads": 4}}, "grid": grid})
+    reasons = {cell.refusal for cell, _ in planned.refused}
+    assert len(planned.refused) == 4 and all("position scheme that acts by" in str(r) for r in reasons)
 
 
 def test_an_unsupported_width_or_kernel_yields_a_one_line_error() -> None:

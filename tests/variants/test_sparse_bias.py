@@ -1,4 +1,4 @@
-"""Position schemes that act by bias, in the variants whose logits exist in pieces only."""
+"""Position schemes that act by bias, in the variants that compute their logits in parts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def make(name: str, position: str, options: dict[str, int], *, heads: int = HEAD
 
 
 def padding(t: int) -> Tensor:
-    """(b, t): holes in the middle and at the end of one row, at the beginning of the other."""
+    """Return a mask (b, t) with padding in the middle and at the end of one row and at the beginning of the other."""
     mask = torch.ones(B, t, dtype=torch.bool)
     mask[0, t // 2] = mask[0, -1] = mask[1, 0] = False
     return mask
@@ -45,19 +45,19 @@ def assert_follows_child(name: str, position: str, options: dict[str, int], *, t
     sets = {"strided_sparse": child.strided, "fixed_sparse": child.fixed}[name]
     named: dict[str, Tensor] = dict(variant.named_parameters())
     x = torch.randn(B, t, DIM, dtype=torch.float64, requires_grad=True)
-    weighing = torch.randn(B, t, DIM, dtype=torch.float64)
+    output_weights = torch.randn(B, t, DIM, dtype=torch.float64)
 
     def gradients(y: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad((y * weighing).sum(), [x, *named.values()], materialize_grads=True)
+        return torch.autograd.grad((y * output_weights).sum(), [x, *named.values()], materialize_grads=True)
 
     seen = torch.ones(B, t, dtype=torch.bool) if mask is None else mask
-    how: dict[str, Any] = {"heads": HEADS, "position": position, "sets": lambda i: sets(i, **options)}
-    expected = torch.stack([child.attended(x[b], seen[b], named, **how) for b in range(B)])
-    theirs = gradients(expected)
+    options_of_oracle: dict[str, Any] = {"heads": HEADS, "position": position, "sets": lambda i: sets(i, **options)}
+    expected = torch.stack([child.attended(x[b], seen[b], named, **options_of_oracle) for b in range(B)])
+    expected_gradients = gradients(expected)
     for variant.backend in ("reference", "sdpa"):
         y = variant(x, mask=mask)
         torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-11)
-        for what, one, other in zip(["x", *named], gradients(y), theirs, strict=True):
+        for what, one, other in zip(["x", *named], gradients(y), expected_gradients, strict=True):
             assert t < 13 or one.abs().max() > 0, f"{what} gets no gradient"
             torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10, msg=lambda m, n=what: f"{n}: {m}")
 
@@ -77,7 +77,7 @@ def test_padding_and_bias_together(name: str, options: dict[str, int], position:
 
 @pytest.mark.parametrize("position", ["relative", "alibi"])
 def test_the_oracle_sees_summaries_in_another_order(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the two summaries of a block, each gets the other's bias: what no check of a single one could see."""
+    """The two summaries of a block get each other's bias, which no check of a single summary could detect."""
     correct: Callable[..., Tensor] = FixedSparse.position_bias  # type: ignore[assignment]
 
     def swapped(*args: Any, **part: Any) -> Tensor:
@@ -90,14 +90,14 @@ def test_the_oracle_sees_summaries_in_another_order(position: str, monkeypatch: 
 
 
 class Largest(TorchDispatchMode):
-    """Remembers the size of the largest tensor that any operation made."""
+    """Record the size of the largest tensor that any operation returns."""
 
     size = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        self.size = max(self.size, *(z.numel() for z in tree_leaves(made) if isinstance(z, Tensor)), 0)
-        return made
+        result = func(*args, **(kwargs or {}))
+        self.size = max(self.size, *(z.numel() for z in tree_leaves(result) if isinstance(z, Tensor)), 0)
+        return result
 
 
 @pytest.mark.parametrize("position", ["relative", "alibi"])
@@ -105,7 +105,7 @@ class Largest(TorchDispatchMode):
     ("name", "more"), [("strided_sparse", {}), ("fixed_sparse", {"summary": 1}), ("fixed_sparse", {"summary": 3})]
 )
 def test_nothing_is_built_for_every_pair_of_positions(name: str, more: dict[str, int], position: str) -> None:
-    """Not even for a moment, forward or backward: four times the length makes the largest tensor at most 4^1.5 as large."""
+    """At four times the length, the largest temporary tensor, forward or backward, is at most 4^1.5 times as large."""
     sizes = []
     for t, stride in ((256, 16), (1024, 32)):
         variant = make(name, position, {"stride": stride, **more}, heads=2, dim=8, t=t)
@@ -135,7 +135,7 @@ class Buckets(Position):
 
 
 class WholeBuckets(Buckets):
-    """The same for whole logits only."""
+    """The same bias, for whole logits only."""
 
     def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:  # type: ignore[override]
         return super().bias(q, k, scale=scale)

@@ -30,10 +30,10 @@ def make(name: str, *, role: str = "causal", position: Position | None = None, *
 def scheme(name: str, *, head_dim: int = DIM // HEADS, role: str = "causal") -> Position:
     torch.manual_seed(3)
     config = PositionConfig(dim=DIM, heads=HEADS, head_dim=head_dim, length=T + M, role=role)
-    made = POSITIONS.get(name)(config).double()
-    for parameter in made.parameters():
+    position = POSITIONS.get(name)(config).double()
+    for parameter in position.parameters():
         nn.init.normal_(parameter)  # u and v start at zero, where mistakes hide
-    return made
+    return position
 
 
 def inputs(memory: int = 0) -> tuple[Tensor, Tensor | None]:
@@ -43,7 +43,7 @@ def inputs(memory: int = 0) -> tuple[Tensor, Tensor | None]:
 
 
 def assert_same(variant: Variant, oracle: Callable[[Tensor, Tensor], Tensor], *, memory: int = 0) -> None:
-    """Output, and the gradient of every parameter and of the input, agree with ``oracle(x, source)`` of each sequence."""
+    """Compare the output and every gradient with ``oracle(x, context)`` of each sequence."""
     x, context = inputs(memory)
     x_too = x.detach().clone().requires_grad_()
     y = variant(x, context=context)
@@ -59,7 +59,7 @@ def assert_same(variant: Variant, oracle: Callable[[Tensor, Tensor], Tensor], *,
 
 
 def multi_head(variant: Variant, *, visible: Callable = None, logit: Callable = scaled_product, out: bool = True):  # type: ignore[assignment]
-    """The oracle of a variant with one projection matrix for queries, keys and values, and W_O or none."""
+    """Return the oracle of a variant with one projection matrix for queries, keys and values, with or without W_O."""
     weight = dict(variant.named_parameters())["project.weight"]
     n = len(weight) // 3
 
@@ -100,7 +100,7 @@ def test_relative_positions_follow_dai(name: str, role: str, memory: int) -> Non
 
 @pytest.mark.parametrize("off", [-1, 1])
 def test_the_oracle_sees_a_shift_off_by_one(off: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A whole scale of distances moved by one keeps every invariance: only the paper knows better."""
+    """Distances that are all off by one keep every invariance, so only the comparison with the paper detects them."""
     monkeypatch.setattr("attnlab.positions.relative.relative_shift", lambda x, s: relative_shift(x.roll(off, -1), s))
     with pytest.raises(AssertionError, match="not close"):
         test_relative_positions_follow_dai("dense", "causal", M)
@@ -131,7 +131,7 @@ def test_alibi_follows_press(name: str, role: str, memory: int) -> None:
 
 
 def pair_logit(position: Position | None, *, memory: int) -> Callable[..., Tensor]:
-    """The whole logit of a pair under a scheme, from its paper."""
+    """Return the function for the whole logit of a pair under a scheme, from its paper."""
 
     def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
         name, distance = type(position).__name__, behind(T, T + memory, i, j)
@@ -199,7 +199,7 @@ def test_fixed_sparse_follows_child(
         ("fixed_sparse", False, ["LowerTriangularFromBottomRightMask", "Tensor"]),
     ],
 )
-def test_xformers_is_told_of_a_pattern_what_it_has_kernels_for(
+def test_xformers_uses_its_kernels_for_sparse_patterns(
     name: str, padded: bool, kinds: list[str], xformers_on_cpu: list[str]
 ) -> None:
     variant = make(name, stride=4)
@@ -209,7 +209,7 @@ def test_xformers_is_told_of_a_pattern_what_it_has_kernels_for(
 
 
 @pytest.mark.parametrize("name", ["dense", "strided_sparse", "fixed_sparse"])
-def test_xformers_gets_one_type_under_autocast(name: str, xformers_on_cpu: list[str]) -> None:
+def test_xformers_gets_one_dtype_under_autocast(name: str, xformers_on_cpu: list[str]) -> None:
     variant = make(name, position=scheme("rotary")).float()
     variant.backend = "xformers"
     x = inputs()[0].float()
@@ -237,10 +237,10 @@ def test_narrow_shares_one_small_projection(position: str, memory: int) -> None:
     logit = pair_logit(variant.position, memory=memory)
 
     def oracle(x: Tensor, context: Tensor) -> Tensor:
-        def blockwise_bias(z: Tensor, layer: nn.Linear) -> Tensor:
+        def heads_through(z: Tensor, layer: nn.Linear) -> Tensor:
             return torch.stack([z[:, h * d : (h + 1) * d] @ layer.weight.T for h in range(HEADS)])
 
-        q, k, v = blockwise_bias(x, variant.query), blockwise_bias(context, variant.key), blockwise_bias(context, variant.value)  # type: ignore[arg-type]
+        q, k, v = heads_through(x, variant.query), heads_through(context, variant.key), heads_through(context, variant.value)  # type: ignore[arg-type]
         sees = lambda h, i, j: behind(len(x), len(context), i, j) >= 0  # noqa: E731
         return concatenated(attention(q, k, v, visible=sees, logit=logit)) @ variant.out.weight.T  # type: ignore[union-attr]
 
@@ -324,7 +324,7 @@ def test_padding_is_never_attended_to(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "lengths", "most"),
-    [("reference", (256, 1024), 1.55), ("blocked", (1024, 16384), 1.1)],  # by the pattern; with P computed again
+    [("reference", (256, 1024), 1.55), ("blocked", (1024, 16384), 1.1)],  # by the pattern; with P recomputed
 )
 @pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
 def test_sparse_variants_save_less_than_a_square(name: str, backend: str, lengths: tuple[int, int], most: float) -> None:
