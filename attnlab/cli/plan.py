@@ -43,7 +43,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
         tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
     """
     from attnlab.cli._results import print_omissions
-    from attnlab.planning.memory_fit import about_fit, cuda_peaks
+    from attnlab.planning.memory_fit import memory_notes, cuda_peaks
 
     rate, source = (tflops, "given by --tflops") if tflops else measured_rate(plan)
     peaks = cuda_peaks(plan.cells)
@@ -67,7 +67,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
     print("CUDA peak: the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more.")
     _print_search(plan)
     print_omissions(plan)
-    for note in about_fit(plan.cells, peaks):
+    for note in memory_notes(plan.cells, peaks):
         print(f"note: {note}")
 
 

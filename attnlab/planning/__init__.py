@@ -1,1 +1,4 @@
-"""From cells to a plan: names to classes, backends, refusals with their reasons, and what each cell costs."""
+"""Planning: resolve the cells of a study, refuse those that cannot run, and estimate the cost of the others.
+
+Internal: not part of the public interface.
+"""

@@ -1,7 +1,7 @@
-"""What a person should know of a search before it costs a night: samplers that guess, pruners that never prune.
+"""Notes on settings of a search that have no effect, such as samplers that only draw at random and pruners that never prune.
 
-Steps are those that Optuna is told: the steps at which ``valid`` is read. What is found at the last of them ends
-the run anyway, so a pruner can only act at those before it.
+Optuna counts in the training steps at which ``valid`` is evaluated. The run ends at the last of them, so a pruner can only
+act at those before it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.planning.samplers import settings
 
-PACE = ("train.steps", "train.epochs", "train.eval_every")  # fields that move the steps at which valid is read
+SCHEDULE_FIELDS = ("train.steps", "train.epochs", "train.eval_every")  # they move the steps at which valid is evaluated
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How long a run is, and when ``valid`` is read before its end.
+class EvaluationSchedule:
+    """The length of a run, and the steps at which ``valid`` is evaluated.
 
     Attributes:
         steps: of the whole run.
-        every: between two readings.
-        epochs: they follow from the number of epochs.
+        every: steps between two evaluations.
+        epochs: whether the number of steps follows from a number of epochs.
     """
 
     steps: int
@@ -36,45 +36,45 @@ class Pace:
 
     @property
     def early(self) -> int:
-        """How many readings come before the last."""
+        """The number of evaluations before the last one."""
         return (self.steps - 1) // self.every
 
     @property
     def last(self) -> int:
-        """The step of the last reading at which stopping saves anything; 0 where there is none."""
+        """The step of the last evaluation before the end of the run; 0 if there is none."""
         return self.early * self.every
 
 
-def pace(config: RunConfig, task: Any) -> Pace:
-    """The pace of a run."""
+def evaluation_schedule(config: RunConfig, task: Any) -> EvaluationSchedule:
+    """Return when a run evaluates ``valid``."""
     from attnlab.training.train import total_steps
 
     total, every = total_steps(config.train, task), config.train.eval_every
     if every is None and config.train.epochs is not None:
         every = task.steps_per_epoch(config.train.batch_size)
-    return Pace(total, every or total, epochs=config.train.epochs is not None)
+    return EvaluationSchedule(total, every or total, epochs=config.train.epochs is not None)
 
 
-def advice(search: SearchConfig, paces: Sequence[Pace], *, metric: str, direction: str) -> list[str]:
-    """Notes on settings that do not do what they are there for, each with what to change.
+def advice(search: SearchConfig, schedules: Sequence[EvaluationSchedule], *, metric: str, direction: str) -> list[str]:
+    """Return notes on settings that have no effect, each with the change to make.
 
     Args:
-        paces: of the cells.
+        schedules: of the cells.
         metric, direction: of the study.
     """
     notes = [*_on_sampler(search), *_on_space(search)]
     if search.pruner.name != "NopPruner":
-        notes += _on_pruner(search.pruner, search, paces, metric, direction)
+        notes += _on_pruner(search.pruner, search, schedules, metric, direction)
     return list(dict.fromkeys(notes))
 
 
 def _on_sampler(search: SearchConfig) -> Iterator[str]:
-    name, given = search.sampler.name, settings(search.sampler, kind="sampler")
+    name, arguments = search.sampler.name, settings(search.sampler, kind="sampler")
     for key in ("n_startup_trials", "population_size"):
-        if key in given and given[key] >= search.trials:
+        if key in arguments and arguments[key] >= search.trials:
             yield (
-                f"sampler: {name} draws at random for its first {given[key]} trials ({key}), and there are {search.trials}: "
-                f"a random search in effect; set {key} lower or search.trials higher"
+                f"sampler: {name} draws at random for its first {arguments[key]} trials ({key}), "
+                f"and there are {search.trials}: a random search in effect; set {key} lower or search.trials higher"
             )
     choices = [path for path, dimension in search.space.items() if dimension.choices is not None]
     if choices and name in ("CmaEsSampler", "QMCSampler"):
@@ -92,84 +92,88 @@ def _on_space(search: SearchConfig) -> Iterator[str]:
         yield f"search.space.{path}: both ends are whole, so only whole numbers are tried; for all between: {dimension.low}.0"
 
 
-def _on_pruner(named: Named, search: SearchConfig, paces: Sequence[Pace], metric: str, direction: str) -> Iterator[str]:
-    given = settings(named, kind="pruner")
-    inner = given.get("wrapped_pruner")
+def _on_pruner(
+    named: Named, search: SearchConfig, schedules: Sequence[EvaluationSchedule], metric: str, direction: str
+) -> Iterator[str]:
+    arguments = settings(named, kind="pruner")
+    inner = arguments.get("wrapped_pruner")
     if inner is not None:
         inner = {"name": inner} if isinstance(inner, str) else inner
         inside = Named(name=inner["name"], options={k: v for k, v in inner.items() if k != "name"})
-        yield from _on_pruner(inside, search, paces, metric, direction)
-    yield from _on_trials(named.name, given, search.trials)
+        yield from _on_pruner(inside, search, schedules, metric, direction)
+    yield from _on_trials(named.name, arguments, search.trials)
     if named.name == "WilcoxonPruner":
         yield (
             "pruner: WilcoxonPruner compares trials over repetitions, such as seeds, and a trial here is one training "
             "with one seed, whose steps depend on each other: take MedianPruner or HyperbandPruner"
         )
     wrong = "lower" if direction == "min" else "upper"
-    if named.name == "ThresholdPruner" and given[wrong] is not None:
-        yield f"pruner: {wrong} {given[wrong]} stops trials whose {metric} is good: set the other one"
-    moving = (*PACE, "train.batch_size") if any(each.epochs for each in paces) else PACE
+    if named.name == "ThresholdPruner" and arguments[wrong] is not None:
+        yield f"pruner: {wrong} {arguments[wrong]} stops trials whose {metric} is good: set the other one"
+    moving = (*SCHEDULE_FIELDS, "train.batch_size") if any(schedule.epochs for schedule in schedules) else SCHEDULE_FIELDS
     moved = [path for path in moving if path in search.space]
     if moved:
         yield f"pruner: trials differ in when valid is read ({', '.join(moved)}), and are compared at the same step"
         return
-    for each in dict.fromkeys(paces):
-        if each.early == 0:
+    for schedule in dict.fromkeys(schedules):
+        if schedule.early == 0:
             yield (
-                f"pruner: no trial can be stopped: valid is read only once, at the last step, {each.steps}; set "
+                f"pruner: no trial can be stopped: valid is read only once, at the last step, {schedule.steps}; set "
                 f"train.eval_every below that"
             )
         else:
-            yield from _on_steps(named.name, given, each)
+            yield from _on_steps(named.name, arguments, schedule)
 
 
-def _on_trials(name: str, given: dict[str, Any], trials: int) -> Iterator[str]:
+def _on_trials(name: str, arguments: dict[str, Any], trials: int) -> Iterator[str]:
     for key in ("n_startup_trials", "n_min_trials"):
-        if key in given and given[key] >= trials:
-            wait = f"waits for {given[key]} trials ({key}), and there are {trials}"
+        if key in arguments and arguments[key] >= trials:
+            wait = f"waits for {arguments[key]} trials ({key}), and there are {trials}"
             yield f"pruner: {name} {wait}: it stops none; set {key} lower"
-    if given.get("bootstrap_count", 0) >= trials:
-        count = given["bootstrap_count"]
+    if arguments.get("bootstrap_count", 0) >= trials:
+        count = arguments["bootstrap_count"]
         yield f"pruner: {name} stops the first {count} trials (bootstrap_count), and there are {trials}: none completes"
-    if given.get("percentile") == 100:
+    if arguments.get("percentile") == 100:
         yield f"pruner: {name} keeps the best 100 %: it stops none; set percentile lower"
 
 
-def _on_steps(name: str, given: dict[str, Any], pace: Pace) -> Iterator[str]:
-    """Where the steps of a run lie beside those that the pruner was told."""
-    end = f"the last evaluation before the end is at step {pace.last}"
+def _on_steps(name: str, arguments: dict[str, Any], schedule: EvaluationSchedule) -> Iterator[str]:
+    """Compare the steps of a run with those at which the pruner acts."""
+    end = f"the last evaluation before the end is at step {schedule.last}"
     first = _FIRST.get(name)
     if first is not None:
-        step, key = first(given)
-        if step > pace.last:
+        step, key = first(arguments)
+        if step > schedule.last:
             yield f"pruner: {name} first looks at step {step} ({key}), and {end}: it stops none; set {key} lower"
-    if given.get("interval_steps", 1) > pace.steps:
+    if arguments.get("interval_steps", 1) > schedule.steps:
         yield (
-            f"pruner: {name} looks every {given['interval_steps']} steps (interval_steps), and a run has {pace.steps}: each "
-            "trial is looked at once; set interval_steps lower"
+            f"pruner: {name} looks every {arguments['interval_steps']} steps (interval_steps), "
+            f"and a run has {schedule.steps}: each trial is looked at once; set interval_steps lower"
         )
-    most = given.get("max_resource")
-    if isinstance(most, int) and most != pace.steps:
+    most = arguments.get("max_resource")
+    if isinstance(most, int) and most != schedule.steps:
         yield (
-            f"pruner: {name} expects runs of {most} steps (max_resource), and a run has {pace.steps}: "
-            f"set max_resource: {pace.steps}"
+            f"pruner: {name} expects runs of {most} steps (max_resource), and a run has {schedule.steps}: "
+            f"set max_resource: {schedule.steps}"
         )
-    if given.get("patience", -1) + 1 >= pace.early:
+    if arguments.get("patience", -1) + 1 >= schedule.early:
         yield (
-            f"pruner: {name} waits for more than {given['patience'] + 1} evaluations (patience), and {pace.early} come "
+            f"pruner: {name} waits for more than {arguments['patience'] + 1} evaluations (patience), and {schedule.early} come "
             "before the last: it stops none; set patience lower or train.eval_every lower"
         )
 
 
-def _rung(given: dict[str, Any]) -> tuple[int, str]:
-    """The first step of successive halving; with "auto" Optuna takes a hundredth of the run."""
-    least = 1 if given["min_resource"] == "auto" else given["min_resource"]
-    rate = min(given.get("min_early_stopping_rate", 0), 40)  # beyond any run, and no number of a million digits
-    return least * min(given["reduction_factor"], 1_000) ** rate, "min_early_stopping_rate" if rate else "min_resource"
+def _rung(arguments: dict[str, Any]) -> tuple[int, str]:
+    """Return the first step at which successive halving prunes; with "auto", Optuna uses a hundredth of the run."""
+    least = 1 if arguments["min_resource"] == "auto" else arguments["min_resource"]
+    rate = min(
+        arguments.get("min_early_stopping_rate", 0), 40
+    )  # more than any run needs; a larger exponent would be a number of many digits
+    return least * min(arguments["reduction_factor"], 1_000) ** rate, "min_early_stopping_rate" if rate else "min_resource"
 
 
-def _warmup(given: dict[str, Any]) -> tuple[int, str]:
-    return given["n_warmup_steps"], "n_warmup_steps"
+def _warmup(arguments: dict[str, Any]) -> tuple[int, str]:
+    return arguments["n_warmup_steps"], "n_warmup_steps"
 
 
 _FIRST: dict[str, Callable[[dict[str, Any]], tuple[int, str]]] = {

@@ -1,4 +1,4 @@
-"""A cell of the plan, and one training of it."""
+"""A cell of a plan, and a run of it."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,14 +15,15 @@ class Cell:
     Attributes:
         name: its axis values, as in ``no_wo learned``.
         axes: axis -> short label.
-        config: resolved; its seed is 0.
-        refusal: why it cannot be run, or None.
-        parameters, attention_parameters, flops_per_token: of a refused cell None.
+        config: resolved, with seed 0.
+        refusal: the reason why it cannot run, or None.
+        parameters, attention_parameters, flops_per_token: None for a refused cell.
         train_flops: of one run: 3 x forward x tokens, every row counted at full length.
-        eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also where the task does not say.
+        eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
+            if the task does not estimate its tokens.
         where: the place in the study file of its last axis, for messages.
-        matched: how it was made to cost as much as its baseline, where that was asked.
-        cuda_backend: the backend that it would have on CUDA.
+        matched: how its cost was matched to that of its baseline, or "".
+        cuda_backend: the backend that it would use on CUDA.
     """
 
     name: str
@@ -41,11 +42,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Run:
-    """One training of one cell with one seed.
+    """One training of a cell with one seed.
 
     Attributes:
         phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported.
-        params: dotted path -> what the search chose; empty outside a searched study.
+        params: dotted path -> value that the search chose; empty in a study without a search.
         trial: the number of a search's trial within its cell.
         search: of a trial, the digest of its search (``Plan.search_digest``).
     """
@@ -65,10 +66,10 @@ class Run:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the configuration, seed included."""
+        """The fingerprint of the configuration, seed included."""
         return self.config.fingerprint()
 
     @property
     def key(self) -> str:
-        """What its record, its ticket and its folder go by. Two trials are two, even where they try the same."""
+        """The key of its record, its queue entry and its folder. Two trials have two keys, even with equal values."""
         return self.fingerprint if self.trial is None else f"{self.search}.t{self.trial:02d}"

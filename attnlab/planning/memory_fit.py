@@ -1,4 +1,4 @@
-"""What each cell would take of a CUDA device's memory, and whether the device that is there has as much."""
+"""Estimate the CUDA memory of each cell, and compare it with the memory of the device."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from attnlab.planning.cell import Cell
 
 MIB = 2**20
-OVERHEAD = 1024  # MiB that the CUDA context, libraries' workspaces and fragments take besides
+OVERHEAD = 1024  # MiB for the CUDA context, workspaces of libraries and fragmentation
 DECIDES = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing")  # fields of train that move the peak
 
 
 def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
-    """The estimated peak of each cell's training step in MiB by the cell's name, or why there is none.
+    """Return cell name -> estimated peak memory of a training step in MiB, or the reason why there is no estimate.
 
-    Cells that a device cannot tell apart are estimated once.
+    Cells that differ only in fields without an effect on memory are estimated once.
     """
-    found: dict[str, float | str] = {}
+    peaks: dict[str, float | str] = {}
     known: dict[str, float | str] = {}
     for cell in cells:
         if cell.refusal is None or _lacks_device(cell):
@@ -30,8 +30,8 @@ def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
             key = shape.to_json()
             if key not in known:
                 known[key] = _estimate(shape)
-            found[cell.name] = known[key]
-    return found
+            peaks[cell.name] = known[key]
+    return peaks
 
 
 def _lacks_device(cell: Cell) -> bool:
@@ -41,7 +41,7 @@ def _lacks_device(cell: Cell) -> bool:
 
 
 def _shape(cell: Cell) -> RunConfig:
-    """The configuration on CUDA, without what has no part in how much memory a step takes."""
+    """Return the configuration on CUDA, reduced to the fields that affect the memory of a step."""
     train = TrainConfig(steps=1, **{name: getattr(cell.config.train, name) for name in DECIDES})
     changes = {"backend": cell.cuda_backend, "train": train, "evaluate": EvaluateConfig(), "seed": 0}
     return cell.config.model_copy(update=changes)
@@ -53,12 +53,12 @@ def _estimate(config: RunConfig) -> float | str:
 
     try:
         return cuda_peak_mib(config, TASKS.get(config.task.name)(**config.task.options))
-    except Exception as error:  # a variant of someone else's may ask a tensor for its values, which a fake one lacks
+    except Exception as error:  # a user's variant may read values of a tensor, which fake tensors lack
         return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
-def about_fit(cells: Sequence[Cell], peaks: Mapping[str, float | str]) -> Iterator[str]:
-    """Notes on cells that have no estimate, and on those that do not fit into the device that they are for."""
+def memory_notes(cells: Sequence[Cell], peaks: Mapping[str, float | str]) -> Iterator[str]:
+    """Yield notes on cells without an estimate, and on cells that do not fit into the memory of their device."""
     import torch
 
     for cell in cells:

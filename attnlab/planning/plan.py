@@ -1,4 +1,4 @@
-"""From a study to what will run: resolved cells with costs or refusals, and a run for each seed."""
+"""Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,24 +10,24 @@ from attnlab.config.grid import CellConfig, SkippedCell, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, assignment, check_axis
 from attnlab.errors import UserError, nearest
-from attnlab.planning.advice import pace
+from attnlab.planning.advice import evaluation_schedule
 from attnlab.planning.cell import Cell, Run
-from attnlab.planning.matching import matched
-from attnlab.planning.precision import about_slow_bf16, with_precision
-from attnlab.planning.resolve import Resolved, Resolver
-from attnlab.planning.search import about_search, applied, digest
+from attnlab.planning.matching import match_costs
+from attnlab.planning.precision import resolve_precision, slow_bf16_notes
+from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.planning.search import apply_changes, search_digest, search_notes
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study comes to before anything is trained.
+    """The cells and runs of a study, before training.
 
     Attributes:
         skipped: points of the grid that the study itself leaves out.
-        notes: what a person should know: cells that are the same, a baseline that is missing.
-        metric, direction: what is compared, ``max`` or ``min``.
+        notes: sentences for the user, such as on equal cells or a missing baseline.
+        metric, direction: the metric that is compared, and ``max`` or ``min``.
     """
 
     study: StudyConfig
@@ -38,7 +38,7 @@ class Plan:
     direction: str
 
     def __repr__(self) -> str:
-        """A line a cell: what a notebook shows where its cell ends in a plan."""
+        """Return one line for the study and one for each cell, as a notebook shows it."""
         cells = [f"{c.name}: {f'refused: {c.refusal}' if c.refusal else f'{c.parameters:,} parameters'}" for c in self.cells]
         runs, many = f"{self.total} run{'' if self.total == 1 else 's'}", f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
         head = f"plan of {self.study.study}: {many}, {runs}, {self.metric} ({self.direction})"
@@ -46,44 +46,44 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Where the study file lies."""
+        """The folder of the study file."""
         return self.study.folder
 
     @property
     def searched(self) -> bool:
-        """Each cell is searched, and what was chosen confirmed on fresh seeds."""
+        """Whether each cell is searched, and the chosen values confirmed on fresh seeds."""
         return self.study.search is not None
 
     @property
     def runs(self) -> list[Run]:
         """Every run of the cells that are not refused, cell by cell.
 
-        Of a searched study none: they are not known before the search. ``search_run`` and ``confirm_run`` make them.
+        Empty for a searched study, whose runs depend on the search: ``search_run`` and ``confirm_run`` create them.
         """
         seeds = [] if self.searched else self.study.seeds
         return [_run(cell, seed) for cell in self.cells if cell.refusal is None for seed in seeds]
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of what will be reported."""
+        """The seeds of the runs that are reported."""
         return self.study.reported_seeds
 
     @property
     def refused(self) -> list[tuple[Cell, Run]]:
-        """The refused cells, each with the run that its first reported seed would have been."""
+        """The refused cells, each with the run of its first reported seed."""
         seed, phase = self.seeds[0], "confirm" if self.searched else "grid"
         return [(cell, _run(cell, seed, phase=phase)) for cell in self.cells if cell.refusal is not None]
 
     @property
-    def runs_a_cell(self) -> int:
-        """How many trainings each cell gets: its seeds, of a searched study its trials too."""
+    def runs_per_cell(self) -> int:
+        """The number of runs of each cell: its seeds, and the trials of a search."""
         trials = self.study.search.trials if self.study.search else 0
         return trials + len(self.seeds)
 
     @property
     def total(self) -> int:
-        """How many trainings there are in all, known before a search or not."""
-        return self.runs_a_cell * sum(cell.refusal is None for cell in self.cells)
+        """The number of runs of all cells, trials included."""
+        return self.runs_per_cell * sum(cell.refusal is None for cell in self.cells)
 
     def require_runs(self) -> None:
         """Raise `UserError`, with the reasons, where every cell is refused."""
@@ -93,35 +93,35 @@ class Plan:
 
     @property
     def train_flops(self) -> int:
-        """Of all runs together; trials are counted in full, as if none were pruned."""
-        return self.runs_a_cell * sum(cell.train_flops or 0 for cell in self.cells)
+        """The training FLOPs of all runs; trials count in full, as if none were pruned."""
+        return self.runs_per_cell * sum(cell.train_flops or 0 for cell in self.cells)
 
     def search_run(self, cell: Cell, trial: int, params: dict[str, Any]) -> Run:
-        """One trial of a cell's search: trained with ``search.seed``, and ``test`` is left alone.
+        """Return one trial of a cell's search: trained with ``search.seed``, never evaluated on ``test``.
 
         Args:
             params: dotted path -> value.
 
         Raises:
-            UserError: together they are no valid configuration, or one that is refused.
+            UserError: the values make an invalid configuration, or one that cannot run.
         """
         assert self.study.search is not None
-        config, seed = applied(self.study, cell, params), self.study.search.seed
+        config, seed = apply_changes(self.study, cell, params), self.study.search.seed
         evaluate = config.evaluate.model_copy(update={"test": False, "lengths": ()})
         config = config.model_copy(update={"seed": seed, "evaluate": evaluate})
         return Run(cell, seed, config, "search", params, trial, self.search_digest(cell))
 
     def confirm_run(self, cell: Cell, seed: int, params: dict[str, Any]) -> Run:
-        """What the search chose for a cell, trained anew with a fresh seed; raises as ``search_run`` does."""
-        config = applied(self.study, cell, params).model_copy(update={"seed": seed})
+        """Return a run with the values that the search chose and a fresh seed; raises as ``search_run`` does."""
+        config = apply_changes(self.study, cell, params).model_copy(update={"seed": seed})
         return Run(cell, seed, config, "confirm", params)
 
     def search_digest(self, cell: Cell) -> str:
-        """12 hex digits: two searches of one digest choose alike, so that one goes on where the other ended."""
-        return digest(self.study, cell, f"{self.metric} {self.direction}")
+        """Return 12 hex digits; a search with the same digest can be continued."""
+        return search_digest(self.study, cell, f"{self.metric} {self.direction}")
 
     def baseline_of(self, cell: Cell) -> Cell | None:
-        """The cell that ``cell`` is compared with: the baseline's values on its axes, else its own."""
+        """Return the cell with the axes of ``cell``, overridden by those of the baseline; None if there is none."""
         if self.study.baseline is None:
             return None
         axes = {**cell.axes, **self.study.baseline}
@@ -151,8 +151,8 @@ def plan(
     study = read_study(source, sets=sets)
     cells, skipped = expand(study)
     resolver = Resolver(study)
-    cells, decisions = with_precision(cells, resolver)
-    resolved = matched(study, [(cell, resolver(cell)) for cell in cells], resolver)
+    cells, decisions = resolve_precision(cells, resolver)
+    resolved = match_costs(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
     _check_reference_scores(study, tasks=[it.task for _, it in resolved])
     kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
@@ -161,12 +161,12 @@ def plan(
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
     found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in found.cells if cell.matched]
-    notes += _about_baseline(found, every=[cell for cell, _ in resolved])
-    notes += _about_lengths(kept)
-    notes += [*decisions, *about_slow_bf16(it.config for _, it in kept if it.refusal is None)]
+    notes += _baseline_notes(found, every=[cell for cell, _ in resolved])
+    notes += _length_notes(kept)
+    notes += [*decisions, *slow_bf16_notes(it.config for _, it in kept if it.refusal is None)]
     if study.search is not None:
         tasks = [it.task for _, it in kept]
-        notes += about_search(study, found.cells, tasks=tasks, metric=metric, direction=direction)
+        notes += search_notes(study, found.cells, tasks=tasks, metric=metric, direction=direction)
     return replace(found, notes=notes)
 
 
@@ -191,7 +191,7 @@ def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
     return pick(axis, study.grid[axis], value, place=place)
 
 
-def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, Resolved]]) -> tuple[str, str]:
+def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, ResolvedCell]]) -> tuple[str, str]:
     """The study's metric and its direction; every task of the study must have it."""
     first = resolved[0][1].task
     for cell, it in resolved:
@@ -208,21 +208,23 @@ def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, Resolved]]) -> 
 
 
 def _check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:
-    """The baselines that the study names must be some task's."""
+    """Raise if the study names reference scores that none of its tasks has."""
     if isinstance(study.reference_scores, bool):
         return
     known = list(dict.fromkeys(name for task in tasks for name in task.reference_scores()))
     for i, name in enumerate(study.reference_scores):
         if name not in known:
-            message = f"no baseline {name!r}{nearest(name, known)}: the study's tasks have {', '.join(known) or 'none'}"
+            message = (
+                f"unknown reference score {name!r}{nearest(name, known)}: the study's tasks have {', '.join(known) or 'none'}"
+            )
             raise UserError(message, study.where("reference_scores", i))
 
 
 def _without_doubles(
-    resolved: list[tuple[CellConfig, Resolved]],
-) -> tuple[list[tuple[CellConfig, Resolved]], list[str]]:
-    """Two cells with one configuration are one: the first stays, a note says so."""
-    kept: dict[str, tuple[CellConfig, Resolved]] = {}
+    resolved: list[tuple[CellConfig, ResolvedCell]],
+) -> tuple[list[tuple[CellConfig, ResolvedCell]], list[str]]:
+    """Drop cells with the configuration of an earlier cell; return the others, and a note for each dropped one."""
+    kept: dict[str, tuple[CellConfig, ResolvedCell]] = {}
     notes: list[str] = []
     for cell, it in resolved:
         first = kept.setdefault(it.key, (cell, it))
@@ -231,8 +233,8 @@ def _without_doubles(
     return list(kept.values()), notes
 
 
-def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
-    """The cell with its figures, taken from a model that is built but not allocated."""
+def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
+    """Return the cell with its costs, from a model on the meta device."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
     place = cell.where(*last.split("."))
     found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend)
@@ -246,7 +248,7 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
         steps = total_steps(it.config.train, it.task)
     except UserError as error:
         raise UserError(error.message, error.where or cell.where("variant")) from error
-    except Exception as error:  # a variant of someone else's: whatever it raises, say which cell and where
+    except Exception as error:  # a user's variant may raise anything: add the cell and its place
         message = f"building the cell {cell.name!r} failed: {type(error).__name__}: {_first_line(error)}"
         raise UserError(message, cell.where("variant")) from error
     tokens = steps * it.config.train.batch_size * it.task.length
@@ -254,25 +256,25 @@ def _with_cost(cell: CellConfig, it: Resolved) -> Cell:
     return replace(found, **figures, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
 
 
-def _eval_tokens(it: Resolved) -> int | None:
-    """Positions that a run reads of ``valid`` and ``test``, each time that it does."""
-    how, times = it.config.evaluate, pace(it.config, it.task).early + 1
-    reads = [("valid", how.valid_limit, times), *([("test", how.test_limit, 1)] if how.test else [])]
-    found = 0
+def _eval_tokens(it: ResolvedCell) -> int | None:
+    """Return the number of tokens that all evaluations of a run read, or None if the task does not estimate it."""
+    config, times = it.config.evaluate, evaluation_schedule(it.config, it.task).early + 1
+    reads = [("valid", config.valid_limit, times), *([("test", config.test_limit, 1)] if config.test else [])]
+    total = 0
     for split, limit, count in reads:
-        tokens = it.task.eval_tokens(split, limit=limit, protocol=how.protocol, stride=how.stride)
+        tokens = it.task.eval_tokens(split, limit=limit, protocol=config.protocol, stride=config.stride)
         if tokens is None:
             return None
-        found += count * tokens
-    return found
+        total += count * tokens
+    return total
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
-def _about_lengths(cells: list[tuple[CellConfig, Resolved]]) -> Iterator[str]:
-    """Notes on lengths of ``evaluate.lengths`` that a cell's trained model cannot be tested at."""
+def _length_notes(cells: list[tuple[CellConfig, ResolvedCell]]) -> Iterator[str]:
+    """Yield notes on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
     from attnlab.training.lengths import unsupported_length
 
     for cell, it in cells:
@@ -287,15 +289,15 @@ def _about_lengths(cells: list[tuple[CellConfig, Resolved]]) -> Iterator[str]:
             yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
 
 
-def _about_baseline(found: Plan, *, every: list[CellConfig]) -> Iterator[str]:
-    """Notes on cells that have nothing to be compared with."""
-    if found.study.baseline is None:
+def _baseline_notes(planned: Plan, *, every: list[CellConfig]) -> Iterator[str]:
+    """Yield notes on cells without a baseline to compare with."""
+    if planned.study.baseline is None:
         return
-    shown = ", ".join(f"{axis} {value}" for axis, value in found.study.baseline.items())
-    for cell in found.cells:
-        base = found.baseline_of(cell)
+    shown = ", ".join(f"{axis} {value}" for axis, value in planned.study.baseline.items())
+    for cell in planned.cells:
+        base = planned.baseline_of(cell)
         if base is None:
-            axes = {**cell.axes, **found.study.baseline}
+            axes = {**cell.axes, **planned.study.baseline}
             exists = any(other.axes == axes for other in every)
             why = "is not among the cells chosen" if exists else "is not in the grid"
             yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"

@@ -1,4 +1,4 @@
-"""``train.precision`` in the plan: the value that ``auto`` stands for, and a note where bf16 is slow."""
+"""Resolve ``train.precision: auto``, and note configurations in which bf16 is slow."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import replace
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.nn import processor
-from attnlab.planning.resolve import Resolved
+from attnlab.planning.resolve import ResolvedCell
 from attnlab.training.device import resolve_device
 
-CLEARLY = 1.2  # times as fast: less may be noise
+MIN_SPEEDUP = 1.2  # smaller measured ratios may be noise
 
-Resolve = Callable[[CellConfig], Resolved]
+Resolve = Callable[[CellConfig], ResolvedCell]
 
 
-def with_precision(cells: Sequence[CellConfig], resolve: Resolve) -> tuple[list[CellConfig], list[str]]:
-    """The cells with ``precision: auto`` resolved, and a note on each decision.
+def resolve_precision(cells: Sequence[CellConfig], resolve: Resolve) -> tuple[list[CellConfig], list[str]]:
+    """Return the cells with ``precision: auto`` resolved, and a note on each decision.
 
-    Cells on one kind of device get one precision, else they could not be compared: bf16 where every one of them can run in
-    it and, on a CPU, bf16 products are measured to be faster.
+    Cells on one type of device get the same precision, so that they can be compared: bf16 if all of them support it and, on
+    a CPU, if bf16 matrix products are measured to be faster.
 
     Args:
         cells: all those of a study.
@@ -29,20 +29,20 @@ def with_precision(cells: Sequence[CellConfig], resolve: Resolve) -> tuple[list[
     Raises:
         UserError: as ``resolve`` does.
     """
-    found, notes = {id(cell): cell for cell in cells}, []
+    resolved, notes = {id(cell): cell for cell in cells}, []
     for kind in ("cpu", "cuda"):
-        asking = [cell for cell in cells if cell.config.train.precision == "auto" and _kind(cell.config) == kind]
-        if asking:
-            precision, why = _decision(kind, asking, resolve)
-            found |= {id(cell): _in(cell, precision) for cell in asking}
-            notes.append(f"train.precision: auto is {precision} on {kind}: {why}")
-    return list(found.values()), notes
+        open_cells = [cell for cell in cells if cell.config.train.precision == "auto" and _kind(cell.config) == kind]
+        if open_cells:
+            precision, reason = _decision(kind, open_cells, resolve)
+            resolved |= {id(cell): _in(cell, precision) for cell in open_cells}
+            notes.append(f"train.precision: auto is {precision} on {kind}: {reason}")
+    return list(resolved.values()), notes
 
 
 def _decision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> tuple[str, str]:
-    """The precision of cells that leave it open, and why."""
+    """Return the precision of cells with ``auto``, and the reason."""
     speedup = _speedup(cell.config for cell in cells) if kind == "cpu" else None
-    if speedup is not None and speedup < CLEARLY:
+    if speedup is not None and speedup < MIN_SPEEDUP:
         return "fp32", _compared(speedup)
     lacking = next(_without_bf16(cells, resolve), None)
     if lacking is not None:
@@ -51,33 +51,34 @@ def _decision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> tuple
 
 
 def _without_bf16(cells: Iterable[CellConfig], resolve: Resolve) -> Iterator[str]:
-    """Which cells run in fp32 alone, and why."""
+    """Yield a sentence for each cell that runs in fp32 but not in bf16."""
     for cell in cells:
         reason = resolve(_in(cell, "bf16")).refusal
         if reason is not None and resolve(_in(cell, "fp32")).refusal is None:
             yield f"{cell.name!r} cannot run in bf16 ({reason})"
 
 
-def about_slow_bf16(configs: Iterable[RunConfig]) -> Iterator[str]:
-    """A note where configurations are in bf16 on a CPU that runs it slower than fp32.
+def slow_bf16_notes(configs: Iterable[RunConfig]) -> Iterator[str]:
+    """Yield a note if configurations use bf16 on a CPU on which it is slower than fp32.
 
     Args:
         configs: resolved.
     """
     slow = [config for config in configs if config.train.precision == "bf16" and _kind(config) == "cpu"]
-    speedup = _speedup(slow) if slow else CLEARLY
-    if speedup * CLEARLY < 1:
+    speedup = _speedup(slow) if slow else MIN_SPEEDUP
+    if speedup * MIN_SPEEDUP < 1:
         yield f"{_compared(speedup)}: use train.precision: fp32 or auto"
 
 
 def _speedup(configs: Iterable[RunConfig]) -> float:
-    """Of bf16 products, in the setting where they gain least."""
+    """Return the speedup of bf16 matrix products over fp32, for the setting of ``matmul_precision`` with the smallest one."""
     return min(processor.bf16_speedup(setting) for setting in {config.machine.matmul_precision for config in configs})
 
 
 def _compared(speedup: float) -> str:
-    slower = speedup * CLEARLY < 1
-    times = f"{float(f'{1 / speedup if slower else speedup:.2g}'):g} times"  # two digits: it is measured in milliseconds
+    slower = speedup * MIN_SPEEDUP < 1
+    # Two digits, because the measurement takes milliseconds.
+    times = f"{float(f'{1 / speedup if slower else speedup:.2g}'):g} times"
     return f"bf16 products are {times} {'slower than' if slower else 'as fast as'} fp32 products on this processor"
 
 

@@ -1,4 +1,4 @@
-"""A cell's configuration, resolved: names to classes, ``auto`` decided, refusals with their reasons."""
+"""Resolve the configuration of a cell: names to classes, ``auto`` to a value, and the reason if the cell cannot run."""
 
 import inspect
 import json
@@ -23,15 +23,16 @@ REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """A configuration that leaves nothing open.
+class ResolvedCell:
+    """A cell with a fully resolved configuration.
 
     Attributes:
-        key: the same for two configurations that differ only in writing a default out.
-        task: what it is trained on.
-        refusal: why it cannot be run, or None.
-        matched: how it was made to cost as much as its baseline, where that was asked.
-        cuda_backend: the backend that it would have on CUDA.
+        config: without ``auto``, and with files by their absolute path.
+        key: equal for two configurations that differ only in defaults that are written out.
+        task: the task of ``config``.
+        refusal: the reason why it cannot run, or None.
+        matched: how its cost was matched to that of its baseline, or "".
+        cuda_backend: the backend that it would use on CUDA.
     """
 
     config: RunConfig
@@ -46,7 +47,7 @@ def import_files(study: StudyConfig) -> list[Path]:
     """Import the files that the study's ``imports`` names, in order, and return them.
 
     Raises:
-        UserError: a file is not there, or importing it failed.
+        UserError: a file does not exist, or importing it fails.
     """
     files = [_existing(study, name, what="imports", place=study.where("imports", i)) for i, name in enumerate(study.imports)]
     for file in files:
@@ -55,7 +56,7 @@ def import_files(study: StudyConfig) -> list[Path]:
 
 
 def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
-    """The file that ``name`` means, which is relative to the study; ``UserError`` if it is not there."""
+    """Return the path of a file given relative to the study; raise ``UserError`` at ``place`` if it does not exist."""
     try:
         path = (study.folder / Path(name).expanduser()).resolve()
         if path.is_file():
@@ -65,56 +66,60 @@ def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
         near = f" (no folder {path.parent})"
         if path.parent.is_dir():
             near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])
-    except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, a folder that is closed, nobody's ~
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # a name that is too long, a folder without permission, an unknown ~user
         raise UserError(f"{what}: expected a file, but {name!r} cannot be looked up ({error})", place) from None
     raise UserError(f"{what}: expected a file, but there is no {name!r}{near}", place)
 
 
 class Resolver:
-    """Resolves the cells of one study; tasks are made once for each setting of their options."""
+    """Resolves the cells of one study. Tasks are created once for each set of options."""
 
     def __init__(self, study: StudyConfig) -> None:
         self._study = study
         self._imported = import_files(study)
         self._tasks: dict[str, tuple[Any, str]] = {}
 
-    def __call__(self, cell: CellConfig) -> Resolved:
-        """The cell's configuration with nothing left open.
+    def __call__(self, cell: CellConfig) -> ResolvedCell:
+        """Resolve a cell.
 
         Raises:
-            UserError: a name that nothing has, or options that do not fit, with the place in the study file.
+            UserError: an unknown name, or options that the class does not accept; with the place in the study.
         """
-        given = cell.config
-        if given.train.precision == "auto":  # ``planning.precision`` decides it for all cells; a search comes later
+        original = cell.config
+        if original.train.precision == "auto":  # ``planning.precision`` decides it for all cells; a search comes later
             raise UserError("train.precision: expected fp32 or bf16 in a search, got 'auto'", cell.where("train", "precision"))
-        variant, variant_class = self._named(cell, "variant", given.variant)
-        task_named, task_class = self._named(cell, "task", given.task)
+        variant, variant_class = self._named(cell, "variant", original.variant)
+        task_named, task_class = self._named(cell, "task", original.task)
         default = Named(name=variant_class.default_position)
-        position, position_class = self._named(cell, "position", given.position or default)
+        position, position_class = self._named(cell, "position", original.position or default)
         task, data = self._task(cell, task_named, task_class)
         classes = [(variant, variant_class), (task_named, task_class), (position, position_class)]
-        heads = given.model.heads if variant_class.has_heads else 1
+        heads = original.model.heads if variant_class.has_heads else 1
         changes = {
             "task": task_named,
             "variant": variant,
             "position": position,
-            "machine": given.machine.model_copy(update={"device": _device(given)}),
-            "model": given.model.model_copy(update={"heads": heads}),
+            "machine": original.machine.model_copy(update={"device": _device(original)}),
+            "model": original.model.model_copy(update={"heads": heads}),
             "data": data,
             "sources": self._sources(classes),
             "packages": _packages(classes),
         }
-        config = given.model_copy(update=changes)
+        config = original.model_copy(update=changes)
         of = (cell, config, task, variant_class, position_class)
         backend, cuda_backend = _backend(*of, device=config.machine.device), _backend(*of, device="cuda")
         config = config.model_copy(update={"backend": backend})
-        full = {kind: _in_full(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)}
+        full = {kind: _with_defaults(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)}
         key = config.model_copy(update=full).fingerprint()
         reason = support.unsupported(config, task, variant_class, position_class)
-        return Resolved(config, key, task, reason, cuda_backend=cuda_backend)
+        return ResolvedCell(config, key, task, reason, cuda_backend=cuda_backend)
 
     def _named(self, cell: CellConfig, kind: str, named: Named) -> tuple[Named, Any]:
-        """The reference with files by their absolute path, and the class."""
+        """Return the class of a name with options, and the name with files by their absolute path."""
         name = named.name
         file, _, class_name = name.rpartition(":")
         if file.endswith(".py"):
@@ -127,7 +132,7 @@ class Resolver:
             message = f"{kind} {named.name!r}: expected a subclass of {base.__module__}.{base.__name__}, got {cls.__qualname__}"
             raise UserError(message, cell.where(kind, "name"))
         if cls.__module__ == "__main__":
-            message = f"{kind} {name!r} must stand in a file of its own, which 'imports' names"
+            message = f"{kind} {name!r} must be defined in a file that 'imports' lists"
             raise UserError(message, cell.where(kind, "name"))
         options = self._options(cell, kind, cls, named)
         return named.model_copy(update={"name": name, "options": options}), cls
@@ -147,7 +152,7 @@ class Resolver:
         return options
 
     def _task(self, cell: CellConfig, named: Named, cls: Any) -> tuple[Any, str]:
-        """The task and the identity of its data."""
+        """Return the task and the identity of its data."""
         from attnlab.tasks.validation import check_definition
 
         key = json.dumps([named.name, named.options], sort_keys=True, default=str)
@@ -159,7 +164,7 @@ class Resolver:
         return self._tasks[key]
 
     def _sources(self, classes: list[tuple[Named, Any]]) -> dict[str, str]:
-        """The user's files behind the classes -> sha256: what a process must import to find them again."""
+        """Return the user files that define the classes -> sha256: a worker process imports them."""
         files: set[Path] = set()
         for named, cls in classes:
             module = sys.modules.get(cls.__module__)
@@ -175,13 +180,13 @@ def _identity(task: Any, named: Named) -> str:
         return task.identity()
     except UserError:
         raise
-    except Exception as error:  # a task of someone else's: whatever it raises, or that it has none
+    except Exception as error:  # a user's task may raise anything, or have no identity()
         why = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise UserError(f"task {named.label}: expected identity() to return a checksum of its data, got {why}") from error
 
 
 def _base(kind: str) -> type:
-    """What every class of a kind derives from."""
+    """Return the base class of variants, positions or tasks."""
     from attnlab.positions import Position
     from attnlab.tasks import Task
     from attnlab.variants import Variant
@@ -190,24 +195,24 @@ def _base(kind: str) -> type:
 
 
 def _packages(classes: list[tuple[Named, Any]]) -> dict[str, str]:
-    """Installed modules behind the classes -> sha256 of their files: editing one makes another run."""
-    found: dict[str, str] = {}
+    """Return installed modules that define the classes -> sha256: editing one changes the fingerprint."""
+    digests: dict[str, str] = {}
     for _, cls in classes:
         outside = not cls.__module__.startswith(("attnlab.", USER_MODULE))
         file = inspect.getsourcefile(cls) if outside else None
         if file:
-            found[cls.__module__] = sha256(Path(file))
-    return found
+            digests[cls.__module__] = sha256(Path(file))
+    return digests
 
 
-def _in_full(named: Named, cls: type) -> Named:
-    """The reference with every default written out."""
+def _with_defaults(named: Named, cls: type) -> Named:
+    """Return the name with every default of its options written out."""
     defaults = {name: p.default for name, p in options_of(cls).items() if _is_plain(p.default)}
     return named.model_copy(update={"options": {**defaults, **named.options}})
 
 
 class _placed:
-    """Gives a ``UserError`` raised inside the place that it lacks."""
+    """Context manager that adds a place to a ``UserError`` without one."""
 
     def __init__(self, place: Callable[[], str], *, options: dict[str, str] | None = None) -> None:
         self._place, self._options = place, options or {}
@@ -222,7 +227,7 @@ class _placed:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a default can stand in a configuration: JSON, and not "required"."""
+    """Return True if a default exists and can be written to a configuration as JSON."""
     return value is not inspect.Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)
 
 

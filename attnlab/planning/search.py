@@ -1,4 +1,4 @@
-"""A search, held against Optuna and against every cell; and a cell's configuration with what a trial chose."""
+"""Check a search against Optuna and against every cell; apply the values that a trial chose to a cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig, assignment
 from attnlab.errors import UserError
-from attnlab.planning.advice import advice, pace
+from attnlab.planning.advice import advice, evaluation_schedule
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.samplers import check
 
@@ -19,66 +19,67 @@ if TYPE_CHECKING:
     from attnlab.planning.cell import Cell
 
 
-def about_search(study: StudyConfig, cells: Sequence[Cell], *, tasks: list[Any], metric: str, direction: str) -> list[str]:
-    """Check a searched study's plan; notes on settings that do not do what they are there for.
+def search_notes(study: StudyConfig, cells: Sequence[Cell], *, tasks: list[Any], metric: str, direction: str) -> list[str]:
+    """Check the search of a planned study, and return notes on settings that have no effect.
 
     Args:
         tasks: of the cells, in their order.
+        metric, direction: of the study.
 
     Raises:
-        UserError: what Optuna does not take, or a cell that cannot take a value of the space.
+        UserError: an argument that Optuna does not accept, or a value of the space that a cell does not accept.
     """
     search = study.search
     assert search is not None
     check(search, where=lambda *loc, key=False: study.where("search", *loc, key=key))
     _check_space(study, cells)
     planned = [(cell, task) for cell, task in zip(cells, tasks, strict=True) if cell.refusal is None]
-    paces = [pace(cell.config, task) for cell, task in planned]
-    return advice(search, paces, metric=metric, direction=direction)
+    schedules = [evaluation_schedule(cell.config, task) for cell, task in planned]
+    return advice(search, schedules, metric=metric, direction=direction)
 
 
-def applied(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> RunConfig:
-    """The cell's configuration with dotted paths set: as valid and as resolved as the cell's own.
+def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> RunConfig:
+    """Return the configuration of a cell with dotted paths set, validated and resolved.
 
     Raises:
-        UserError: no valid configuration, or one that is refused; it names the cell and what was set.
+        UserError: an invalid configuration, or one that cannot run; it names the cell and the changes.
     """
     try:
         config = cell.config.replace(changes)
     except UserError as error:  # its place is the path of the field
         raise _with_changes(str(error), study, cell, changes) from error
     try:
-        found = Resolver(study)(CellConfig(cell.name, cell.axes, config, study, {}))
+        resolved = Resolver(study)(CellConfig(cell.name, cell.axes, config, study, {}))
     except UserError as error:
         raise _with_changes(error.message, study, cell, changes) from error
-    if found.refusal is not None:
-        raise _with_changes(found.refusal, study, cell, changes)
-    return found.config
+    if resolved.refusal is not None:
+        raise _with_changes(resolved.refusal, study, cell, changes)
+    return resolved.config
 
 
-def digest(study: StudyConfig, cell: Cell, goal: str) -> str:
-    """12 hex digits over what decides a search: the cell, the space, who chooses, who stops, and what is sought.
+def search_digest(study: StudyConfig, cell: Cell, goal: str) -> str:
+    """Return 12 hex digits over everything that determines a search: cell, space, sampler, pruner and ``goal``.
 
-    Not the number of trials: more of them go on with the same search. Nor ``parallel``, which moves the machine's load.
+    The number of trials is left out, so that a search can be extended, and so is ``parallel``, which only affects the load.
     """
     assert study.search is not None
     settings = study.search.model_dump(mode="json", exclude={"trials", "parallel"})
-    evaluate = cell.config.evaluate.model_copy(update={"lengths": ()})  # trials are not tested, at any length
+    evaluate = cell.config.evaluate.model_copy(update={"lengths": ()})  # trials are not evaluated on the test split
     config = cell.config.model_copy(update={"evaluate": evaluate})
     text = json.dumps([config.fingerprint(), settings, goal], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _with_changes(message: str, study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> UserError:
-    said = ", ".join(assignment(path, value) for path, value in changes.items())
-    return UserError(f"the cell {cell.name!r} with {said}: {message}", study.where("search", "space"))
+    assignments = ", ".join(assignment(path, value) for path, value in changes.items())
+    return UserError(f"the cell {cell.name!r} with {assignments}: {message}", study.where("search", "space"))
 
 
 def _check_space(study: StudyConfig, cells: Iterable[Cell]) -> None:
-    """Try both ends and each choice of every dimension in every cell that is not refused.
+    """Apply both ends or all choices of every dimension to every cell that is not refused.
 
     Raises:
-        UserError: a cell that lacks the field (an option of another variant), or cannot take the value.
+        UserError: a cell that lacks the field (an option of another variant), or does not accept the value.
     """
     assert study.search is not None
     for cell in cells:
@@ -87,6 +88,6 @@ def _check_space(study: StudyConfig, cells: Iterable[Cell]) -> None:
         for path, dimension in study.search.space.items():
             for loc, value in dimension.ends:
                 try:
-                    applied(study, cell, {path: value})
+                    apply_changes(study, cell, {path: value})
                 except UserError as error:
                     raise UserError(error.message, study.where("search", "space", path, *loc)) from error

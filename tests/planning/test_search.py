@@ -40,7 +40,7 @@ metric: bits_per_byte
 
 def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path, fast_bf16: None) -> None:
     found = plan(write(tmp_path, DESIGNED))
-    assert found.searched and found.notes == [] and found.runs == [] and found.runs_a_cell == 29
+    assert found.searched and found.notes == [] and found.runs == [] and found.runs_per_cell == 29
     assert found.train_flops == 29 * sum(cell.train_flops or 0 for cell in found.cells)
     assert found.refused == []
     one_head = plan(write(tmp_path, DESIGNED), sets={"model.heads": 1})  # strided_sparse needs two
@@ -52,7 +52,7 @@ def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path, fast_
 def test_a_refused_cell_is_neither_searched_nor_counted(tmp_path: Path) -> None:
     text = SEARCH.replace("[dense, no_wo]", "[dense]\n  backend: [reference, xformers]")
     found = plan(write(tmp_path, text))
-    assert found.total == found.runs_a_cell == 10
+    assert found.total == found.runs_per_cell == 10
     [(cell, run)] = found.refused
     assert (cell.name, run.phase, run.seed, run.trial) == ("dense xformers", "confirm", 100, None)
 

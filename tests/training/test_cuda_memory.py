@@ -125,13 +125,13 @@ def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypat
     cells = plan(path).cells
     peaks = memory_fit.cuda_peaks(cells)
     assert asked == ["dense", "no_wo"] and peaks.keys() == {cell.name for cell in cells}
-    assert list(memory_fit.about_fit(cells, peaks)) == []
+    assert list(memory_fit.memory_notes(cells, peaks)) == []
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     device = type("Device", (), {"name": "Small GPU", "total_memory": 2**30})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda of: device)
     cell = replace(cells[0], config=cells[0].config.replace({"machine.device": "cuda"}))
-    assert list(memory_fit.about_fit([cell], {cell.name: 600.0})) == [
+    assert list(memory_fit.memory_notes([cell], {cell.name: 600.0})) == [
         f"{cell.name!r} will not fit: about 1.6 GiB with CUDA's own, and Small GPU has 1.0 GiB"
     ]
 
@@ -152,5 +152,5 @@ def test_what_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(cuda_memory, "cuda_peak_mib", asks_for_values)
     cells = plan(path).cells[:1]
-    notes = list(memory_fit.about_fit(cells, memory_fit.cuda_peaks(cells)))
+    notes = list(memory_fit.memory_notes(cells, memory_fit.cuda_peaks(cells)))
     assert notes == ["'dense' has no estimate of its memory on CUDA: RuntimeError: a fake tensor has no values"]
