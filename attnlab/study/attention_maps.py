@@ -15,7 +15,7 @@ import torch
 from attnlab.config.run import RunConfig
 from attnlab.nn import attention
 from attnlab.study.trained import has_model, load_model
-from attnlab.tasks.verification import verified
+from attnlab.tasks.validation import prepare_task
 from attnlab.tracking.artifacts import AttentionMap, log_attention_map
 from attnlab.training.evaluate import forward
 
@@ -55,7 +55,7 @@ def _compute_map(folder: Path, *, length: int) -> AttentionMap:
     if not has_model(folder):
         return AttentionMap(reason="its trained weights are not on this machine")
     trained = load_model(folder, backend="reference")
-    config, model, task = trained.config, trained.model, verified(trained.task, trained.config)
+    config, model, task = trained.config, trained.model, prepare_task(trained.task, trained.config)
     batch = _first_tokens(task, config, length)
     with torch.inference_mode(), attention.record_attention_weights() as weights:
         forward(model, batch, None)

@@ -18,7 +18,7 @@ from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
 from attnlab.registry import TASKS, load_sources
 from attnlab.tasks import IGNORED, Task
-from attnlab.tasks.verification import verified
+from attnlab.tasks.validation import prepare_task
 from attnlab.training import checkpoint
 from attnlab.training import device as machine
 
@@ -68,7 +68,7 @@ def generate(
         if getattr(type(task), method) is getattr(Task, method):
             raise UserError(f"task {config.task.label} has no text: expected a method {method}, got none")
     if prompt is None:
-        ids, origin = _from_validation(verified(task, config), seed=seed)
+        ids, origin = _from_validation(prepare_task(task, config), seed=seed)
     else:
         ids, origin = _encode(task, prompt, config), "as given"
     tokens = sample(model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed)

@@ -1,8 +1,8 @@
-"""The archives that data sets come in: their addresses, and how the contents of each are read and verified.
+"""Archives of data sets: their addresses, and functions that read and verify their contents.
 
-What counts are the *contents*: another archive of the same contents is as good as the original. They are read
-in memory, under the names that are expected and no others; nothing is unpacked onto the disk, so that no name, link or
-device in an archive can reach out of it. How much may come out of one is known beforehand: no bomb goes off.
+The *contents* are verified, so another archive of the same contents is accepted, too. Only expected members are read, in
+memory; nothing is unpacked onto the disk, so that no name, link or device in an archive can escape from it. The unpacked
+size is limited, which protects against decompression bombs.
 """
 
 import gzip
@@ -22,17 +22,17 @@ REVIEWS_PER_FOLDER = 12_500
 
 @dataclass(frozen=True)
 class Source:
-    """One data set's archive.
+    """The archive of a data set.
 
     Args:
-        name: what the verbs call it.
-        file: the archive's own file name, under which a copy placed by hand is found.
-        url: its original address.
+        name: the data set's name on the command line.
+        file: file name of the archive; a copy placed by hand must have it.
+        url: the original address.
         size: bytes of the original archive.
-        md5: of the original archive; "" where only that of the contents is published.
-        contents: the digest of what matters inside, as ``read`` computes it.
-        unpacked: bytes that may come out of the archive at most.
-        read: (source, path) -> (the verified contents, a line on which archive it was); raises ``UserError``.
+        md5: checksum of the original archive; "" if only that of the contents is published.
+        contents: checksum of the contents, as ``read`` computes it.
+        unpacked: the most bytes that the archive may unpack to.
+        read: (source, path) -> (verified contents, one line that describes the archive); raises ``UserError``.
     """
 
     name: str
@@ -50,7 +50,7 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
-def _wrong(source: Source, path: Path, expected: str, found: str) -> UserError:
+def _mismatch(source: Source, path: Path, expected: str, found: str) -> UserError:
     size = path.stat().st_size
     original = f"{source.size:,} bytes" + (f", md5 {source.md5}" if source.md5 else "")
     return UserError(
@@ -60,44 +60,44 @@ def _wrong(source: Source, path: Path, expected: str, found: str) -> UserError:
 
 
 def read_member(source: Source, path: Path) -> tuple[bytes, str]:
-    """The member called as the source is, of a zip file; ``source.contents`` is its md5."""
+    """Read the member of a zip file that is named like the source; ``source.contents`` is its md5."""
     expected = f"a zip file with a member {source.name!r} of md5 {source.contents}"
     try:
         with zipfile.ZipFile(path) as archive, archive.open(source.name) as member:
             contents = _Bounded(member, source.unpacked).read()
     except KeyError:
-        raise _wrong(source, path, expected, "no such member") from None
-    except Exception as error:  # whatever a damaged or a hostile archive makes the libraries raise
-        raise _wrong(source, path, expected, f"a broken or incomplete file ({error})") from error
+        raise _mismatch(source, path, expected, "no such member") from None
+    except Exception as error:  # a damaged or hostile archive may make the libraries raise anything
+        raise _mismatch(source, path, expected, f"a broken or incomplete file ({error})") from error
     found = hashlib.md5(contents).hexdigest()
     if found != source.contents:
-        raise _wrong(source, path, expected, f"{len(contents):,} bytes of md5 {found}")
+        raise _mismatch(source, path, expected, f"{len(contents):,} bytes of md5 {found}")
     original = path.stat().st_size == source.size
     which = "the original archive" if original else "another archive of the same contents"
     return contents, f"{which}, md5 of {source.name} {found}"
 
 
 class _Bounded:
-    """A stream that ends in an error where more than ``most`` bytes come out of it."""
+    """A stream that raises ``ValueError`` after more than ``most`` bytes."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, most: int) -> None:
         self._stream, self._most, self._left = stream, most, most
 
     def read(self, size: int = -1) -> bytes:
-        some = self._stream.read(self._left + 1 if size < 0 else min(size, self._left + 1))
-        self._left -= len(some)
+        data = self._stream.read(self._left + 1 if size < 0 else min(size, self._left + 1))
+        self._left -= len(data)
         if self._left < 0:
-            raise ValueError(f"more than {self._most:,} bytes come out of it")
-        return some
+            raise ValueError(f"it unpacks to more than {self._most:,} bytes")
+        return data
 
 
 _REVIEW = re.compile(r"(?:\./)?aclImdb/((train|test)/(pos|neg)/\d+_\d+\.txt)")
 
 
 def read_reviews(source: Source, path: Path) -> tuple[dict[str, bytes], str]:
-    """The labelled reviews of an IMDb archive by name (``train/pos/0_9.txt``), names in order.
+    """Read the labelled reviews of an IMDb archive, by name (``train/pos/0_9.txt``) in sorted order.
 
-    ``source.contents`` is the sha256 over names, lengths and texts in that order, whatever the archive's own.
+    ``source.contents`` is the sha256 over names, lengths and texts in that order; the order in the archive does not matter.
     """
     reviews: dict[str, bytes] = {}
     unlabelled = 0
@@ -107,14 +107,14 @@ def read_reviews(source: Source, path: Path) -> tuple[dict[str, bytes], str]:
             for member in archive:
                 unlabelled += member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
                 match = _REVIEW.fullmatch(member.name)
-                if match and member.isreg() and not member.issparse():  # one with holes could be of any size
-                    reviews[match[1]] = archive.extractfile(member).read()  # type: ignore[union-attr]  # it is regular
-    except Exception as error:  # as above
-        raise _wrong(source, path, expected, f"a broken or incomplete file ({error})") from error
+                if match and member.isreg() and not member.issparse():  # a sparse member could be of any size
+                    reviews[match[1]] = archive.extractfile(member).read()  # type: ignore[union-attr]  # a regular file
+    except Exception as error:  # as in read_member
+        raise _mismatch(source, path, expected, f"a broken or incomplete file ({error})") from error
     for place in ("train/pos", "train/neg", "test/pos", "test/neg"):
         count = sum(name.startswith(place) for name in reviews)
         if count != REVIEWS_PER_FOLDER:
-            raise _wrong(source, path, expected, f"{count:,} in {place}")
+            raise _mismatch(source, path, expected, f"{count:,} in {place}")
     reviews = dict(sorted(reviews.items()))
     digest = hashlib.sha256()
     for name, text in reviews.items():
@@ -122,11 +122,11 @@ def read_reviews(source: Source, path: Path) -> tuple[dict[str, bytes], str]:
         digest.update(text)
     if digest.hexdigest() != source.contents:
         expected = f"labelled reviews of sha256 {source.contents}"
-        raise _wrong(source, path, expected, f"sha256 {digest.hexdigest()}")
-    return reviews, f"{_which(source, path, unlabelled)}, sha256 of the {len(reviews):,} as expected"
+        raise _mismatch(source, path, expected, f"sha256 {digest.hexdigest()}")
+    return reviews, f"{_describe_archive(source, path, unlabelled)}, sha256 of the {len(reviews):,} as expected"
 
 
-def _which(source: Source, path: Path, unlabelled: int) -> str:
+def _describe_archive(source: Source, path: Path, unlabelled: int) -> str:
     if path.stat().st_size == source.size and _md5(path) == source.md5:
         return "the original archive"
     return "another archive with unlabelled reviews" if unlabelled else "an archive of labelled reviews only"

@@ -1,21 +1,20 @@
-"""Tasks: data, role, loss and primary metric. The contract of each, and what they share.
+"""The contract of a task, and the helpers that tasks share.
 
-A task's splits are ``train``, ``valid`` and ``test``. Selection sees ``valid`` only; ``test`` is read once,
-at the end of a run that will be reported. Training batches are a pure function of (step, seed, batch size): a
-run that is resumed needs no state of the data's, and two cells with one seed see the same batches in the same
-order.
+The splits of a task are ``train``, ``valid`` and ``test``. Checkpoint selection uses ``valid`` only; ``test`` is read once, at
+the end of a run that is reported. Training batches are a pure function of (step, seed, batch size): a resumed run needs
+no state of the data, and two cells with the same seed see the same batches in the same order.
 
-A task of one's own is a subclass of ``Task`` (``examples/my_task/recall.py`` is one). It needs the class attributes, and
-``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and ``eval_batches``. What it may leave as it is here:
+To add a task, subclass ``Task`` (``examples/my_task/recall.py`` is an example). A subclass defines the class attributes and
+the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and ``eval_batches``. The others are optional:
 
-- ``loss`` and ``score``: cross-entropy; bits per byte of a language model, accuracy and loss of a classifier. A ``metric`` of
-  another name needs a ``score`` that returns one of that name.
-- ``eval_tokens``: without it ``attnlab plan`` leaves out what evaluation costs.
-- ``encode`` and ``decode``: ``attnlab generate`` needs both; the maps of a report show token numbers without ``decode``.
+- ``loss`` and ``score``: by default cross-entropy, bits per byte of a language model, and accuracy and loss of a classifier.
+  For another ``metric``, override ``score`` to return it.
+- ``eval_tokens``: without it, ``attnlab plan`` omits the cost of evaluation.
+- ``encode`` and ``decode``: ``attnlab generate`` requires both; without ``decode``, attention maps show token numbers.
 - ``unsupported``: the reason why the task does not support a configuration, such as memory where batches are not consecutive.
-- ``reference_scores``: what stands beside the variants in a report.
+- ``reference_scores``: scores of simple methods without a network, which a report lists in addition to the variants.
 
-``conform`` looks at the definition in the plan, and at the first batch before the first step.
+``attnlab.tasks.validation`` checks the definition in the plan, and the first batch before the first training step.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of ``b`` rows of ``t`` tokens.
+    """A batch of ``b`` rows of ``t`` tokens.
 
     Args:
-        inputs: (b, t) int64 token numbers.
-        targets: (b, t) int64 next tokens, -100 where none is to be predicted; or (b,) classes.
-        mask: (b, t) bool, True = a real token; None = all are.
-        fresh: the rows begin anew here rather than going on from the batch before: empty the memory.
+        inputs: (b, t) int64 token ids.
+        targets: (b, t) int64 next tokens, ``IGNORED`` (-100) at positions without a target; or (b,) int64 classes.
+        mask: (b, t) bool, True at real tokens and False at padding; None if there is no padding.
+        fresh: the rows do not continue those of the previous batch, so the model starts with an empty memory.
     """
 
     inputs: Tensor
@@ -59,21 +58,21 @@ class Batch:
 
     @cached_property
     def tokens(self) -> int:
-        """How many real tokens there are to read."""
+        """Number of tokens without padding."""
         return self.inputs.numel() if self.mask is None else int(self.mask.sum())
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on ``device``; a copy to CUDA is begun from pinned memory, and nobody waits for it."""
+        """Return the batch on ``device``. Copies to CUDA are asynchronous, from pinned memory."""
         mask = None if self.mask is None else _to(self.mask, device)
         moved = replace(self, inputs=_to(self.inputs, device), targets=_to(self.targets, device), mask=mask)
-        vars(moved)["tokens"] = self.tokens  # counted here: there it would wait for the device
+        vars(moved)["tokens"] = self.tokens  # counted on this side: counting there would synchronise with the device
         return moved
 
     def split(self, n: int) -> list[Batch]:
-        """``n`` micro-batches of nearly equal numbers of rows (fewer where there are fewer rows).
+        """Split the rows into ``n`` micro-batches of nearly equal size, or into fewer if there are fewer rows.
 
-        A row is the same row of the same micro-batch in every batch of one size, so each can keep its own
-        memory.
+        In all batches of one size, a row has the same place in the same micro-batch, so each micro-batch can keep its
+        own memory.
         """
         n = min(n, len(self.inputs))
         masks = [None] * n if self.mask is None else self.mask.tensor_split(n)
@@ -88,38 +87,47 @@ def _to(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 class Task:
-    """What a run is trained and judged on.
+    """Base class of tasks.
 
-    A subclass sets the class attributes, takes its options as keyword-only arguments with defaults, and makes
-    nothing heavy in its constructor: ``prepare`` is where data are fetched and read.
+    A subclass sets the class attributes and takes its options as keyword-only arguments with defaults. Its constructor must
+    be cheap: data are fetched and read in ``prepare``.
+
+    Attributes:
+        kind: the kind of model that the task needs.
+        role: ``causal`` if a position may attend only to itself and earlier ones, else ``bidirectional``.
+        metric: the primary metric, one of the names that ``score`` returns.
+        direction: ``min`` or ``max``: the better direction of the metric.
+        length: tokens of the longest row.
+        vocabulary: number of token ids.
+        classes: number of classes; 0 for language models.
     """
 
     kind: Literal["language_model", "classifier"]
     role: Literal["causal", "bidirectional"]
-    metric: str  # the primary one, as ``score`` names it
+    metric: str
     direction: Literal["min", "max"]
-    length: int  # longest row, tokens
+    length: int
     vocabulary: int
-    classes: int = 0  # 0 for language models
+    classes: int = 0
 
     def identity(self) -> str:
-        """A checksum that decides the data's content; cheap, and without fetching anything."""
+        """Return a string that identifies the content of the data, such as a checksum; cheap, without fetching anything."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Fetch, verify and prepare what is not yet there; the second time takes no time to speak of.
+        """Fetch, verify and prepare the data if that has not been done yet. Repeated calls are cheap.
 
         Raises:
-            UserError: the data cannot be had, or are not what they should be.
+            UserError: the data are not available or not the expected ones.
         """
         raise NotImplementedError
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """How many batches make one pass over ``train``; known without ``prepare``."""
+        """Return the number of batches in one epoch over ``train``; callable before ``prepare``."""
         raise NotImplementedError
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
-        """Batch number ``step`` (from 0, through all epochs): a pure function of its arguments."""
+        """Return batch number ``step``, counted from 0 through all epochs: a pure function of the arguments."""
         raise NotImplementedError
 
     def eval_batches(
@@ -131,22 +139,29 @@ class Task:
         protocol: str = "segment",
         stride: int | None = None,
     ) -> Iterator[Batch]:
-        """All of a split once, or ``limit`` of its items (bytes, reviews), always the same ones."""
+        """Return the batches of one pass over a split.
+
+        Args:
+            split: ``train``, ``valid`` or ``test``.
+            batch_size: rows of a batch.
+            limit: evaluate only this many items (bytes, reviews), always the same ones; None: all.
+            protocol: ``segment``, or ``sliding`` with a ``stride`` in tokens (language models only).
+        """
         raise NotImplementedError
 
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
-        """About how many positions ``eval_batches`` reads, every row counted at full length; without ``prepare``.
+        """Estimate the tokens that ``eval_batches`` reads, with every row at full length; callable before ``prepare``.
 
-        None where the task does not say: the plan then leaves evaluation out.
+        None means unknown; the plan then omits the cost of evaluation.
         """
         return None
 
     def encode(self, text: str) -> list[int]:
-        """The token numbers of ``text``."""
+        """Return the token ids of ``text``."""
         raise NotImplementedError
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token numbers."""
+        """Return the text of token ids."""
         raise NotImplementedError
 
     def unsupported(self, config: RunConfig) -> str | None:
@@ -154,11 +169,11 @@ class Task:
         return None
 
     def reference_scores(self) -> dict[str, Reference]:
-        """What stands beside the variants in a report, trained without a network: name -> baseline."""
+        """Return the reference scores of the task by name: scores of simple methods without a network."""
         return {}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean negative log-likelihood in nats over what is to be predicted, with its gradient.
+        """Return the mean negative log-likelihood of the targets in nats, a differentiable scalar.
 
         Args:
             logits: (b, t, vocabulary) of a language model or (b, classes) of a classifier.
@@ -166,28 +181,28 @@ class Task:
         return F.cross_entropy(logits.float().flatten(0, -2), batch.targets.flatten(), ignore_index=IGNORED)
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
-        """Every metric of one batch as (sum, count); sums in float64, so that a long split loses nothing.
+        """Return every metric of one batch as (sum, count), with sums in float64 to stay exact over a long split.
 
-        They may be tensors, and ours are: a number would have to be waited for, batch by batch.
+        Both may be tensors, so that evaluation need not synchronise with the device after each batch.
         """
         targets = batch.targets.flatten()
         nats = F.cross_entropy(logits.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none")
         total = nats.double().sum()
         if self.kind == "language_model":
             return {"bits_per_byte": (total / math.log(2), (targets != IGNORED).sum())}
-        right = (logits.argmax(-1) == targets).sum().double()
-        return {"accuracy": (right, len(targets)), "loss": (total, len(targets))}
+        correct = (logits.argmax(-1) == targets).sum().double()
+        return {"accuracy": (correct, len(targets)), "loss": (total, len(targets))}
 
 
 def known_split(split: str) -> str:
-    """``split`` if it is one; else ``UserError``."""
+    """Return ``split`` if it is one of ``SPLITS``, otherwise raise ``UserError``."""
     if split not in SPLITS:
         raise UserError(f"unknown split {split!r}{nearest(split, SPLITS)}; known: {', '.join(SPLITS)}")
     return split
 
 
 def whole_number(value: object, *, name: str, least: int = 1) -> int:
-    """``value`` if it is a whole number of at least ``least``; else ``UserError``."""
+    """Return ``value`` if it is an int of at least ``least``, otherwise raise ``UserError`` naming the option ``name``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(f"{name}: expected a whole number of at least {least:,}, got {value!r}")
     return value

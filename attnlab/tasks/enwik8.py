@@ -1,6 +1,6 @@
 """``enwik8``: the first 10^8 bytes of the English Wikipedia dump of 3 March 2006, split 90M/5M/5M.
 
-The usual benchmark of byte-level language models (Large Text Compression Benchmark, M. Mahoney).
+A standard benchmark of byte-level language models (Large Text Compression Benchmark, M. Mahoney).
 """
 
 import logging
@@ -18,11 +18,11 @@ FORMAT = 1  # of the prepared file
 
 
 class Enwik8(ByteTask):
-    """Wikipedia's XML, byte by byte.
+    """Predict the next byte of Wikipedia's XML.
 
     Args:
-        length: bytes that a row reads.
-        sampling: ``random`` places, or ``contiguous`` rows, which a memory needs.
+        length: bytes of a row.
+        sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
     """
 
     def __init__(self, *, length: int = 256, sampling: str = "random") -> None:
@@ -35,10 +35,10 @@ class Enwik8(ByteTask):
         return 90_000_000, 95_000_000, 100_000_000
 
     def read(self) -> np.ndarray:
-        def build(place: Path) -> None:
+        def build(folder: Path) -> None:
             contents = datasets.load(ENWIK8)
-            logger.info("enwik8: writing the bytes to %s", place)
-            np.save(place / "bytes.npy", np.frombuffer(contents, dtype=np.uint8))
+            logger.info("enwik8: writing the bytes to %s", folder)
+            np.save(folder / "bytes.npy", np.frombuffer(contents, dtype=np.uint8))
 
-        place = datasets.prepared("enwik8", {"contents": ENWIK8.contents, "format": FORMAT}, build)
-        return np.load(place / "bytes.npy", mmap_mode="r")
+        folder = datasets.prepared("enwik8", {"contents": ENWIK8.contents, "format": FORMAT}, build)
+        return np.load(folder / "bytes.npy", mmap_mode="r")

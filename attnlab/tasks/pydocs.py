@@ -1,11 +1,11 @@
-"""``pydocs``: the text of Python's own ``pydoc_data.topics``: real English with markup, without a download.
+"""``pydocs``: the text of Python's ``pydoc_data.topics``, real English with markup that needs no download.
 
-Its topics repeat each other: ``while`` and ``with`` stand in ``compound``, too, and whole sections in two or three. A split
-must not hold what another has, so every paragraph stands here once, where it comes first; of a topic that is part of another
-little more than its heading is left. No two splits then share a string of 96 bytes (Pythons 3.11 to 3.13).
+The topics repeat each other: ``compound`` includes ``while`` and ``with``, and some sections occur in two or three topics. To
+keep the splits disjoint, every paragraph is used once, where it occurs first; of a topic that is part of another, little more
+than the heading is left. No two splits then share a string of 96 bytes (Python 3.11 to 3.13).
 
-It differs between versions of Python, so its checksum is part of a run's fingerprint; numbers from different
-versions are not numbers on the same data.
+The text differs between versions of Python, so its checksum is part of a run's fingerprint. Results from different versions
+are not comparable.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from attnlab.tasks.bytes import ByteTask
 
 
 class PyDocs(ByteTask):
-    """The language reference behind Python's ``help()``, topic after topic by name, each paragraph once, split 90/5/5 %.
+    """Predict the next byte of the topics of Python's ``help()``, sorted by name, each paragraph once, split 90/5/5 %.
 
     Args:
-        length: bytes that a row reads.
-        sampling: ``random`` places, or ``contiguous`` rows, which a memory needs.
+        length: bytes of a row.
+        sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
     """
 
     def __init__(self, *, length: int = 256, sampling: str = "random") -> None:
@@ -39,14 +39,14 @@ class PyDocs(ByteTask):
         return np.frombuffer(_contents(), dtype=np.uint8)
 
 
-@lru_cache(maxsize=1)  # one process has one Python, hence one text
+@lru_cache(maxsize=1)  # constant in a process
 def _contents() -> bytes:
     try:
         from pydoc_data.topics import topics
-    except ImportError as error:  # some distributions leave it out of a minimal Python
+    except ImportError as error:  # some distributions omit it
         raise UserError(f"pydocs: this Python has no pydoc_data.topics ({error})") from error
-    once: dict[str, str] = {}
+    paragraphs: dict[str, str] = {}
     for name in sorted(topics):
         for paragraph in topics[name].split("\n\n"):
-            once.setdefault(paragraph.strip(), paragraph)  # how far it is indented makes it no other
-    return "\n\n".join(once.values()).encode()
+            paragraphs.setdefault(paragraph.strip(), paragraph)  # equal up to indentation
+    return "\n\n".join(paragraphs.values()).encode()

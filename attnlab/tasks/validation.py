@@ -1,4 +1,7 @@
-"""A task may be anyone's: what is wrong with it is said of the task and its method, and not of the line of ours that met it."""
+"""Validation of tasks: their definition, their first batch, and the identity of their data.
+
+Users write tasks, too: an error names the task and the method at fault.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "role": ("causal", "bidirectional"),
     "direction": ("min", "max"),
 }
-METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # what every task has of its own
+METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # that every task defines
 OPTIONAL = ("eval_tokens", "encode", "decode", "unsupported", "reference_scores", "loss", "score")
 
 
 def check_definition(task: Task, *, name: str) -> None:
-    """Look at a task's attributes and at how its methods can be called, without calling one.
+    """Check a task's attributes and the signatures of its methods, without calling a method.
 
     Raises:
-        UserError: an attribute that is missing or no such thing, a method that is missing or takes something else.
+        UserError: an attribute is missing or invalid, or a method is missing or has another signature.
     """
     for attribute, known in {"kind": MODELS.names(), **CHOICES}.items():
         if (found := getattr(task, attribute, None)) not in known:
@@ -49,7 +52,7 @@ def check_definition(task: Task, *, name: str) -> None:
 
 
 def _signature(method: str) -> str:
-    """``(step, *, seed, batch_size)``: what a method is called with."""
+    """Return the expected signature of a method, such as ``(step, *, seed, batch_size)``."""
     parameters = [p.replace(annotation=p.empty) for p in _parameters(method)]
     return str(inspect.Signature(parameters))
 
@@ -59,20 +62,20 @@ def _parameters(method: str) -> list[inspect.Parameter]:
 
 
 def _bind(found: inspect.Signature, method: str) -> None:
-    """Call a method as we do: what has a default by its name, what has none in its place unless it is keyword-only."""
+    """Bind arguments as attnlab passes them: by keyword if they have a default or are keyword-only, else by position."""
     named = [p.name for p in _parameters(method) if p.kind is p.KEYWORD_ONLY or p.default is not p.empty]
     found.bind(*[None] * (len(_parameters(method)) - len(named)), **dict.fromkeys(named))
 
 
 def check_first_batch(task: Task, config: RunConfig) -> None:
-    """Look at the first batch of a run, and at the names of its scores, before the first step is taken.
+    """Check the first batch of a run, and the names of its scores, before the first training step.
 
     Raises:
-        UserError: what came is no batch, is none of this task's, or is not scored by what the task names as its metric.
+        UserError: ``train_batch`` returns no ``Batch`` or an invalid one, or ``score`` does not return the task's metric.
     """
     batch: Any = task.train_batch(0, seed=config.seed, batch_size=config.train.batch_size)
-    if wrong := _wrong(batch, task):
-        raise UserError(f"task {config.task.label}: {wrong} of train_batch()")
+    if mistake := _describe_mistake(batch, task):
+        raise UserError(f"task {config.task.label}: {mistake} from train_batch()")
     row = batch.split(len(batch.inputs))[0]
     shape = (*row.inputs.shape, task.vocabulary) if task.kind == "language_model" else (1, task.classes)
     scores: Any = task.score(torch.zeros(()).expand(shape), row)
@@ -81,8 +84,8 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
         raise UserError(f"task {config.task.label}: expected score() to name the metric {task.metric}, got {named}")
 
 
-def _wrong(batch: Any, task: Task) -> str:
-    """What a batch should be and is not; "" where it is."""
+def _describe_mistake(batch: Any, task: Task) -> str:
+    """Describe the first mistake in a batch; "" if it is valid."""
     if not isinstance(batch, Batch):
         return f"expected an attnlab.tasks.Batch, got {type(batch).__name__}"
     for name in ("inputs", "targets"):
@@ -91,12 +94,29 @@ def _wrong(batch: Any, task: Task) -> str:
     size = tuple(batch.inputs.shape)
     if len(size) != 2 or not size[0] or not 1 <= size[1] <= task.length:
         return f"expected inputs of (b, t), t from 1 to the length {task.length}, got {size}"
-    wanted, below = (size, task.vocabulary) if task.kind == "language_model" else (size[:1], task.classes)
-    if tuple(batch.targets.shape) != wanted:
-        return f"expected targets of {wanted} beside inputs of {size}, got {tuple(batch.targets.shape)}"
+    shape, most_targets = (size, task.vocabulary) if task.kind == "language_model" else (size[:1], task.classes)
+    if tuple(batch.targets.shape) != shape:
+        return f"expected targets of {shape} with inputs of {size}, got {tuple(batch.targets.shape)}"
     if batch.mask is not None and tuple(batch.mask.shape) != size:
-        return f"expected a mask of {size} beside the inputs, got {tuple(batch.mask.shape)}"
-    for name, tokens, most in (("inputs", batch.inputs, task.vocabulary), ("targets", batch.targets, below)):
+        return f"expected a mask of {size}, the shape of the inputs, got {tuple(batch.mask.shape)}"
+    for name, tokens, most in (("inputs", batch.inputs, task.vocabulary), ("targets", batch.targets, most_targets)):
         if int(tokens.max()) >= most or (name == "inputs" and int(tokens.min()) < 0):
             return f"expected {name} from 0 to {most - 1}, got {int(tokens.min())} to {int(tokens.max())}"
     return ""
+
+
+def prepare_task(task: Task, config: RunConfig) -> Task:
+    """Prepare ``task`` and return it, after checking that its data are those that ``config`` was planned with.
+
+    Hours may pass between the plan and a run, in which a file may change. Without this check, the seeds of one cell could be
+    trained on different data, all recorded under the checksum of the first. If ``config`` names no data, any are accepted.
+
+    Raises:
+        UserError: the data are not available, or their identity differs from the planned one.
+    """
+    task.prepare()
+    if config.data and (identity := task.identity()) != config.data:
+        raise UserError(
+            f"task {config.task.label}: its data have changed since this was planned: expected {config.data}, found {identity}"
+        )
+    return task

@@ -25,7 +25,7 @@ from attnlab.errors import UserError, one_line
 from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
 from attnlab.registry import POSITIONS, TASKS, options_of
-from attnlab.tasks.verification import verified
+from attnlab.tasks.validation import prepare_task
 from attnlab.training.evaluate import evaluate
 from attnlab.training.out_of_memory import is_out_of_memory, requested_memory
 
@@ -89,7 +89,7 @@ def _evaluated(
     rows = max(1, normal * task.length // max(length, task.length))
     eval_config = config.evaluate.model_copy(update={"batch_size": rows})
     try:
-        other = verified(_task(config, length), config)
+        other = prepare_task(_task(config, length), config)
         scores = evaluate(model, other, "test", config=config.model_copy(update={"evaluate": eval_config}), device=device)
     except Exception as error:  # a user's position scheme or variant may raise anything
         reason = f"out of memory: requested {requested_memory(error)}" if is_out_of_memory(error) else _describe(error)

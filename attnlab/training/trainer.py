@@ -16,8 +16,7 @@ from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.tasks import Task
-from attnlab.tasks.validation import check_first_batch
-from attnlab.tasks.verification import verified
+from attnlab.tasks.validation import check_first_batch, prepare_task
 from attnlab.training import checkpoint, costs
 from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
@@ -63,7 +62,7 @@ class Trainer:
 
     def _set_up(self) -> None:
         config, group, device = self.config, self.group, self.device
-        self.task: Task = verified(TASKS.get(config.task.name)(**config.task.options), config)
+        self.task: Task = prepare_task(TASKS.get(config.task.name)(**config.task.options), config)
         check_first_batch(self.task, config)
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()

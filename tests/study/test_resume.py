@@ -194,7 +194,7 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Whole,
             raise Cut
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(checkpoint, "keep", cut)
+        patch.setattr(checkpoint, "save_newest", cut)
         patch.setattr(costs, "fixed_costs", lambda *_: {})
         recorded(config, folder / "cut")
     with pytest.MonkeyPatch.context() as patch:

@@ -100,7 +100,7 @@ def test_no_flipped_bit_and_no_cut_gives_other_contents(kind: str, reviews: Sour
         try:
             assert datasets.load(reviews) == whole
         except UserError as error:
-            assert "\n" not in str(error) and str(error).endswith("; delete it to have it fetched again")
+            assert "\n" not in str(error) and str(error).endswith("; delete it to download it again")
             refused += 1
     assert refused > 1.5 * len(good)
 
@@ -180,5 +180,5 @@ def test_a_bomb_does_not_go_off(reviews: Source, folders: Path):
     for bomb in (tarred(REVIEWS, also={"aclImdb/more": zeros}), gzip.compress(name.tobuf() + zeros)):
         path = place(folders, bomb)
         assert path.stat().st_size < 10_000
-        with pytest.raises(UserError, match=r"r.tar.gz is not reviews: .* \(more than 1,048,576 bytes come out of it\)"):
+        with pytest.raises(UserError, match=r"r.tar.gz is not reviews: .* \(it unpacks to more than 1,048,576 bytes\)"):
             datasets.load(reviews)

@@ -273,9 +273,9 @@ def test_a_file_of_ones_own(folders: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_file_that_is_not_there_or_too_short(tmp_path: Path):
-    with pytest.raises(UserError, match="not there"):
+    with pytest.raises(UserError, match="does not exist"):
         Text(path=str(tmp_path / "none.txt"))
-    with pytest.raises(UserError, match="that is a folder"):
+    with pytest.raises(UserError, match="it is a folder"):
         Text(path=str(tmp_path))
     short = tmp_path / "short.txt"
     short.write_bytes(b"a" * 100)

@@ -23,7 +23,7 @@ from attnlab.study.run import run
 from attnlab.tasks.datasets import prepared_folder
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.reference_scores import linear, ngram
-from attnlab.tasks.reference_scores.base import Reference, scored
+from attnlab.tasks.reference_scores.base import Reference, compute_score
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores, write_reference_scores
 from attnlab.tracking.runs import load_runs
 from tests.support.synthetic import INFO, SPEC, made_up
@@ -164,7 +164,7 @@ def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
     values = counting([1.5, 2.5, 3.5])
 
     def score(limit: int | None = None, **key: Any) -> float:
-        return scored(values, limit, key={"baseline": "x", **key}, begin=lambda: told.append(1)).value
+        return compute_score(values, limit, key={"baseline": "x", **key}, on_start=lambda: told.append(1)).value
 
     assert [score(), score(), score(7), score(data="other"), score(7)] == [1.5, 1.5, 2.5, 3.5, 2.5]
     assert len(told) == 3
@@ -173,10 +173,10 @@ def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
 @pytest.mark.parametrize("left", ["", "{", "[]", '{"value": "x"}', '{"value": NaN, "seconds": 0, "key": {}}'])
 def test_what_cannot_be_read_from_the_cache_is_computed_again(folders: Path, left: str) -> None:
     values = counting([1.5, 2.5])
-    scored(values, None, key={}, begin=lambda: None)
+    compute_score(values, None, key={}, on_start=lambda: None)
     (file,) = (prepared_folder() / "reference_scores").iterdir()
     file.write_text(left)
-    assert scored(values, None, key={}, begin=lambda: None).value == 2.5
+    assert compute_score(values, None, key={}, on_start=lambda: None).value == 2.5
     assert json.loads(file.read_text())["value"] == 2.5
 
 
@@ -184,7 +184,7 @@ def test_a_cache_that_cannot_be_written_costs_no_score(folders: Path) -> None:
     prepared_folder().mkdir()
     (prepared_folder() / "reference_scores").write_text("a file, where root, too, cannot make a folder")
     values = counting([1.5, 2.5])
-    assert [scored(values, None, key={}, begin=lambda: None).value for _ in range(2)] == [1.5, 2.5]
+    assert [compute_score(values, None, key={}, on_start=lambda: None).value for _ in range(2)] == [1.5, 2.5]
 
 
 # ---------------------------------------------------------------- in the report

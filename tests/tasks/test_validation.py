@@ -72,10 +72,10 @@ class Other(Reviews):
 
 
 RUN = {
-    "no batch": "expected an attnlab.tasks.Batch, got tuple of train_batch()",
+    "no batch": "expected an attnlab.tasks.Batch, got tuple from train_batch()",
     "numbers": "expected inputs of int64, got torch.float32",
     "length": "expected inputs of (b, t), t from 1 to the length 13, got (4, 26)",
-    "targets": "expected targets of (4,) beside inputs of (4, 13), got (4, 13)",
+    "targets": "expected targets of (4,) with inputs of (4, 13), got (4, 13)",
     "class": "expected targets from 0 to 1, got 1 to 2",
     "token": "expected inputs from 0 to 28, got 28 to ",
     "name": "expected score() to name the metric accuracy, got acuracy",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.errors import one_line
-from attnlab.tasks.reference_scores.base import Reference, scored
+from attnlab.tasks.reference_scores.base import Reference, compute_score
 from attnlab.tracking.artifacts import ReferenceScore
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def _tests(plan: Plan) -> Iterator[RunConfig]:
 
 def _task(config: RunConfig) -> Task:
     from attnlab.registry import TASKS
-    from attnlab.tasks.verification import verified
+    from attnlab.tasks.validation import prepare_task
 
-    return verified(TASKS.get(config.task.name)(**config.task.options), config)
+    return prepare_task(TASKS.get(config.task.name)(**config.task.options), config)
 
 
 def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> ReferenceScore | None:
@@ -65,7 +65,9 @@ def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> Re
     key = {"baseline": name, "task": deciding.model_dump(), "data": config.data, "files": files}
     label = f"reference score {name} of {deciding.label}"
     try:
-        score = scored(reference, limit, key=key, begin=lambda: logger.info("computing the %s (cached afterwards)", label))
+        score = compute_score(
+            reference, limit, key=key, on_start=lambda: logger.info("computing the %s (cached afterwards)", label)
+        )
     except KeyboardInterrupt as error:
         error.args = (
             "interrupted while computing a reference score: all runs are recorded (--no-reference-scores skips this step)",

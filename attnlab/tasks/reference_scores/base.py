@@ -1,7 +1,7 @@
-"""Trivial baselines: what can be had from a task's data without a network.
+"""Reference scores: results of simple methods, such as compressors and n-gram models, on a task's data.
 
-A task names its own (``Task.baselines``). Each is computed once and kept beside the prepared data; a study records what its
-runs stand beside (``attnlab.study.execution.reference_scores``), and its report shows that, compared with nothing.
+A task defines its own (``Task.reference_scores``). Each is computed once and cached with the prepared data. A study records
+them (``attnlab.study.execution.reference_scores``), and its report lists them without comparing variants with them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
 @dataclass(frozen=True)
 class Reference:
-    """One of a task's baselines.
+    """A method with a reference score.
 
     Args:
-        about: what it is and what it reads, in a sentence of the report.
-        score: ``evaluate.test_limit`` -> the task's primary metric on what an evaluation of ``test`` counts under it.
-        options: the task's options that decide the value, beside its ``identity``; None: any of them may.
+        about: describes the method and the data it reads, for the report.
+        score: ``evaluate.test_limit`` -> the task's primary metric on the part of ``test`` that an evaluation counts.
+        options: the task's options that determine the value, in addition to its ``identity``; None: all of them.
     """
 
     about: str
@@ -43,62 +43,64 @@ class Reference:
 
 @dataclass(frozen=True)
 class Score:
-    """What a baseline came to, and in how many seconds."""
+    """A reference score, and the seconds that it took to compute."""
 
     value: float
     seconds: float
 
 
-def scored(baseline: Reference, limit: int | None, *, key: dict[str, Any], begin: Callable[[], None]) -> Score:
-    """The baseline's score: from the cache, else computed now.
+def compute_score(reference: Reference, limit: int | None, *, key: dict[str, Any], on_start: Callable[[], None]) -> Score:
+    """Return a reference score, from the cache if it holds one.
 
     Args:
-        key: what the caller knows to decide the value: its name, the task's data and options, the user's own files.
-        begin: called before it is computed.
+        reference: the method.
+        limit: ``evaluate.test_limit``.
+        key: everything known to the caller that determines the value: name, the task's data and options, users' files.
+        on_start: called before the score is computed.
+
+    Raises:
+        ValueError: the score is not finite.
     """
     key = {**key, "limit": limit, "code": _code(), "libraries": _libraries()}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     path = datasets.prepared_folder() / "reference_scores" / f"{digest}.json"
-    found = _read(path, key)
-    if found is None:
-        begin()
+    score = _read(path, key)
+    if score is None:
+        on_start()
         start = time.monotonic()
-        value = float(baseline.score(limit))
+        value = float(reference.score(limit))
         if not math.isfinite(value):
             raise ValueError(f"expected a finite number, got {value}")
-        found = Score(value, round(time.monotonic() - start, 2))
-        with (
-            suppress(OSError),
-            replacing(path) as place,
-        ):  # a cache that nobody may write to costs the next one its time
-            place.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
-    return found
+        score = Score(value, round(time.monotonic() - start, 2))
+        with suppress(OSError), replacing(path) as temporary:  # without a writable cache, the next study computes it again
+            temporary.write_text(json.dumps({"key": key, **asdict(score)}, indent=1))
+    return score
 
 
 def _read(path: Path, key: dict[str, Any]) -> Score | None:
-    """What the cache holds under ``key``; None where it holds nothing, or nothing that can be read."""
+    """Return the cached score of ``key``; None if there is none, or it is damaged."""
     try:
-        found = json.loads(path.read_text())
-        score = Score(float(found["value"]), float(found["seconds"]))
-        return score if found["key"] == key and math.isfinite(score.value) else None
+        record = json.loads(path.read_text())
+        score = Score(float(record["value"]), float(record["seconds"]))
+        return score if record["key"] == key and math.isfinite(score.value) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 @cache
 def _code() -> str:
-    """A checksum of this folder, and of the tasks'."""
+    """Return a checksum of the source code of ``attnlab.tasks``."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 @cache
 def _libraries() -> dict[str, str]:
-    """What else decides the last digits; compressors come with Python and with the system."""
-    found = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
+    """Return the versions that determine the last digits; compressors come with Python and with the system."""
+    versions = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,7 +1,7 @@
-"""``gzip`` and ``xz``: what a compressor of files makes of the text to be predicted, and of nothing else.
+"""``gzip`` and ``xz``: the test text compressed by general-purpose compressors.
 
-The size of the compressed text, headers and all, over the bytes of the text. Unlike a model they have learned nothing from
-``train``: they stand for what repetition within the text alone is worth.
+The score is the size of the compressed text in bits, including headers, over the bytes of the text. Unlike a model, a
+compressor learns nothing from ``train``: the score shows the value of repetition within the text alone.
 """
 
 import gzip
@@ -13,12 +13,15 @@ XZ = "the test text compressed by xz -9e, which learns nothing from train"
 
 
 def gzip_bits_per_byte(text: np.ndarray) -> float:
-    """Of (n,) uint8, at gzip's highest level: Lempel-Ziv in a window of 32 kB."""
+    """Return the bits per byte of (n,) uint8 at gzip's highest level: Lempel-Ziv in a window of 32 kB."""
     return 8 * len(gzip.compress(text.tobytes(), compresslevel=9, mtime=0)) / len(text)
 
 
 def xz_bits_per_byte(text: np.ndarray) -> float:
-    """Of (n,) uint8, at xz's highest level (``xz -9e``): Lempel-Ziv over up to 64 MB, with arithmetic coding."""
-    import lzma  # some builds of Python have none
+    """Return the bits per byte of (n,) uint8 at xz's highest level (``xz -9e``).
+
+    Lempel-Ziv over up to 64 MB, with arithmetic coding.
+    """
+    import lzma  # some builds of Python lack it
 
     return 8 * len(lzma.compress(text.tobytes(), preset=9 | lzma.PRESET_EXTREME)) / len(text)

@@ -1,6 +1,6 @@
-"""``tf-idf`` with logistic regression, and ``nb-svm``: linear classifiers over the words and pairs of words of a text.
+"""``tf-idf`` with logistic regression, and ``nb-svm``: linear classifiers over words and pairs of words.
 
-Both know two classes, 0 and 1, and read every text whole, in the words that the task has cut it into.
+Both distinguish two classes, 0 and 1, and read whole texts, split into words by the task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # C of the logistic regression: the best on 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts of numbered words: number ``i`` is ``words[ends[i - 1]:ends[i]]`` and of class ``labels[i]``."""
+    """Texts as word ids: text ``i`` is ``words[ends[i - 1]:ends[i]]`` and of class ``labels[i]``."""
 
     words: np.ndarray
     ends: np.ndarray
@@ -26,7 +26,7 @@ class Texts:
 
     @cached_property
     def features(self) -> tuple[np.ndarray, np.ndarray]:
-        """Every word and every pair of neighbours as a number, and the text it stands in."""
+        """Ids of every word and every pair of adjacent words, and the index of the text of each."""
         words = self.words.astype(np.int64)
         text = np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
         within = text[1:] == text[:-1]
@@ -35,9 +35,10 @@ class Texts:
 
 
 def tfidf_accuracy(train: Texts, valid: Texts, test: Texts) -> float:
-    """Logistic regression on 1 + log of the counts, times inverse document frequency, each text of length 1.
+    """Return the test accuracy of logistic regression on TF-IDF features, with C chosen on ``valid``.
 
-    What ``train`` has only once is left out.
+    A feature is (1 + log count) x inverse document frequency, and each text has unit norm. Features that occur only once in
+    ``train`` are left out.
     """
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression
@@ -53,10 +54,10 @@ def tfidf_accuracy(train: Texts, valid: Texts, test: Texts) -> float:
 
 
 def nb_svm_accuracy(train: Texts, test: Texts, *, smoothing: float = 1.0, mixing: float = 0.25) -> float:
-    """NB-SVM: Wang and Manning 2012, "Baselines and bigrams", with the settings they recommend.
+    """Return the test accuracy of NB-SVM (Wang and Manning 2012, "Baselines and bigrams") with the recommended settings.
 
-    Whether a feature occurs is scaled by its log-count ratio r (equation 1, alpha = ``smoothing``); the weights of a linear
-    SVM with squared hinge loss and C = 1 are drawn towards their mean size (equation 4, beta = ``mixing``).
+    The presence of a feature (0 or 1) is scaled by its log-count ratio r (equation 1, alpha = ``smoothing``). The weights of
+    a linear SVM with squared hinge loss and C = 1 are drawn towards their mean size (equation 4, beta = ``mixing``).
     """
     from sklearn.svm import LinearSVC
 
@@ -69,7 +70,9 @@ def nb_svm_accuracy(train: Texts, test: Texts, *, smoothing: float = 1.0, mixing
 
 
 def log_count_ratio(inputs: Any, labels: np.ndarray, *, smoothing: float) -> np.ndarray:
-    """(features,): log of (p / |p|_1) / (q / |q|_1), p and q the smoothed counts of each feature in class 1 and class 0.
+    """Return (features,) float64: log of (p / |p|_1) / (q / |q|_1), equation 1.
+
+    p and q are the smoothed counts of each feature in class 1 and class 0.
 
     Args:
         inputs: sparse (n, features) of zeros and ones.
@@ -83,7 +86,7 @@ def log_count_ratio(inputs: Any, labels: np.ndarray, *, smoothing: float) -> np.
 
 
 def _counted(texts: Texts, columns: np.ndarray) -> Any:
-    """Sparse (n, columns): how often each text has each feature; features that are no column do not count."""
+    """Return sparse (n, columns): the counts of the features in ``columns`` in each text."""
     from scipy.sparse import csr_matrix
 
     features, rows = texts.features

@@ -24,14 +24,14 @@ BYTE = np.uint64(8)  # bits
 
 
 def bits_per_byte(train: np.ndarray, test: np.ndarray, *, order: int = ORDER) -> float:
-    """Bits per byte of every byte of ``test`` but the first, by a model counted on ``train``; both (n,) uint8."""
+    """Return the bits per byte of every byte of ``test`` but the first, under a model of ``train``; both (n,) uint8."""
     chances = KneserNey(train, order=order).probabilities(test)
     return float(-np.log2(chances[1:]).mean())
 
 
 @dataclass(frozen=True)
 class _Level:
-    """One order: for each n-gram the first term above, for each history its rest; both tables sorted by key."""
+    """One order of the model: the first term above for each n-gram, and ``rest`` for each history, sorted by key."""
 
     grams: np.ndarray
     shares: np.ndarray
@@ -40,7 +40,7 @@ class _Level:
 
 
 class KneserNey:
-    """The model of a text.
+    """An interpolated n-gram model of a text.
 
     Args:
         text: (n,) uint8, of at least ``order`` bytes.
@@ -55,39 +55,39 @@ class KneserNey:
             grams, counts = _counted(_last(grams, n - 1))
 
     def probabilities(self, text: np.ndarray) -> np.ndarray:
-        """(n,) float64: of each byte of (n,) uint8, given the ``order - 1`` bytes before it, or as many as there are."""
+        """Return (n,) float64: the probability of each byte of (n,) uint8 after the ``order - 1`` bytes before it, or fewer."""
         packed = _packed(text, len(self._levels))
-        found = np.full(len(text), 1 / 256)
+        chances = np.full(len(text), 1 / 256)
         for n, level in enumerate(self._levels, start=1):
-            grams, back = np.unique(_last(packed[n - 1 :], n), return_inverse=True)  # sorted, they are found quickly
+            grams, back = np.unique(_last(packed[n - 1 :], n), return_inverse=True)  # sorted keys are looked up faster
             shares = _look_up(level.grams, level.shares, grams, default=0)
             rests = _look_up(level.histories, level.rests, grams >> BYTE, default=1)
-            found[n - 1 :] = shares[back] + rests[back] * found[n - 1 :]
-        return found
+            chances[n - 1 :] = shares[back] + rests[back] * chances[n - 1 :]
+        return chances
 
 
 def _packed(text: np.ndarray, n: int) -> np.ndarray:
-    """(len,) uint64: at each place the ``n`` bytes that end there, the last one lowest; zeros before the first."""
-    found = text.astype(np.uint64)
+    """Return (len,) uint64: the ``n`` bytes that end at each position, the last one lowest; zeros before the first."""
+    grams = text.astype(np.uint64)
     for back in range(1, n):
-        found[back:] |= text[:-back].astype(np.uint64) << np.uint64(8 * back)
-    return found
+        grams[back:] |= text[:-back].astype(np.uint64) << np.uint64(8 * back)
+    return grams
 
 
 def _last(grams: np.ndarray, n: int) -> np.ndarray:
-    """The last ``n`` bytes of each n-gram."""
+    """Return the last ``n`` bytes of each n-gram."""
     return grams & np.uint64(256**n - 1)
 
 
 def _counted(grams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different ones, sorted, and how often each occurs. (np.unique would take twice the memory.)"""
+    """Return the unique n-grams, sorted, and their counts, with half of the memory that ``np.unique`` needs."""
     grams.sort()
     first = _first(grams)
     return grams[first], np.diff(first, append=len(grams))
 
 
 def _first(ordered: np.ndarray) -> np.ndarray:
-    """Where each new value begins."""
+    """Return the index of the first occurrence of each value in a sorted array."""
     return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
 
 
@@ -101,20 +101,20 @@ def _level(grams: np.ndarray, counts: np.ndarray) -> _Level:
 
 
 def _discounts(counts: np.ndarray) -> np.ndarray:
-    """(4,): what is taken from counts of 0, 1, 2, and 3 or more.
+    """Return (4,): the discounts of counts of 0, 1, 2, and 3 or more.
 
-    Where a small text has no n-gram that occurs once, twice, three or four times, the estimate does not exist: then it is
-    half of the count.
+    If a small text has no n-gram that occurs once, twice, three or four times, the estimate does not exist; half of the
+    count is used instead.
     """
     n = np.bincount(np.minimum(counts, 5), minlength=6).astype(float)
-    found = [0.0]
+    discounts = [0.0]
     for c in (1, 2, 3):
         estimate = c - (c + 1) * n[1] / (n[1] + 2 * n[2]) * n[c + 1] / n[c] if n[1] and n[2] and n[c] else c / 2
-        found.append(min(max(estimate, 0.1), c))  # never 0: what was not seen must have a chance
-    return np.array(found)
+        discounts.append(min(max(estimate, 0.1), c))  # never 0: unseen n-grams need a probability above 0
+    return np.array(discounts)
 
 
 def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray, *, default: float) -> np.ndarray:
-    """The value of each wanted key, ``default`` of those that are not there."""
+    """Return the value of each wanted key, and ``default`` for missing ones."""
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[places] == wanted, values[places], default)
