@@ -1,4 +1,4 @@
-"""``dense`` under another name, for A/A studies: the same mathematics, so that every difference found is a false one."""
+"""``dense`` under another name, for A/A studies: both compute the same function, so that any difference found is false."""
 
 import torch
 
@@ -9,10 +9,10 @@ from attnlab.variants.dense import Dense
 
 @register_variant("again")
 class Again(Dense):
-    """Dense attention, whose weights start from other values of the same distribution.
+    """Dense attention whose weights are initialised with other values of the same distribution.
 
     Args:
-        draws: added to the seed of the random stream that its weights are drawn from; 0: the very weights of ``dense``.
+        draws: added to the seed of the weights; 0: the same initial weights as ``dense``.
     """
 
     def __init__(self, config: AttentionConfig, *, draws: int = 0) -> None:

@@ -1,6 +1,6 @@
-"""A variant with two mistakes that are easily made: `attnlab check examples/my_variant/broken.py:Broken` finds both.
+"""A variant with two common mistakes, both found by `attnlab check examples/my_variant/broken.py:Broken`.
 
-Multi-head attention written by hand. What is wrong is told at the end of this file.
+Multi-head attention without the helpers of `Variant`. The end of this file explains the mistakes.
 """
 
 import torch
@@ -11,7 +11,7 @@ from attnlab.variants import AttentionConfig, Projections, Variant, merge_heads
 
 
 class Broken(Variant):
-    """Meant to be dense attention."""
+    """Dense attention with two mistakes."""
 
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed", "bias"})
@@ -34,5 +34,5 @@ class Broken(Variant):
         return self.out(merge_heads(weights @ v))
 
 
-# 1. triu(diagonal=2) hides what lies two and more ahead: the next token is seen. It must be diagonal=1.
-# 2. `hooks` declares "bias", yet self.position.bias(q, k, scale=...) is never added to the logits.
+# 1. triu(diagonal=2) leaves the next token visible. It must be diagonal=1.
+# 2. `hooks` declares "bias", but self.position.bias(q, k, scale=...) is never added to the logits.

@@ -3,10 +3,10 @@
     y = softmax(g * q̂ k̂^T) v,    q̂ = q / |q|,  k̂ = k / |k|        (section 3, in place of q k^T / sqrt(d))
     g starts at g0 = log2(L^2 - L)                                   (section 3.1)
 
-Logits of dense attention grow with the lengths of queries and keys, and a large one saturates the softmax. Cosines lie in
-[-1, 1] whatever the lengths are; the gain lets the softmax become as sharp as the data ask for.
+Logits of dense attention grow with the norms of queries and keys, and large ones saturate the softmax. Cosines lie in [-1, 1]
+for any norms; the learned gain sets how sharp the softmax is.
 
-Departures: a gain for each head, where the paper has one for each layer. Cost: as dense attention.
+Departures: one gain per head; the paper has one per layer. Cost: as dense attention.
 Code to paper: ``gain`` g; ``length`` L, the length of a long sequence of the data (its 97.5th percentile).
 """
 
@@ -22,7 +22,11 @@ from attnlab.variants import BACKENDS, AttentionConfig, Projections, Variant, me
 
 @register_variant("cosine")
 class Cosine(Variant):
-    """Dense attention whose logits are gain x cosine."""
+    """Dense attention whose logits are gain * cosine.
+
+    Args:
+        length: L of the initial gain, the length of a long sequence of the data.
+    """
 
     memory = True
     backends = BACKENDS
@@ -38,5 +42,5 @@ class Cosine(Variant):
         q, k, v = self.project(x, context)  # (b, h, t, d), (b, h, s, d), (b, h, s, d)
         q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
         g = self.gain.view(-1, 1, 1) * math.sqrt(q.shape[-1])  # attend() divides by sqrt(d)
-        y = self.attend(q * g, k, v, mask)  # role, position scheme, backend and dropout, as the study asks
+        y = self.attend(q * g, k, v, mask)  # applies role, position scheme, backend and dropout of the study
         return self.out(merge_heads(y))

@@ -1,7 +1,7 @@
-"""Variants that are wrong in one way each: what the checks of the contract are checked with.
+"""Mutants: variants with one mistake each, which the checks of the contract must catch.
 
-``MUTANTS`` maps the name of a check to the mutants that it must catch, alone unless ``also`` names others that cannot but see
-the same mistake.
+``MUTANTS`` maps the name of a check to the mutants that it must catch. No other check may fail, except those in ``also``,
+which necessarily detect the same mistake.
 """
 
 from typing import Any, NamedTuple
@@ -74,12 +74,19 @@ from tests.mutants.schemes import (
 
 
 class Mutant(NamedTuple):
-    """A variant that is wrong, and how it is checked."""
+    """A wrong variant, and how it is checked.
+
+    Attributes:
+        variant: the variant to check.
+        position: the position scheme of every check; None: see ``attnlab.testing.check``.
+        keep: replaces ``Backbone._update_memory``.
+        also: other checks that necessarily fail.
+    """
 
     variant: type[Variant]
     position: type[Position] | None = None
-    keep: Any = None  # replaces Backbone._update_memory
-    also: frozenset[str] = frozenset()  # checks that cannot but see it too
+    keep: Any = None
+    also: frozenset[str] = frozenset()
 
 
 MUTANTS: dict[str, list[Mutant]] = {

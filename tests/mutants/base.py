@@ -1,4 +1,4 @@
-"""What most mutants start from: right as it stands, with lines to change."""
+"""Correct variants with methods for mutants to override."""
 
 import torch
 from torch import Tensor
@@ -11,23 +11,25 @@ from attnlab.variants.dense import Dense
 
 
 class Plain(Dense):
-    """Dense without memory: the start of most mutants."""
+    """Dense attention without memory, the base of most mutants."""
 
     memory = False
 
 
 class Bare(Plain):
-    """Dense without memory and without schemes on queries and keys."""
+    """Dense attention without memory and without position schemes on queries and keys."""
 
     hooks = frozenset({"embed"})
 
 
 class Causal(Plain):
+    """Dense attention without memory, in the causal role only."""
+
     roles = frozenset({"causal"})
 
 
 class ByHand(Plain):
-    """Attention written out, so that a mutant can change a line of it."""
+    """Dense attention in single steps, each of which a mutant can override."""
 
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed"})
@@ -56,7 +58,7 @@ class ByHand(Plain):
 
 
 class Hooked(Plain):
-    """Dense whose position hooks can be got wrong."""
+    """Dense attention whose position hooks a mutant can override."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
         scale = q.shape[-1] ** -0.5

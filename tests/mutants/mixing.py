@@ -1,4 +1,4 @@
-"""Wrong in shapes, roles, causality, padding or order."""
+"""Mutants with a mistake in shapes, roles, causality, padding or order."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from tests.mutants.base import Bare, ByHand, Causal, Plain
 
 
 class Squeezed(Bare):
-    """``squeeze()`` takes away more than was meant when a sequence has length 1."""
+    """Calls ``squeeze(1)``, which removes the length dimension of a sequence of length 1."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return super().forward(x, context=context, mask=mask).squeeze(1)
 
 
 class NeedsTwoHeads(Dense):
-    """Divides by the number of heads less one, and refuses nothing."""
+    """Divides by heads - 1 and does not refuse a single head."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -27,7 +27,7 @@ class NeedsTwoHeads(Dense):
 
 
 class AnyWidth(Dense):
-    """Overrides ``unsupported`` and forgets about the width."""
+    """Overrides ``unsupported()`` without checking the width."""
 
     @classmethod
     def unsupported(cls, *, dim: int, heads: int, **config: Any) -> str | None:
@@ -35,7 +35,7 @@ class AnyWidth(Dense):
 
 
 class AnyRole(Causal):
-    """Refuses no role, whatever it declares."""
+    """Does not refuse the roles that it does not declare."""
 
     @classmethod
     def unsupported(cls, *, role: str, **config: Any) -> str | None:
@@ -43,7 +43,7 @@ class AnyRole(Causal):
 
 
 class LeaksValue(Bare):
-    """Position 7 sees position 8, as at the border of a block, by a path without gradient."""
+    """Position 7 depends on position 8, as at the border of a block, through a path without gradient."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         y = super().forward(x, context=context, mask=mask)
@@ -53,7 +53,7 @@ class LeaksValue(Bare):
 
 
 class LeaksGradient(Bare):
-    """The same in the gradient alone: a straight-through estimator over the wrong position."""
+    """Position 7 depends on position 8 in the gradient only: a straight-through estimator of the wrong position."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         y = super().forward(x, context=context, mask=mask)
@@ -63,7 +63,7 @@ class LeaksGradient(Bare):
 
 
 class AlwaysCausal(Plain):
-    """Hides what lies ahead in every role."""
+    """Applies the causal mask in every role."""
 
     roles = frozenset({"causal", "bidirectional"})
     permutation_equivariant = False
@@ -74,13 +74,13 @@ class AlwaysCausal(Plain):
 
 
 class IgnoresSource(Plain):
-    """Cross-attention over itself."""
+    """Cross-attention that takes keys and values from x instead of the context."""
 
     roles = frozenset({"cross"})
     permutation_equivariant = False
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        context = context if mask is not None else x  # the mask's length would not fit
+        context = context if mask is not None else x  # with a mask, whose length is that of the context, x would not fit
         return super().forward(x, context=context, mask=mask)
 
 
@@ -91,7 +91,7 @@ class SeesNext(ByHand):
 
 
 class SeesNextLater(ByHand):
-    """The causal mask is off by one from a second block of 64 queries on."""
+    """The causal mask is off by one from the second block of 64 queries on."""
 
     def seen(self, t: int, s: int) -> Tensor:
         i, j = torch.arange(t)[:, None], torch.arange(s)
@@ -99,14 +99,14 @@ class SeesNextLater(ByHand):
 
 
 class IgnoresMask(Bare):
-    """Padding is attended to."""
+    """Attends to padding."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return super().forward(x, context=context)
 
 
 class CountsPadding(Bare):
-    """Knows how long a sequence is with its padding."""
+    """Scales outputs by the padded length."""
 
     roles = frozenset({"bidirectional"})
 
@@ -115,13 +115,13 @@ class CountsPadding(Bare):
 
 
 class MinusInfinity(ByHand):
-    """A softmax over nothing is NaN."""
+    """Masks with -inf, so that the softmax of a fully masked row is NaN."""
 
     hidden = "minus infinity"
 
 
 class MixesRows(Bare):
-    """One position takes in that of the row before it in the batch."""
+    """Adds position 5 of the previous row of the batch to position 5."""
 
     roles = frozenset({"causal"})
 
@@ -133,7 +133,7 @@ class MixesRows(Bare):
 
 
 class CountsPositions(Bare):
-    """Has positions of its own and does not say so."""
+    """Depends on positions but is declared permutation equivariant."""
 
     roles = frozenset({"bidirectional"})
 

@@ -1,4 +1,4 @@
-"""Wrong in gradients, backends, cost or in the life of a module."""
+"""Mutants with a mistake in gradients, backends, dropout, cost or the module lifecycle."""
 
 import random
 from typing import Any
@@ -14,7 +14,7 @@ from tests.mutants.base import ByHand, Plain
 
 
 class DoubleGradient(Dense):
-    """A value without and with gradient, added up wrongly."""
+    """Doubles the gradient but not the value."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         y = super().forward(x, context=context, mask=mask)
@@ -22,7 +22,7 @@ class DoubleGradient(Dense):
 
 
 class IdleProjection(Dense):
-    """A projection that plays no part."""
+    """Has a projection that forward() does not use."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -30,14 +30,14 @@ class IdleProjection(Dense):
 
 
 class DeadKeys(Plain):
-    """Keys without gradient: a third of the packed projection learns nothing."""
+    """Detaches the keys: a third of the packed projection receives no gradient."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
         return super().attend(q, k.detach(), v, mask, scale=scale)
 
 
 class CountsInBf16(ByHand):
-    """A penalty on distance whose positions are counted in the precision of the activations."""
+    """Adds a penalty on distance, computed from positions in the dtype of the activations."""
 
     roles = frozenset({"causal"})
 
@@ -47,14 +47,14 @@ class CountsInBf16(ByHand):
 
 
 class ForgetsScale(Plain):
-    """Leaves the scale out where the backend is ``sdpa``."""
+    """Omits the scale with backend ``sdpa``."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
         return super().attend(q, k, v, mask, scale=1.0 if self.backend == "sdpa" else None)
 
 
 class ForgetsScaleLater(Plain):
-    """The same beyond the first block of 64 queries."""
+    """Omits the scale with backend ``blocked`` if there is more than one block of 64 queries."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
         return super().attend(q, k, v, mask, scale=1.0 if self.backend == "blocked" and q.shape[2] > 64 else None)
@@ -68,20 +68,20 @@ class NoDropout(ByHand):
 
 
 class AlwaysDropout(ByHand):
-    """Drops in evaluation, too."""
+    """Also drops in evaluation mode."""
 
     def drop(self, weights: Tensor) -> Tensor:
         return F.dropout(weights, self.dropout)
 
 
 class UnscaledDropout(ByHand):
-    """Does not make up for what it drops."""
+    """Does not rescale the weights that remain."""
 
     def drop(self, weights: Tensor) -> Tensor:
         return F.dropout(weights, self.dropout, self.training) * (1 - self.dropout if self.training else 1)
 
 
-class _ForgetsMask(torch.autograd.Function):
+class _OtherMaskInBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, p: float) -> Tensor:
         ctx.p = p
@@ -94,14 +94,14 @@ class _ForgetsMask(torch.autograd.Function):
 
 
 class ForgetsMask(ByHand):
-    """Drops other weights on the way back."""
+    """Draws another dropout mask in the backward pass."""
 
     def drop(self, weights: Tensor) -> Tensor:
-        return _ForgetsMask.apply(weights, self.dropout) if self.training and self.dropout else weights  # type: ignore[no-any-return]
+        return _OtherMaskInBackward.apply(weights, self.dropout) if self.training and self.dropout else weights  # type: ignore[no-any-return]
 
 
 class AnyBackend(Plain):
-    """Declares one backend and refuses none."""
+    """Declares one backend but does not refuse the others."""
 
     backends = ("reference",)
 
@@ -111,7 +111,7 @@ class AnyBackend(Plain):
 
 
 class SavesSquare(StridedSparse):
-    """Sparse attention with a t x t gate."""
+    """Sparse attention with a (t, t) gate that autograd saves."""
 
     def __init__(self, config: AttentionConfig, *, stride: int = 16) -> None:
         super().__init__(config, stride=stride)
@@ -124,7 +124,7 @@ class SavesSquare(StridedSparse):
 
 
 class ComputesSquare(StridedSparse):
-    """Sparse attention that computes all products first."""
+    """Sparse attention that first computes the products of all pairs."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         with torch.no_grad():
@@ -133,14 +133,14 @@ class ComputesSquare(StridedSparse):
 
 
 class SaysLinear(Plain):
-    """Dense attention by a kernel that saves little, and is not linear for that."""
+    """Declares linear cost for dense attention with a kernel that saves few bytes."""
 
     backends = ("sdpa",)
     cost_exponent = 1.0
 
 
 class PlainTensor(Dense):
-    """Weights that are no parameter."""
+    """Holds weights in a plain tensor."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -151,7 +151,7 @@ class PlainTensor(Dense):
 
 
 class KeepsOutput(Dense):
-    """Keeps its last output, for a plot."""
+    """Stores its last output, with its graph."""
 
     last: Tensor | None = None
 
@@ -161,7 +161,7 @@ class KeepsOutput(Dense):
 
 
 class HoldsLambda(Dense):
-    """Holds a lambda."""
+    """Has a lambda as an attribute."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -172,7 +172,7 @@ class HoldsLambda(Dense):
 
 
 class AsksForValues(Dense):
-    """Branches on a value."""
+    """Branches on the value of a tensor."""
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         y = super().forward(x, context=context, mask=mask)
@@ -180,7 +180,7 @@ class AsksForValues(Dense):
 
 
 class Remembers(Plain):
-    """Gives another output after a call with a short sequence."""
+    """Changes its output after a call with a sequence of length 5."""
 
     before = 0
 
@@ -192,7 +192,7 @@ class Remembers(Plain):
 
 
 class ForeignRandom(Dense):
-    """Draws from Python's generator."""
+    """Initialises a parameter from Python's random generator."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

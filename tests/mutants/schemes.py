@@ -1,4 +1,4 @@
-"""Wrong in position schemes, hooks or memory."""
+"""Mutants with a mistake in position schemes, hooks or memory."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.mutants.base import ByHand, Hooked, Plain
 
 
 class ShiftOffByOne(Relative):
-    """The shift reads one place too early, at the left edge from the row above."""
+    """The relative shift reads one entry too early, at the left edge from the row above."""
 
     def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
         by_distance = super().bias(q, torch.zeros_like(k), scale=scale)
@@ -24,14 +24,14 @@ class ShiftOffByOne(Relative):
 
 
 class CountsFromLeft(Alibi):
-    """A bias by the key's position, called relative."""
+    """Scales the bias by the absolute position of the key, but is declared relative."""
 
     def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
         return super().bias(q, k, scale=scale) * torch.arange(k.shape[-2], device=k.device)
 
 
 class IgnoresAlibi(Plain):
-    """Honours some schemes that act by bias and not others."""
+    """Applies every scheme with hook ``bias`` except ALiBi."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -40,7 +40,7 @@ class IgnoresAlibi(Plain):
 
 
 class IgnoresRotation(Plain):
-    """Declares a hook that it ignores."""
+    """Declares hook ``rotate`` but does not apply it."""
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return q, k
@@ -63,14 +63,14 @@ class Transposed(Hooked):
 
 
 class FirstHeadsTwice(StridedSparse):
-    """Its later heads ask for the bias of the first."""
+    """Requests the bias of the first heads for the later ones."""
 
     def position_bias(self, q: Tensor, k: Tensor, *, scale: float, **part: Any) -> Tensor | None:
         return super().position_bias(q, k, scale=scale, **{**part, "heads": slice(q.shape[-3])})
 
 
 class ColumnsOfNeighbours(StridedSparse):
-    """Asks for the bias of neighbours where positions stand a stride apart."""
+    """Requests the bias of adjacent positions for positions that are a stride apart."""
 
     def position_bias(self, q: Tensor, k: Tensor, *, scale: float, **part: Any) -> Tensor | None:
         return super().position_bias(q, k, scale=scale, **{**part, "step": 1})
@@ -85,7 +85,7 @@ class SummariesOffByOne(FixedSparse):
 
 
 class IgnoresHeads(Alibi):
-    """The slopes of the first heads, whichever are asked for."""
+    """Returns the slopes of the first heads for any ``heads``."""
 
     def bias(
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
@@ -94,7 +94,7 @@ class IgnoresHeads(Alibi):
 
 
 class IgnoresStep(Alibi):
-    """Counts places within the piece."""
+    """Ignores ``step``."""
 
     def bias(
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
@@ -103,7 +103,7 @@ class IgnoresStep(Alibi):
 
 
 class TurnsOffset(Relative):
-    """Takes the offset for one ahead, not behind."""
+    """Applies the offset with the wrong sign."""
 
     def bias(
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
@@ -112,16 +112,16 @@ class TurnsOffset(Relative):
 
 
 class TurnsQueriesOnly(Plain):
-    """Rotates the queries and forgets the keys."""
+    """Rotates queries but not keys."""
 
-    permutation_equivariant = False  # it says that positions count in it, so that no check of order looks
+    permutation_equivariant = False  # so that the check "permutation" does not run
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return super().rotate(q, k)[0], k
 
 
 class AnyHook(Plain):
-    """Declares one hook and refuses none."""
+    """Declares one hook but does not refuse the others."""
 
     hooks = frozenset({"embed"})
 
@@ -131,7 +131,7 @@ class AnyHook(Plain):
 
 
 class TopLeft(ByHand):
-    """The causal mask is aligned to the first key, as ``is_causal`` of ``scaled_dot_product_attention`` is."""
+    """Aligns the causal mask to the first key, as ``is_causal`` of ``scaled_dot_product_attention`` does."""
 
     memory = True
 
@@ -140,7 +140,7 @@ class TopLeft(ByHand):
 
 
 class TopLeftAlone(ByHand):
-    """The same where there is a single query."""
+    """Aligns the causal mask to the first key if there is a single query."""
 
     memory = True
 
@@ -149,7 +149,7 @@ class TopLeftAlone(ByHand):
 
 
 class AnyMemory(Plain):
-    """Has no memory and does not refuse any."""
+    """Does not declare memory and does not refuse it."""
 
     @classmethod
     def unsupported(cls, *, memory: bool, **config: Any) -> str | None:

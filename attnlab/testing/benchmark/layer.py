@@ -89,7 +89,8 @@ def unsupported(layer: LayerConfig, device: torch.device) -> str | None:
     available, needed = available_memory(), LOGITS_COPIES * 4 * layer.batch * target.heads * layer.length**2
     if available is None or needed <= MAX_LOGITS_SHARE * available:
         return None
-    return f"not run: the logits of all pairs and their gradients need {format_bytes(needed)}, and {format_bytes(available)} are available"
+    sizes = f"{format_bytes(needed)}, and {format_bytes(available)} are available"
+    return f"not run: the logits of all pairs and their gradients need {sizes}"
 
 
 class ForwardBackward:
