@@ -1,4 +1,4 @@
-"""The variant of `examples/my_variant`, through each of the registry's three doors, and the task of `examples/my_task`."""
+"""The variant of `examples/my_variant`, registered in each of the three ways, and the task of `examples/my_task`."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def cosine(**options: int) -> Variant:
     return load_file(EXAMPLE / "cosine.py").Cosine(AttentionConfig(dim=12, heads=3, role="causal"), **options)
 
 
-def test_it_computes_what_its_file_says() -> None:
+def test_cosine_attention_matches_its_equations() -> None:
     variant, x = cosine(length=11).double(), torch.randn(2, 7, 12, dtype=torch.float64)
     q, k, v = variant.project(x, None)  # type: ignore[operator]
     q, k = q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)
@@ -71,7 +71,7 @@ def test_first_door_imports_names_the_file(tmp_path: Path, quiet: ProgressDispla
     assert runs.groupby("variant")["parameters"].first().is_monotonic_decreasing  # two gains more than dense
 
 
-def test_second_door_a_path_stands_for_the_name(tmp_path: Path, quiet: ProgressDisplay) -> None:
+def test_second_door_a_path_replaces_the_name(tmp_path: Path, quiet: ProgressDisplay) -> None:
     study = {"study": "by-path", "grid": {"variant": [f"{EXAMPLE / 'cosine.py'}:Cosine"]}}
     study["base"] = {"task": "pydocs", "train": {"steps": 2}}  # type: ignore[assignment]
     result = attnlab.run(study, sets=SMALL, root=tmp_path, display=quiet)
@@ -103,7 +103,7 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     assert (tmp_path / "reports" / "train" / "index.html").is_file()
 
 
-def test_a_task_of_ones_own_is_trained_scored_and_shown(tmp_path: Path, quiet: ProgressDisplay) -> None:
+def test_a_user_task_is_trained_and_scored(tmp_path: Path, quiet: ProgressDisplay) -> None:
     small = {key: value for key, value in SMALL.items() if key != "task.length"}
     study = EXAMPLE.parent / "my_task" / "my_study.yaml"
     result = attnlab.run(study, sets={**small, "seeds": [0]}, root=tmp_path, display=quiet)
@@ -112,7 +112,7 @@ def test_a_task_of_ones_own_is_trained_scored_and_shown(tmp_path: Path, quiet: P
     assert all(0 <= row.summary["recall"] <= 1 for row in result.rows)
 
 
-def test_what_the_task_asks_can_be_told_from_what_it_shows() -> None:
+def test_targets_are_the_values_of_the_keys_in_the_inputs() -> None:
     task = load_file(EXAMPLE.parent / "my_task" / "recall.py").Recall(pairs=5)
     batch = task.train_batch(3, seed=7, batch_size=4)
     for row, wanted in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
