@@ -39,7 +39,7 @@ def asked(**changes: Any) -> dict[str, Any]:
 def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, CellSummary], Looks, list[str]]:
     how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
     show = _Lines()
-    fates = {"root": root, "show": show, "train": f"tests.support.study_fakes:{fate}"}
+    fates = {"root": root, "display": show, "train": f"tests.support.study_fakes:{fate}"}
     result, looks = adaptive.run_until_conclusive(asked(**changes), **fates, **how)
     return (
         {row.name.split()[0]: row for row in adaptive.table(result, looks)},
@@ -116,7 +116,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     given = asked(search=search, confirm={"seeds": [4, 5]})
     del given["seeds"]
     given["grid"] = {**GRID, "variant": ["dense", "wide"]}
-    fates = {"root": root, "show": QUIET, "train": "tests.support.study_fakes:settling"}
+    fates = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
     result, looks = adaptive.run_until_conclusive(given, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
     assert confirmed == [4, 5, 7] and looks == Looks(2, 3), "6 is the seed of the search"
