@@ -43,7 +43,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
         tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
     """
     from attnlab.cli._results import print_omissions
-    from attnlab.planning.memory_fit import memory_notes, cuda_peaks
+    from attnlab.planning.memory_fit import cuda_peaks, memory_notes
 
     rate, source = (tflops, "given by --tflops") if tflops else measured_rate(plan)
     peaks = cuda_peaks(plan.cells)

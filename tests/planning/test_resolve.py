@@ -114,7 +114,7 @@ MISTAKES = {
         "9:20",
         "no class 'Cosin' (did you mean 'Cosine'?)",
     ),
-    "a module that is not there": ("no_wo,", "no.such:Thing,", "9:20", "no module 'no.such'"),
+    "a module that is not there": ("no_wo,", "no.such:Thing,", "9:20", "cannot import module 'no.such'"),
     "a text that is not there": (
         "pydocs",
         "text, path: boo.txt",
