@@ -1,4 +1,4 @@
-"""`attnlab list`: print the registered variants, positions, tasks and backends, or the keys of a study file."""
+"""`attnlab list`: print the registered variants, positions, tasks and models, the backends, or the keys of a study file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from attnlab.cli._arguments import Parser
 from attnlab.cli._printing import print_table, relative
 
-HELP = "list variants, positions, tasks and backends with file and line, or the keys of a study file"
-REGISTRIES = ("variants", "positions", "tasks", "backends")
+HELP = "list variants, positions, tasks, models and backends with file and line, or the keys of a study file"
+REGISTRIES = ("variants", "positions", "tasks", "models", "backends")
 KINDS = (*REGISTRIES, "config")
 
 
@@ -37,8 +37,8 @@ def main(arguments: Namespace) -> int:
 
 
 def print_registry(kind: str) -> None:
-    """Print the table of `variants`, `positions`, `tasks` or `backends`."""
-    from attnlab.registry import POSITIONS, TASKS, VARIANTS
+    """Print the table of one of `REGISTRIES`."""
+    from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS
 
     if kind == "variants":
         headings = ["variant", "options", "roles", "position hooks", "memory", "backends", "paper", "defined in"]
@@ -49,6 +49,8 @@ def print_registry(kind: str) -> None:
     elif kind == "tasks":
         headings = ["task", "options", "kind", "role", "metric", "better", "defined in"]
         print_table(headings, [_describe(TASKS, name) for name in TASKS.names()])
+    elif kind == "models":
+        print_table(["model", "defined in"], [_describe(MODELS, name) for name in MODELS.names()])
     else:
         print_table(["backend", "on this machine"], _backends())
 
@@ -60,6 +62,8 @@ def _describe(registry: Any, name: str) -> list[str]:
     cls = registry.get(name)
     file, _, line = source(cls).rpartition(":")
     place = f"{relative(Path(file))}:{line}" if file else line
+    if registry.kind == "model":
+        return [name, place]
     row = [name, _options(cls)]
     if registry.kind == "variant":
         memory = "yes" if cls.memory else "no"

@@ -1,7 +1,7 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -253,7 +253,9 @@ def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
         raise UserError(message, cell.where("variant")) from error
     tokens = steps * it.config.train.batch_size * it.task.length
     flops, read = figures["flops_per_token"], _eval_tokens(it)
-    return replace(found, **figures, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
+    shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
+    costs = {name: figures[name] for name in shown}
+    return replace(found, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
 
 
 def _eval_tokens(it: ResolvedCell) -> int | None:
