@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(flag, action="append", default=[], **kwargs)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse as argparse does, but reject unknown arguments here: argparse would leave them to the parser above the verb."""
+        """Parse as argparse does, but reject unknown arguments here: argparse would return them to the parent parser."""
         words = sys.argv[1:] if args is None else list(args)
         arguments, unknown = super().parse_known_args(words, namespace)
         if unknown:
@@ -47,7 +47,7 @@ def comma_separated(text: str) -> list[str]:
 
 
 def number(text: str) -> float:
-    """Return the number, or NaN, which is in no range, for anything else."""
+    """Return the number, or NaN, which is in no range, if the text is not a number."""
     try:
         return float(text)
     except ValueError:

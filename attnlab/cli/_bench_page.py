@@ -154,7 +154,7 @@ def _write_rounds(path: Path, results: Sequence[BenchResult]) -> None:
 
 
 def plots(results: Sequence[BenchResult]) -> dict[str, str]:
-    """Return the SVG of time and of saved bytes over length."""
+    """Return the SVG plots of time and of saved bytes over length."""
     dashes = dict(zip(dict.fromkeys(result.case.backend for result in results), DASHES, strict=False))
 
     def plot(title: str, cost: Callable[[BenchResult], float]) -> str:

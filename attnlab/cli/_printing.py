@@ -1,4 +1,4 @@
-"""Tables as text: aligned columns that survive a pipe, split into blocks where the terminal is too narrow for all of them."""
+"""Tables as text: aligned columns that survive a pipe, split into blocks if the terminal is too narrow for all of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, widt
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Return true where most of the non-empty cells begin with a digit, after a sign."""
+    """Return True if most of the non-empty cells begin with a digit, after an optional sign."""
     filled = [cell.lstrip("+-~") for cell in cells if cell]
     return sum(cell[:1].isdigit() for cell in filled) * 2 > len(filled)
 
@@ -57,5 +57,5 @@ def _blocks(widths: Sequence[int], width: int | None) -> list[list[int]]:
 
 
 def relative(path: Path) -> str:
-    """Return the path relative to the working directory where it lies inside, else in full."""
+    """Return the path relative to the working directory if it is inside it, else in full."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)

@@ -71,7 +71,7 @@ def print_omissions(plan: Plan) -> None:
 
 
 def print_failures(result: StudyResult) -> None:
-    """Print why a run has not completed, and the file of its output. Refused cells and pruned trials are printed elsewhere."""
+    """Print the reason and log of each run that has not completed; refused cells and pruned trials are printed elsewhere."""
     for row in result.rows:
         if row.state not in ("completed", "pruned", "refused"):
             print(f"{row.state}: {row.name}: {row.reason}")

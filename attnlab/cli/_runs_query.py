@@ -1,6 +1,6 @@
-"""Conditions, columns and order of a study's runs, as `attnlab runs` takes them.
+"""Conditions, columns and order of a study's runs, as given to `attnlab runs`.
 
-The columns are those of `attnlab.load_runs`; the last part of a dotted name is enough where no other column ends alike (`lr`).
+The columns are those of `attnlab.load_runs`; the last part of a dotted name is enough if no other column has it (`lr`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attnlab._util.cost_metrics import shown_in
 from attnlab.config.axes import text
 from attnlab.errors import UserError, nearest, one_line
 
-Frame = Series = Any  # pandas' own types leave open what an index returns
+Frame = Series = Any  # pandas' own types do not define the type of an indexing result
 ALL = "all"
 SCORES = ("bits_per_byte", "accuracy")
 MAX_LISTED = 12  # values of a column that a message lists
@@ -25,7 +25,8 @@ OPERATORS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")  # the first operator counts: a value may hold others
+# A condition is split at its first operator: a value may contain others.
+CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
 
 
 def select(frame: Frame, *, where: Sequence[str] = (), columns: str = "", sort: str = "") -> Frame:

@@ -102,7 +102,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     """Run a plan, print its results, write its report, and return the exit code.
 
     Args:
-        only: not empty where the plan is a part of its study; the records of the other cells are then kept.
+        only: not empty if the plan is a part of its study; the records of the other cells are then kept.
         max_seeds: add seeds up to this number until every verdict is conclusive; None: run the study's own seeds.
 
     Raises:
@@ -132,5 +132,5 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
 
 
 def command_name() -> str:
-    """Return the command that starts attnlab here: its path where the environment that holds it is not activated."""
+    """Return the command that starts attnlab here: its path if its environment is not activated."""
     return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else relative(Path(sys.argv[0]))

@@ -28,7 +28,7 @@ def main(arguments: Namespace) -> int:
     """Print a row per check, and for each failure the smallest failing case and what to change.
 
     Returns:
-        0 where no check failed, else 1.
+        0 if no check failed, else 1.
 
     Raises:
         UserError: the variant does not support the position scheme, backend or device; the message has the reason.

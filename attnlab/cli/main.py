@@ -97,7 +97,7 @@ def build_parser() -> Parser:
 
 
 def check_spelling(words: Sequence[str]) -> None:
-    """Raise `UserError` where a verb, kind or flag has its old name."""
+    """Raise `UserError` if a verb, kind or flag has its old name."""
     verb = f"{' '.join(words[:2])} "
     for old, new in RENAMED.items():
         if old in words if old.startswith("--") else verb.startswith(f"{old} "):
@@ -107,15 +107,15 @@ def check_spelling(words: Sequence[str]) -> None:
 def _collect_garbage_less_often() -> None:
     """Collect garbage less often, and not at exit.
 
-    A process that imports torch and MLflow has a million objects that live as long as it does; traversing them takes seconds
-    in all.
+    A process that imports torch and MLflow has a million objects that live until it exits; traversing them takes seconds in
+    total.
     """
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)
 
 
 def _flush_output() -> None:
-    """Flush standard output, so that a pipe that its reader has closed does not change the exit code when Python exits."""
+    """Flush standard output now, so that a closed pipe does not change the exit code when Python exits."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -75,12 +75,13 @@ def _print_evaluation(plan: Plan) -> None:
     """Print the cost of evaluation relative to training, for tasks that declare it."""
     shares = [100 * c.eval_flops / c.train_flops for c in plan.cells if c.eval_flops is not None and c.train_flops]
     if shares:
-        least, most = (f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares)))  # two digits, and never 3e+02
+        # Two digits, without an exponent such as 3e+02.
+        least, most = (f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares)))
         print(f"Evaluation adds {least if least == most else f'{least} to {most}'} % to the FLOPs of training.")
 
 
 def _print_search(plan: Plan) -> None:
-    """Print the search space, sampler and pruner, and the seeds that confirm the best trial."""
+    """Print the search space, the sampler, the pruner, and the seeds that confirm the best trial."""
     search = plan.study.search
     if search is None:
         return

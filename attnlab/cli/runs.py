@@ -59,7 +59,7 @@ def _print_runs(arguments: Namespace) -> int:
 
 
 def _print_table(frame: Any, *, chosen: bool) -> None:
-    """Print a data frame; columns that the user chose stay although they are empty."""
+    """Print a data frame; columns that the user chose are kept even if they are empty."""
     from attnlab.cli._runs_query import format_column
 
     if not chosen and sys.stdout.isatty():

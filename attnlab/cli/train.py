@@ -34,8 +34,8 @@ def main(arguments: Namespace) -> int:
     base = {} if {"train.steps", "train.epochs"} & sets.keys() else {"train": {"steps": DEFAULT_STEPS}}
     try:
         planned = plan({"study": "train", "base": base, "grid": grid, **study_keys}, sets=sets)
-    except UserError as error:  # its place is in a grid that nobody wrote: name the assignment instead
+    except UserError as error:  # its place is in a generated grid: name the assignment instead
         typed = {f"grid.{key}": assignment(key, value) for key, value in assignments.items()}
         place = error.where.partition("[")[0]
         raise UserError(error.message.removeprefix("grid."), typed.get(place, error.where)) from error
-    return run_plan(planned, arguments, only=grid)  # the other cells of the study "train" stay as they are
+    return run_plan(planned, arguments, only=grid)  # keep the other cells of the study "train"

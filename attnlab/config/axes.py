@@ -24,7 +24,7 @@ def text(value: Any) -> str:
 
 
 def labels(values: Sequence[Any]) -> list[Label]:
-    """Return a label for each value: scalars as they are, paths by their class unless two would look the same."""
+    """Return a label for each value: scalars as they are, paths by their class unless two labels would be equal."""
     result: list[Label] = []
     for value in values:
         if isinstance(value, str):
@@ -37,7 +37,7 @@ def labels(values: Sequence[Any]) -> list[Label]:
 
 
 def canonical(value: Any) -> str:
-    """Return the same text for two ways to write a value: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
+    """Return a text that is equal for equal values: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
     if isinstance(value, dict) and set(value) == {"name"}:
         value = value["name"]
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53:
@@ -66,6 +66,6 @@ def pick(axis: str, values: Sequence[Any], wanted: Any, *, place: str) -> list[i
 
 
 def _names(value: Any) -> list[str]:
-    """Return the names of a value without its options: in full, and the class alone."""
+    """Return the names of a value without its options: the full name, and the class name alone."""
     name = value.get("name") if isinstance(value, dict) else value
     return [name, name.rpartition(":")[2]] if isinstance(name, str) else []

@@ -1,4 +1,4 @@
-"""Expand the grid of a study over its base into cells, each of which knows the places of its values."""
+"""Expand the grid of a study over its base into cells, each with the places of its values."""
 
 import copy
 import itertools
@@ -13,7 +13,7 @@ from attnlab.config.validation import validate
 from attnlab.config.yaml import Loc
 from attnlab.errors import UserError
 
-PLAIN = ("variant", "position", "task", "backend")  # axes whose values stand without a field name in the name of a cell
+PLAIN = ("variant", "position", "task", "backend")  # axes whose values have no field name in the name of a cell
 MAX_CELLS = 10_000  # cells of one study
 _ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
 
@@ -105,9 +105,9 @@ def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
     """Return the configuration of a cell: the base, then the assignments over it, then the values of the axes."""
     fields = copy.deepcopy(study.base)
     for path, value in study.sets.items():
-        other = _ONE_OF.get(path)
-        if other and f"train.{other}" not in study.sets and isinstance(fields.get("train"), dict):
-            fields["train"].pop(other, None)  # --set train.steps=50 also shortens a study that sets epochs
+        alternative = _ONE_OF.get(path)
+        if alternative and f"train.{alternative}" not in study.sets and isinstance(fields.get("train"), dict):
+            fields["train"].pop(alternative, None)  # --set train.steps=50 also shortens a study that sets epochs
         set_path(fields, path, copy.deepcopy(value))
     for axis in sorted(chosen, key=lambda axis: axis.count(".")):  # a whole section before a field in it
         set_path(fields, axis, copy.deepcopy(study.grid[axis][chosen[axis]]))

@@ -1,6 +1,6 @@
-"""Reading a study: a file or a dict becomes a ``StudyConfig``, or the first mistake becomes a ``UserError`` with its place.
+"""Read a study: turn a file or a dict into a ``StudyConfig``, or the first mistake into a ``UserError`` with its place.
 
-Everything that needs no registry is checked here. Names and options of variants, positions and tasks are checked by the plan.
+This module checks everything that needs no registry. The plan checks names and options of variants, positions and tasks.
 """
 
 from pathlib import Path
@@ -104,7 +104,7 @@ def _check_secrets(value: Any, *, where: Where, loc: Loc = ()) -> None:
 
 
 def _check_top_level(fields: dict[str, Any], *, where: Where) -> None:
-    """Raise if a field of a run stands at the top level: "did you mean" would suggest an unrelated key of the study."""
+    """Raise if a field of a run is at the top level: "did you mean" would suggest an unrelated key of the study."""
     for key in fields:
         if key in field_names(RunConfig, ()):
             message = f"expected {key!r} under base: (or its values under grid:), got it at the top level"
@@ -141,7 +141,7 @@ def _check_grid(study: StudyConfig) -> None:
 
 
 def _check_sets(study: StudyConfig) -> None:
-    """Check the assignments over the base; what the grid or the search sets cannot be assigned."""
+    """Check the assignments over the base; fields that the grid or the search sets cannot be assigned."""
     for path, value in study.sets.items():
         place = assignment(path, value)
         check_path(path, place=place)

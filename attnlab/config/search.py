@@ -1,7 +1,7 @@
 """The sections ``search``, ``confirm`` and ``run`` of a study file.
 
-The grid holds what is compared; a search chooses nuisance parameters such as the learning rate, separately in each cell and
-with the same budget. The chosen values are then trained on the fresh seeds of ``confirm``.
+The grid holds the values to compare; a search chooses nuisance parameters such as the learning rate, separately in each cell
+and with the same budget. The chosen values are then trained on the fresh seeds of ``confirm``.
 """
 
 import math
@@ -31,7 +31,7 @@ def _number(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return a value of a search in short; a list stays in brackets."""
+    """Return a value of a search as short text; a list keeps its brackets."""
     return f"[{', '.join(map(written, value))}]" if isinstance(value, list) else text(value)
 
 
@@ -103,7 +103,7 @@ class Dimension(Section):
 
     @property
     def whole(self) -> bool:
-        """Whether all values are whole numbers."""
+        """True if all values are whole numbers."""
         return all(isinstance(number, int) for number in (self.low, self.high, 1 if self.step is None else self.step))
 
     @property

@@ -19,7 +19,7 @@ UNSEARCHABLE = {
 
 
 def check_search(study: StudyConfig) -> None:
-    """Check that ``search`` and ``confirm`` come together and that every value of the space fits its field.
+    """Check that ``search`` and ``confirm`` are both present or both absent, and that every value of the space fits its field.
 
     Raises:
         UserError: the first mistake, with its place.
@@ -37,7 +37,7 @@ def check_search(study: StudyConfig) -> None:
 
 
 def _check_seeds(study: StudyConfig) -> None:
-    """The confirming seeds are there, differ, and none of them was seen by the search."""
+    """Check that the confirming seeds are present and distinct, and that the search uses none of them."""
     assert study.search is not None
     if study.confirm is None:
         message = "expected 'confirm: {seeds: [...]}' together with 'search', got none: only fresh seeds are reported"
@@ -54,7 +54,7 @@ def _check_seeds(study: StudyConfig) -> None:
 
 
 def _check_field(study: StudyConfig, path: str) -> None:
-    """The path names a single field that neither the grid nor the study itself decides."""
+    """Check that the path names a single field that neither the grid nor the study itself sets."""
     place = study.where("search", "space", path, key=True)
     first, _, rest = path.partition(".")
     if first in UNSEARCHABLE:
@@ -72,7 +72,7 @@ def _check_field(study: StudyConfig, path: str) -> None:
 
 
 def _check_range(study: StudyConfig, path: str, dimension: Dimension) -> None:
-    """Both ends fit the field, as written and as sampled, and so does the first step."""
+    """Check that both ends, as written and as sampled, and the first step fit the field."""
     if dimension.low is None:
         return
     values: list[tuple[Any, Any]] = [(("low",), dimension.low), (("high",), dimension.high)]
@@ -83,7 +83,7 @@ def _check_range(study: StudyConfig, path: str, dimension: Dimension) -> None:
 
 
 def _check_choices(study: StudyConfig, path: str, dimension: Dimension) -> None:
-    """Every choice fits the field and is listed once."""
+    """Check that every choice fits the field and is listed once."""
     seen: set[str] = set()
     for i, value in enumerate(dimension.choices or []):
         where = within(study.place, "search", "space", path, "choices", i)

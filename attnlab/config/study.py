@@ -129,7 +129,7 @@ class StudySource:
 
 
 def assignment(key: str, value: Any) -> str:
-    """Return an assignment as it is typed on the command line, for messages."""
+    """Return an assignment in command-line syntax, for messages."""
     return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
 
 

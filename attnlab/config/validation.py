@@ -1,4 +1,4 @@
-"""Validation with pydantic whose errors are one line: what was expected, what came, where, and the nearest name."""
+"""Validation with pydantic, with one-line errors: the expected value, the actual one, the place, and the nearest name."""
 
 from typing import Any, TypeVar, get_type_hints
 
@@ -21,7 +21,8 @@ RENAMED = {
     "select": "checkpoint_selection",
     "tied": "tie_embeddings",
 }
-PARTIAL = frozenset({"missing", "conflict"})  # errors that a part of a configuration may have: other fields decide
+# Errors that are allowed in a part of a configuration: they depend on other fields.
+PARTIAL = frozenset({"missing", "conflict"})
 
 
 def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> M:
@@ -29,7 +30,7 @@ def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Lo
 
     Args:
         where: the place of a location in ``fields``.
-        prefix: what messages write before a location.
+        prefix: the part that messages put before a location.
 
     Raises:
         UserError: the first mistake, in one line.
@@ -95,7 +96,7 @@ def check_hint(hint: Any, value: Any, *, loc: Loc, place: str) -> None:
 
     Args:
         loc: the name of the value in the message.
-        place: where the value comes from.
+        place: the origin of the value.
     """
     try:
         adapter = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
@@ -115,7 +116,7 @@ def _field_error(error: ValidationError, loc: Loc, place: str) -> UserError:
 
 
 def _inner(problem: Any) -> Loc:
-    """Return the location inside the value: only its indices, since pydantic also puts names of types there."""
+    """Return the location inside the value: only its indices, because pydantic also adds names of types."""
     return tuple(part for part in problem["loc"] if isinstance(part, int))
 
 
@@ -182,7 +183,7 @@ _TYPES = {
 
 
 def _expectation(problem: Any) -> str:
-    """Return what pydantic expected, in words that complete "expected ..."."""
+    """Return the expectation of pydantic, in words that complete "expected ..."."""
     context = problem.get("ctx", {})
     if problem["loc"] == ("grid",):
         return "at least one axis, such as variant: [dense, no_wo]"

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from attnlab.errors import UserError, nearest
 
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value")  # what plain text resolves to
+_SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value")  # the tags to which plain text resolves
 LARGEST = 2**17  # bytes of a file
-MOST = 20_000  # values in a file, those of an alias counted where it stands
-DEEPEST = 50  # lists and mappings in one another
+MOST = 20_000  # values in a file, those of an alias counted at each use
+DEEPEST = 50  # nesting of lists and mappings
 _TOO_DEEP = f"expected at most {DEEPEST} lists and mappings in one another, got more"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 Loc = tuple[str | int, ...]  # keys and indices from the root down to a value, as in pydantic's errors
@@ -75,7 +75,7 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
 
     Args:
         path: of the file.
-        what: what the file should be, for messages, such as ``"a study"``.
+        what: the expected content, for messages, such as ``"a study"``.
 
     Returns:
         The values, and their places.
@@ -85,10 +85,10 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)  # a bound, because a device or a pipe has no end
+            data = file.read(LARGEST + 1)  # bounded, because a device or a pipe may never end
     except FileNotFoundError:
         raise UserError(f"expected {what}, but the file does not exist{_neighbour(path)}", str(path)) from None
-    except (OSError, ValueError) as error:  # the latter: a name with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError: a name that contains a NUL
         raise UserError(f"cannot read {what}: {getattr(error, 'strerror', error)}", str(path)) from None
     if len(data) > LARGEST:
         raise UserError(f"expected {what}, got a file of more than {LARGEST:,} bytes", f"{path}:1:1")
@@ -134,7 +134,7 @@ def parse(text: str, *, name: str) -> tuple[Any, SourceMap]:
     reader = YAML(typ="rt", pure=True)
     reader.max_depth = DEEPEST
     try:
-        reader.composer.warn_double_anchors = False  # YAML allows them: an alias means the nearest one before it
+        reader.composer.warn_double_anchors = False  # YAML allows them: an alias refers to the nearest preceding one
         node = reader.compose(text)
     except MarkedYAMLError as error:
         raise _syntax(error, name, text) from None
@@ -169,7 +169,7 @@ def _build(node: Any, loc: Loc, name: str, source_map: SourceMap, ancestors: tup
     """Return the plain value of a node of the parsed document, and add its place and those inside it to ``source_map``.
 
     Args:
-        ancestors: the nodes that contain this one; an alias of one of them would not end.
+        ancestors: the nodes that contain this one; an alias of one of them would recurse forever.
     """
     place = _place(node, name)
     source_map.values[loc] = place

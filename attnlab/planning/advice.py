@@ -17,7 +17,7 @@ from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.planning.samplers import settings
 
-SCHEDULE_FIELDS = ("train.steps", "train.epochs", "train.eval_every")  # they move the steps at which valid is evaluated
+SCHEDULE_FIELDS = ("train.steps", "train.epochs", "train.eval_every")  # they change the steps at which valid is evaluated
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class EvaluationSchedule:
     Attributes:
         steps: of the whole run.
         every: steps between two evaluations.
-        epochs: whether the number of steps follows from a number of epochs.
+        epochs: True if the number of steps follows from a number of epochs.
     """
 
     steps: int
@@ -46,7 +46,7 @@ class EvaluationSchedule:
 
 
 def evaluation_schedule(config: RunConfig, task: Any) -> EvaluationSchedule:
-    """Return when a run evaluates ``valid``."""
+    """Return the schedule of a run's evaluations on ``valid``."""
     from attnlab.training.train import total_steps
 
     total, every = total_steps(config.train, task), config.train.eval_every

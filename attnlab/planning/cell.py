@@ -22,7 +22,7 @@ class Cell:
         eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
             if the task does not estimate its tokens.
         where: the place in the study file of its last axis, for messages.
-        matched: how its cost was matched to that of its baseline, or "".
+        matched: a description of the match of its cost to that of its baseline, or "".
         cuda_backend: the backend that it would use on CUDA.
     """
 
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """``no_wo learned s0``; of a trial ``no_wo learned t07``."""
+        """The name of the run: ``no_wo learned s0``; of a trial ``no_wo learned t07``."""
         return f"{self.cell.name} s{self.seed}" if self.trial is None else f"{self.cell.name} t{self.trial:02d}"
 
     @cached_property

@@ -29,7 +29,7 @@ CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolut
 
 
 def match_costs(study: StudyConfig, cells: list[CellPair], resolver: Resolver) -> list[CellPair]:
-    """Return the cells with every ``match`` carried out; a cell that cannot be matched is refused with the reason.
+    """Return the cells with every ``match`` resolved; a cell that cannot be matched is refused with the reason.
 
     Raises:
         UserError: no baseline to match to, or a field that cannot be adjusted; with the place in the study.
@@ -114,12 +114,12 @@ class _Matching:
         if self.study.baseline is None:
             raise UserError("match: expected a 'baseline' in the study to match to, got none", self._place)
         axes = {**self.cell.axes, **self.study.baseline}
-        found = next(((cell, resolved) for cell, resolved in self.cells if cell.axes == axes), None)
-        if found is None:
+        baseline = next(((cell, resolved) for cell, resolved in self.cells if cell.axes == axes), None)
+        if baseline is None:
             raise UserError(f"match: the baseline of {self.cell.name!r} is not in the grid", self._place)
-        if found[0].axes == self.cell.axes:
+        if baseline[0].axes == self.cell.axes:
             raise UserError("match: the baseline cannot be matched to itself", self._place)
-        return found
+        return baseline
 
     def _check_search(self, best: ResolvedCell, cost: int) -> None:
         """Raise if a dimension of the search changes the cost that is matched."""

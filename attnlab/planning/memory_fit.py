@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 OVERHEAD = 1024  # MiB for the CUDA context, workspaces of libraries and fragmentation
-DECIDES = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing")  # fields of train that move the peak
+# Fields of train that affect the peak.
+DECIDES = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing")
 
 
 def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
@@ -66,7 +67,7 @@ def memory_notes(cells: Sequence[Cell], peaks: Mapping[str, float | str]) -> Ite
         if isinstance(peak, str):
             yield f"{cell.name!r} has no estimate of its memory on CUDA: {peak}"
         elif peak is not None and device.startswith("cuda") and torch.cuda.is_available():
-            there = torch.cuda.get_device_properties(torch.device(device))
-            if peak + OVERHEAD > there.total_memory / MIB:
-                need, has = format_bytes((peak + OVERHEAD) * MIB), format_bytes(there.total_memory)
-                yield f"{cell.name!r} will not fit: about {need} with CUDA's own, and {there.name} has {has}"
+            properties = torch.cuda.get_device_properties(torch.device(device))
+            if peak + OVERHEAD > properties.total_memory / MIB:
+                need, has = format_bytes((peak + OVERHEAD) * MIB), format_bytes(properties.total_memory)
+                yield f"{cell.name!r} will not fit: about {need} with CUDA's own, and {properties.name} has {has}"

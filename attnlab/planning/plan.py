@@ -38,7 +38,7 @@ class Plan:
     direction: str
 
     def __repr__(self) -> str:
-        """Return one line for the study and one for each cell, as a notebook shows it."""
+        """Return one line for the study and one for each cell, for display in a notebook."""
         cells = [f"{c.name}: {f'refused: {c.refusal}' if c.refusal else f'{c.parameters:,} parameters'}" for c in self.cells]
         runs, many = f"{self.total} run{'' if self.total == 1 else 's'}", f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
         head = f"plan of {self.study.study}: {many}, {runs}, {self.metric} ({self.direction})"
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def searched(self) -> bool:
-        """Whether each cell is searched, and the chosen values confirmed on fresh seeds."""
+        """True if each cell is searched, and the chosen values are confirmed on fresh seeds."""
         return self.study.search is not None
 
     @property
@@ -86,7 +86,7 @@ class Plan:
         return self.runs_per_cell * sum(cell.refusal is None for cell in self.cells)
 
     def require_runs(self) -> None:
-        """Raise `UserError`, with the reasons, where every cell is refused."""
+        """Raise `UserError`, with the reasons, if every cell is refused."""
         if not self.total:
             reasons = dict.fromkeys(str(cell.refusal) for cell in self.cells)
             raise UserError(f"no cell of the study {self.study.study!r} can run: {'; '.join(reasons)}")
@@ -125,7 +125,7 @@ class Plan:
         if self.study.baseline is None:
             return None
         axes = {**cell.axes, **self.study.baseline}
-        return next((other for other in self.cells if other.axes == axes), None)
+        return next((candidate for candidate in self.cells if candidate.axes == axes), None)
 
 
 def _run(cell: Cell, seed: int, *, phase: Literal["grid", "confirm"] = "grid") -> Run:
@@ -154,20 +154,20 @@ def plan(
     cells, decisions = resolve_precision(cells, resolver)
     resolved = match_costs(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
-    _check_reference_scores(study, tasks=[it.task for _, it in resolved])
+    _check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
-    found = Plan(study, [_with_cost(cell, it) for cell, it in kept], skipped, notes, metric, direction)
-    notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in found.cells if cell.matched]
-    notes += _baseline_notes(found, every=[cell for cell, _ in resolved])
+    planned = Plan(study, [_with_cost(cell, resolution) for cell, resolution in kept], skipped, notes, metric, direction)
+    notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
+    notes += _baseline_notes(planned, every=[cell for cell, _ in resolved])
     notes += _length_notes(kept)
-    notes += [*decisions, *slow_bf16_notes(it.config for _, it in kept if it.refusal is None)]
+    notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
     if study.search is not None:
-        tasks = [it.task for _, it in kept]
-        notes += search_notes(study, found.cells, tasks=tasks, metric=metric, direction=direction)
-    return replace(found, notes=notes)
+        tasks = [resolution.task for _, resolution in kept]
+        notes += search_notes(study, planned.cells, tasks=tasks, metric=metric, direction=direction)
+    return replace(planned, notes=notes)
 
 
 def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bool:
@@ -186,17 +186,17 @@ def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bo
 def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
     from attnlab.config.yaml import parse
 
-    if isinstance(value, str):  # 1e-3,3e-4 came as one text: its parts are numbers all the same
+    if isinstance(value, str):  # 1e-3,3e-4 was given as one text, but its parts are numbers
         value = parse(value.strip(), name=place)[0]
     return pick(axis, study.grid[axis], value, place=place)
 
 
 def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, ResolvedCell]]) -> tuple[str, str]:
-    """The study's metric and its direction; every task of the study must have it."""
+    """Return the study's metric and its direction; every task of the study must have it."""
     first = resolved[0][1].task
-    for cell, it in resolved:
-        if it.task.metric != first.metric:
-            message = f"task: expected tasks with one metric, got {first.metric} and {it.task.metric}"
+    for cell, resolution in resolved:
+        if resolution.task.metric != first.metric:
+            message = f"task: expected tasks with one metric, got {first.metric} and {resolution.task.metric}"
             raise UserError(message, cell.where("task"))
     if study.metric in (None, first.metric):
         return first.metric, first.direction
@@ -226,8 +226,8 @@ def _without_doubles(
     """Drop cells with the configuration of an earlier cell; return the others, and a note for each dropped one."""
     kept: dict[str, tuple[CellConfig, ResolvedCell]] = {}
     notes: list[str] = []
-    for cell, it in resolved:
-        first = kept.setdefault(it.key, (cell, it))
+    for cell, resolution in resolved:
+        first = kept.setdefault(resolution.key, (cell, resolution))
         if first[0] is not cell:
             notes.append(f"{cell.name!r} is the same configuration as {first[0].name!r}: it is run once, as that")
     return list(kept.values()), notes
@@ -237,9 +237,9 @@ def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
     """Return the cell with its costs, from a model on the meta device."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
     place = cell.where(*last.split("."))
-    found = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend)
+    result = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend)
     if it.refusal is not None:
-        return found
+        return result
     from attnlab.training.costs import plan_figures
     from attnlab.training.train import total_steps
 
@@ -255,7 +255,7 @@ def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
     flops, read = figures["flops_per_token"], _eval_tokens(it)
     shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
     costs = {name: figures[name] for name in shown}
-    return replace(found, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
+    return replace(result, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
 
 
 def _eval_tokens(it: ResolvedCell) -> int | None:
@@ -279,12 +279,12 @@ def _length_notes(cells: list[tuple[CellConfig, ResolvedCell]]) -> Iterator[str]
     """Yield notes on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
     from attnlab.training.lengths import unsupported_length
 
-    for cell, it in cells:
-        if it.refusal is not None:
+    for cell, resolution in cells:
+        if resolution.refusal is not None:
             continue
         reasons: dict[str, list[int]] = {}
-        for length in it.config.evaluate.lengths:
-            reason = unsupported_length(it.config, it.task, length)
+        for length in resolution.config.evaluate.lengths:
+            reason = unsupported_length(resolution.config, resolution.task, length)
             if reason is not None:
                 reasons.setdefault(reason, []).append(length)
         for reason, lengths in reasons.items():
@@ -300,7 +300,7 @@ def _baseline_notes(planned: Plan, *, every: list[CellConfig]) -> Iterator[str]:
         base = planned.baseline_of(cell)
         if base is None:
             axes = {**cell.axes, **planned.study.baseline}
-            exists = any(other.axes == axes for other in every)
+            exists = any(candidate.axes == axes for candidate in every)
             why = "is not among the cells chosen" if exists else "is not in the grid"
             yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
         elif base.refusal is not None and cell.refusal is None:

@@ -1,4 +1,4 @@
-"""Resolve the configuration of a cell: names to classes, ``auto`` to a value, and the reason if the cell cannot run."""
+"""Resolve the configuration of a cell: names to classes, ``auto`` to a value; give the reason if the cell cannot run."""
 
 import inspect
 import json
@@ -18,7 +18,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.planning import support
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
 
-USER_MODULE = "attnlab_user_"  # how ``registry.load_file`` names the modules of users' files
+USER_MODULE = "attnlab_user_"  # prefix of the modules that ``registry.load_file`` creates for users' files
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
 
 
@@ -31,7 +31,7 @@ class ResolvedCell:
         key: equal for two configurations that differ only in defaults that are written out.
         task: the task of ``config``.
         refusal: the reason why it cannot run, or None.
-        matched: how its cost was matched to that of its baseline, or "".
+        matched: a description of the match of its cost to that of its baseline, or "".
         cuda_backend: the backend that it would use on CUDA.
     """
 
@@ -90,7 +90,8 @@ class Resolver:
             UserError: an unknown name, or options that the class does not accept; with the place in the study.
         """
         original = cell.config
-        if original.train.precision == "auto":  # ``planning.precision`` decides it for all cells; a search comes later
+        # ``planning.precision`` has resolved "auto" for all cells of the grid: only a search can still set it.
+        if original.train.precision == "auto":
             raise UserError("train.precision: expected fp32 or bf16 in a search, got 'auto'", cell.where("train", "precision"))
         variant, variant_class = self._named(cell, "variant", original.variant)
         task_named, task_class = self._named(cell, "task", original.task)
@@ -119,7 +120,7 @@ class Resolver:
         return ResolvedCell(config, key, task, reason, cuda_backend=cuda_backend)
 
     def _named(self, cell: CellConfig, kind: str, named: Named) -> tuple[Named, Any]:
-        """Return the class of a name with options, and the name with files by their absolute path."""
+        """Return the name with its options and with files by their absolute path, and its class."""
         name = named.name
         file, _, class_name = name.rpartition(":")
         if file.endswith(".py"):

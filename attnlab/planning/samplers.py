@@ -1,7 +1,7 @@
-"""Optuna's samplers and pruners by their own names and arguments, and what a trial is told to try.
+"""Optuna's samplers and pruners by their own names and arguments, and the values that they suggest for a trial.
 
 A study file's ``sampler`` and ``pruner`` are looked up in ``optuna.samplers`` and ``optuna.pruners``, bound to the
-constructor's signature and built once when the plan is made: a typo costs a second, not a night.
+constructor's signature and built once when the plan is made, so that a typo is reported within a second and not after a night.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
 
     from attnlab.config.search import Dimension, SearchConfig
 
-Where = Callable[..., str]  # where(*loc, key=False) -> the place of something inside the section
+Where = Callable[..., str]  # where(*loc, key=False) -> the place of a value in the section
 _THE_GRID = "the grid is attnlab's own (a sampler's repeats and loses points under several workers): write 'grid'"
 REFUSED = {
     "GridSampler": _THE_GRID,
     "BruteForceSampler": _THE_GRID,
     "PartialFixedSampler": "what is fixed stands in the base",
 }
-NEEDS = {"CmaEsSampler": "cmaes"}  # packages that Optuna itself imports only when asked for a value
+NEEDS = {"CmaEsSampler": "cmaes"}  # packages that Optuna imports only when it samples a value
 PLAIN = (str, int, float, bool, type(None))
 
 
 def sampler(named: Named, seed: int) -> BaseSampler:
-    """The sampler that a study file names.
+    """Return the sampler that a study file names.
 
     Args:
-        seed: of its random choices; also of a sampler that stands inside it.
+        seed: of its random choices; also of a sampler nested in it.
 
     Raises:
-        UserError: no such sampler, or arguments that it does not take.
+        UserError: no such sampler, or arguments that it does not accept.
     """
     return _Builder("sampler", seed).build(named, _nowhere)
 
 
 def pruner(named: Named) -> BasePruner:
-    """The pruner that a study file names; raises as ``sampler`` does."""
+    """Return the pruner that a study file names; raise as ``sampler`` does."""
     return _Builder("pruner").build(named, _nowhere)
 
 
 def settings(named: Named, *, kind: str) -> dict[str, Any]:
-    """The arguments of a ``sampler`` or ``pruner``, those that the study leaves out with Optuna's defaults."""
+    """Return the arguments of a ``sampler`` or ``pruner``, with Optuna's defaults for those that the study leaves out."""
     parameters = inspect.signature(_Builder(kind).find(named, _nowhere)).parameters
     return {name: named.options.get(name, parameter.default) for name, parameter in parameters.items()}
 
@@ -65,35 +65,35 @@ def check(search: SearchConfig, *, where: Where) -> None:
     """Build everything that the search will need from Optuna.
 
     Raises:
-        UserError: a name, an argument or a range that Optuna does not take, with its place.
+        UserError: a name, an argument or a range that Optuna does not accept, with its place.
     """
     _Builder("sampler", seed=0).build(search.sampler, lambda *loc, key=False: where("sampler", *loc, key=key))
     _Builder("pruner").build(search.pruner, lambda *loc, key=False: where("pruner", *loc, key=key))
     for path, dimension in search.space.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna moves the end without more ado; here it is a mistake
-            found: Any = _distribution(dimension)
-        if dimension.choices is None and found.high != dimension.high:
+            warnings.simplefilter("ignore")  # Optuna only warns when it moves the end; here it is a mistake
+            distribution: Any = _distribution(dimension)
+        if dimension.choices is None and distribution.high != dimension.high:
             message = f"search.space.{path}: expected a high that the steps from low arrive at, got {dimension.high}"
-            raise UserError(f"{message} (they arrive at {found.high:.10g})", where("space", path, "high"))
+            raise UserError(f"{message} (they arrive at {distribution.high:.10g})", where("space", path, "high"))
 
 
 def suggest(trial: Trial, space: Mapping[str, Dimension]) -> dict[str, Any]:
-    """What the sampler chooses for this trial: dotted path -> value of the field."""
-    found: dict[str, Any] = {}
+    """Return the values that the sampler chooses for this trial: dotted path -> value of the field."""
+    suggested: dict[str, Any] = {}
     for path, dimension in space.items():
         low, high, step = dimension.low, dimension.high, dimension.step
         if low is None or high is None:
-            found[path] = trial.suggest_categorical(path, list(_choices(dimension)))
+            suggested[path] = trial.suggest_categorical(path, list(_choices(dimension)))
         elif dimension.whole:
-            found[path] = trial.suggest_int(path, int(low), int(high), step=int(step or 1), log=dimension.log)
+            suggested[path] = trial.suggest_int(path, int(low), int(high), step=int(step or 1), log=dimension.log)
         else:
-            found[path] = trial.suggest_float(path, low, high, step=step, log=dimension.log)
-    return values(found, space)
+            suggested[path] = trial.suggest_float(path, low, high, step=step, log=dimension.log)
+    return values(suggested, space)
 
 
 def values(params: Mapping[str, Any], space: Mapping[str, Dimension]) -> dict[str, Any]:
-    """Optuna's record of a trial's parameters (``trial.params``) as values of the fields."""
+    """Return Optuna's record of a trial's parameters (``trial.params``) as values of the fields."""
     known = {path: _choices(dimension) for path, dimension in space.items()}
     return {path: known[path][value] if known[path] else value for path, value in params.items()}
 
@@ -110,7 +110,7 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
 
 
 def _choices(dimension: Dimension) -> dict[Any, Any]:
-    """What Optuna is told of each choice -> the choice: Optuna keeps plain values, of a list its JSON."""
+    """Return the value passed to Optuna -> the choice: a plain value is passed as it is, a list as JSON."""
     return {value if isinstance(value, PLAIN) else json.dumps(value): value for value in dimension.choices or []}
 
 
@@ -119,7 +119,7 @@ def _nowhere(*loc: str | int, key: bool = False) -> str:
 
 
 class _Builder:
-    """Makes a sampler or a pruner, and what stands inside it, from names and options."""
+    """Builds a sampler or a pruner, and those nested in it, from names and options."""
 
     def __init__(self, kind: str, seed: int | None = None) -> None:
         import optuna
@@ -131,12 +131,12 @@ class _Builder:
         self._kind, self._seed = kind, seed
 
     def find(self, named: Named, where: Where) -> type:
-        """The class."""
+        """Return the class that ``named`` names."""
         name = named.name
         if name in REFUSED:
             raise UserError(f"{self._kind} {name}: {REFUSED[name]}", where("name"))
         if name not in self._known:
-            known = [each for each in self._known if each not in REFUSED]
+            known = [known_name for known_name in self._known if known_name not in REFUSED]
             message = f"unknown {self._kind} {name!r}{nearest(name, known)}: expected one of {', '.join(known)}"
             raise UserError(f"{message} (of Optuna)", where("name"))
         if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
@@ -145,7 +145,7 @@ class _Builder:
         return self._known[name]
 
     def build(self, named: Named, where: Where) -> Any:
-        """The object."""
+        """Return an instance of the class that ``named`` names, with its options as arguments."""
         cls = self.find(named, where)
         parameters = inspect.signature(cls).parameters
         self._bind(named, parameters, where)
@@ -175,7 +175,7 @@ class _Builder:
                 raise UserError(f"{named.name} needs the argument {name!r}", where())
 
     def _nested(self, name: str, value: Any, where: Where) -> Any:
-        """A pruner inside a pruner, a sampler inside a sampler: a name, or {name: ..., argument: ...}."""
+        """Build a pruner in a pruner or a sampler in a sampler, from a name or {name: ..., argument: ...}."""
 
         def inside(*loc: str | int, key: bool = False) -> str:
             return where(name, *loc, key=key)
@@ -187,26 +187,26 @@ class _Builder:
         return self.build(Named(name=value["name"], options={k: v for k, v in value.items() if k != "name"}), inside)
 
     def _make(self, cls: type, arguments: dict[str, Any], where: Where) -> Any:
-        """Call the constructor; what Optuna has against an argument becomes one line."""
+        """Call the constructor; report Optuna's error on an argument in one line."""
         import optuna
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that an argument is experimental
-                if cls is optuna.pruners.HyperbandPruner:  # it looks at these only when it first prunes
+                warnings.simplefilter("ignore")  # the warning that an argument is experimental
+                if cls is optuna.pruners.HyperbandPruner:  # it checks these arguments only when it first prunes
                     part = {k: v for k, v in arguments.items() if k != "max_resource"}
                     optuna.pruners.SuccessiveHalvingPruner(**{"min_resource": 1, "reduction_factor": 3, **part})
                 return cls(**arguments)
-        except Exception as error:  # whatever Optuna raises over a value
+        except Exception as error:  # Optuna raises errors of any type on an invalid value
             raise UserError(f"{cls.__name__}: {' '.join(str(error).split())}", where()) from error
 
 
 def _check_type(cls: type, parameter: inspect.Parameter, value: Any, *, place: str) -> None:
-    """Hold a value against Optuna's own annotation."""
+    """Check a value against Optuna's own annotation."""
     shim = SimpleNamespace(__annotations__={"value": parameter.annotation})
     try:
         hint = get_type_hints(shim, vars(sys.modules[cls.__module__]))["value"]
-    except NameError:  # Optuna imports it for type checkers only: a function, a list of trials
+    except NameError:  # a type that Optuna imports for type checkers only, such as a function or a list of trials
         hint = None
     if hint is None or "Callable" in str(hint):
         message = f"{parameter.name}: expected no value: it takes Python objects, which a study file cannot hold"

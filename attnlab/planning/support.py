@@ -1,4 +1,4 @@
-"""Whether a resolved configuration can run: the rules of every part, in order, and the first reason against it."""
+"""Rules on resolved configurations: the checks of every part, in order, and the first reason why one cannot run."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -28,12 +28,12 @@ def unsupported(config: RunConfig, task: Task, variant: type[Variant], position:
 
 
 def _machine(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """The machine has the device and, if the run is compiled, a compiler for it."""
+    """Require that the machine has the device and, if the run is compiled, a compiler for it."""
     return device.unsupported(config.machine.device, compile=config.train.compile)
 
 
 def _variant(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """The variant supports its role, the hook of the position scheme, the backend and the model."""
+    """Require that the variant supports its role, the hook of the position scheme, the backend and the model."""
     reason = variant.unsupported(
         role=task.role,
         hook=position.hook,
@@ -50,14 +50,14 @@ def _variant(config: RunConfig, task: Task, variant: type[Variant], position: ty
 
 
 def _position(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """The position scheme supports the role, the width of a head and the way in which the variant uses it."""
+    """Require that the position scheme supports the role, the width of a head and its use by the variant."""
     assert config.position is not None  # resolved
     reason = position.unsupported(position_config(config, task))
     return reason and f"{config.position.name}: {reason}"
 
 
 def _backend(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """The backend supports the width of a head, the precision and the device."""
+    """Require that the backend supports the width of a head, the precision and the device."""
     return attention.unsupported(
         config.backend,
         device=config.machine.device,
@@ -68,24 +68,24 @@ def _backend(config: RunConfig, task: Task, variant: type[Variant], position: ty
 
 
 def _task(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """The task supports the model and the protocols of training and evaluation."""
+    """Require that the task supports the model and the protocols of training and evaluation."""
     return task.unsupported(config)
 
 
 def _processes(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """The machine has a device for each process of the run, and the batch can be divided among them."""
+    """Require a device for each process of the run, and a batch that can be divided among the processes."""
     return distributed.unsupported(config)
 
 
 def _sliding_memory(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """A model with memory is evaluated on consecutive segments."""
+    """Require consecutive segments in the evaluation of a model with memory."""
     if config.model.mem_len and config.evaluate.protocol == "sliding":
         return "evaluate.protocol: sliding windows overlap, so memory (model.mem_len) cannot be carried between them"
     return None
 
 
 def _tied_embeddings(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
-    """Only a language model has an output layer of the shape of its embedding."""
+    """Require a language model for tied embeddings: only its output layer has the shape of its embedding."""
     if config.model.tie_embeddings and task.kind != "language_model":
         return "model.tie_embeddings requires a language model, got a classifier"
     return None

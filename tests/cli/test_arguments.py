@@ -1,4 +1,4 @@
-"""The arguments of the command line: verbs found by name, options in any order, mistakes that name the option."""
+"""Tests of command-line arguments: verbs by name, options in any order, and mistakes that name the option."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line: exit codes, one-line error messages, and what the verbs print."""
+"""Tests of the command line: exit codes, one-line error messages, and the output of the verbs."""
 
 import json
 import os
@@ -177,7 +177,7 @@ def test_a_closed_pipe_is_no_error(words: list[str], unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     program = [sys.executable, "-m", "attnlab", *words]
-    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}  # the pipe breaks in a print, or at the end
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}  # the pipe breaks in a print, or at exit
     done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""`attnlab runs`: conditions, columns, order and formats."""
+"""Tests of `attnlab runs`: conditions, columns, order and formats."""
 
 import csv
 import io

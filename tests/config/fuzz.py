@@ -1,4 +1,4 @@
-"""Hypothesis strategies for studies with something wrong in them: mutated values, mutated text and odd encodings."""
+"""Hypothesis strategies for malformed studies: mutated values, mutated text and unusual encodings."""
 
 import copy
 import json
@@ -77,7 +77,7 @@ run: {memory_limit: 8GiB, timeout: 30m}
 retries: 0
 """
 
-# YAML to insert as it stands, in place of a value: special numbers, tags, anchors, aliases, odd keys, bad syntax.
+# YAML to insert verbatim in place of a value: special numbers, tags, anchors, aliases, unusual keys, invalid syntax.
 RAW = """
 .nan|.inf|-.inf|2020-01-01|2020-01-01T10:00:00Z|0o17|0x_|1__0|+1|1:30|- 1|~|<<|=|!!int x|!!float x|!!bool maybe
 !!binary aGk=|!!set {a}|!!python/name:os.system|!!python/object/apply:os.system ['touch executed']|!x y|!<x> y|&a [*a]
@@ -99,25 +99,25 @@ ALIASES_OF_ALIASES = "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join
 
 
 class Raw(str):
-    """YAML that ``emit`` writes as it stands."""
+    """YAML that ``emit`` writes verbatim."""
 
 
 @cache
 def base_studies() -> list[str]:
-    """The studies of the repository and those above; models of one block, so that planning them is fast."""
+    """Return the studies of the repository and those above, with models of one block, so that planning them is fast."""
     shipped = [path.read_text() for folder in ("ablations", "examples") for path in sorted((ROOT / folder).rglob("*.yaml"))]
     return [re.sub(r"depth: \d+", "depth: 1", text) for text in (EVERYTHING, SEARCHED, STUDY, *shipped)]
 
 
 def names() -> list[str]:
-    """Words with a meaning in a study."""
+    """Return words with a meaning in a study."""
     known = {*VARIANTS.names(), *POSITIONS.names(), *TASKS.names()}
     searched = ["RandomSampler", "GridSampler", "CmaEsSampler", "NopPruner", "PatientPruner", "train.lr", "8GiB", "90s"]
     return [*sorted(known), *searched, "auto", "sdpa", "cpu", "cuda", "bf16", "1", "0.1", "best"]
 
 
 def paths() -> list[str]:
-    """Every dotted path of a run, renamed ones, and some that are not fields."""
+    """Return every dotted path of a run, renamed ones, and some that are not fields."""
     sections = ("model", "train", "evaluate", "machine")
     inner = [f"{section}.{name}" for section in sections for name in (*field_names(RunConfig, (section,)), *RENAMED)]
     return [*field_names(RunConfig, ()), *inner, "task.length", "variant.stride", "task.nothing", "seed", "a.b.c", "."]
@@ -153,14 +153,14 @@ def _flow(tree: Any) -> str:
 
 
 def _containers(tree: Any) -> list[Any]:
-    """Every mapping and list of a tree that is not empty."""
+    """Return every mapping and list of a tree that is not empty."""
     children = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     return ([tree] if children else []) + [inner for child in children for inner in _containers(child)]
 
 
 @st.composite
 def _entries(draw: st.DrawFn, tree: Any) -> tuple[Any, Any]:
-    """A mapping or list of the tree, and a key or an index in it."""
+    """Draw a mapping or list of the tree, and a key or an index in it."""
     container = draw(st.sampled_from(_containers(tree)))
     return container, draw(st.sampled_from(list(container) if isinstance(container, dict) else range(len(container))))
 
@@ -184,8 +184,8 @@ def _mutate(draw: st.DrawFn, tree: dict[str, Any]) -> None:
         case "duplicate" if isinstance(container, list):
             container.append(copy.deepcopy(value))
         case "swap":
-            other, place = draw(_entries(tree))
-            container[key], other[place] = copy.deepcopy(other[place]), copy.deepcopy(container[key])
+            other_container, place = draw(_entries(tree))
+            container[key], other_container[place] = copy.deepcopy(other_container[place]), copy.deepcopy(container[key])
         case "add":
             section = tree.setdefault(draw(st.sampled_from(["base", "grid"])), {})
             if isinstance(section, dict):
@@ -257,7 +257,7 @@ files = st.one_of(
 
 @st.composite
 def assignments(draw: st.DrawFn, good: str) -> str:
-    """``key=value`` as on a command line: one of ``good``, one with other characters, or one with another key or value."""
+    """Draw ``key=value`` as on a command line: one of ``good``, one with other characters, or with another key or value."""
     word = draw(st.sampled_from(good.split()))
     match draw(st.sampled_from(["good", "good", "text", "value"])):
         case "good":

@@ -1,4 +1,4 @@
-"""A field of the configuration is one line of its section; a key that was renamed is an error that gives the new name."""
+"""Tests that a field of the configuration is one line of its section, and that an old key is an error with its new name."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every study file and every assignment ends in a plan, or in a ``UserError`` of one line with a place.
+"""Tests that every study file and every assignment gives a plan, or a ``UserError`` of one line with a place.
 
 Hypothesis mutates valid studies (``fuzz``) and shrinks a failure to the smallest one. The default run is the same everywhere;
 ``pytest -m slow tests/config/test_fuzz.py`` tries 10,000 new files.
@@ -29,9 +29,9 @@ from attnlab.training import costs
 from tests.config.fuzz import EVERYTHING, assignments, files
 from tests.support.paths import ROOT
 
-SECONDS = 60  # by then a file that takes milliseconds has hung
-PLACE = re.compile(r"\S+\.(yaml:\d+:\d+|py(:\d+)?): .")  # the study's, or that of a file it imports
-# What Python tells an audit hook when a program starts, connects or deletes something: a plan does none of it.
+SECONDS = 60  # a file normally takes milliseconds: after this time it has hung
+PLACE = re.compile(r"\S+\.(yaml:\d+:\d+|py(:\d+)?): .")  # in the study, or in a file that it imports
+# Audit events of starting programs, connecting and deleting, none of which a plan does.
 DEEDS = ("os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen", "socket.connect", "os.remove", "os.rename")
 _deeds: list[str] | None = None
 
@@ -42,12 +42,12 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 
 class Hung(BaseException):
-    """Not an Exception, so that no handler takes it for a mistake in the file."""
+    """Raised at the time limit; not an Exception, so that no handler takes it for a mistake in the file."""
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """Inside, hanging, taking gigabytes, and touching anything but files to read are failures."""
+    """Fail if the block hangs, takes gigabytes, or does anything to the system except reading files."""
     global _deeds
 
     def hung(number: int, frame: object) -> None:
@@ -67,23 +67,23 @@ def watched() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where studies are written, with what they import; inside, a mistake cannot take the machine's memory."""
-    found = tmp_path_factory.mktemp("fuzz")
-    shutil.copy(ROOT / "examples/my_variant/cosine.py", found)
-    plan(written(found, EVERYTHING.encode()))  # what is imported once opens files of its own
+    """Folder for studies and the files that they import; memory is limited, so that a mistake cannot exhaust the machine's."""
+    directory = tmp_path_factory.mktemp("fuzz")
+    shutil.copy(ROOT / "examples/my_variant/cosine.py", directory)
+    plan(written(directory, EVERYTHING.encode()))  # modules that are imported on first use open files of their own
     if not getattr(sys, "_attnlab_watches", False):
         sys.addaudithook(_hook)
-        sys._attnlab_watches = True  # type: ignore[attr-defined]  # a hook stays for good
+        sys._attnlab_watches = True  # type: ignore[attr-defined]  # a hook cannot be removed
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     used = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_DATA, (used + 2**31, limits[1]))
-    yield found
+    yield directory
     resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def costs_once() -> Iterator[None]:
-    """A model is built once for each configuration of it: most mutants leave most of their cells as they were."""
+    """Build a model once for each configuration of it: most mutants leave most of their cells unchanged."""
     known: dict[str, dict[str, int]] = {}
     real = costs.plan_figures
 
@@ -119,7 +119,7 @@ def outcome(path: Path) -> str:
 
 
 def examples(count: int, *, repeatable: bool = True) -> Callable[[Any], Any]:
-    """Settings for ``count`` examples without a time limit for each; every run draws the same if ``repeatable``."""
+    """Return settings for ``count`` examples without a time limit for each; every run draws the same if ``repeatable``."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
     return settings(max_examples=count, deadline=None, derandomize=repeatable, database=None, suppress_health_check=slow)
 
@@ -155,7 +155,7 @@ TRAIN = f"{SETS} task.length=12 position=none machine.device=cpu study=other bac
 
 @st.composite
 def command_lines(draw: st.DrawFn, study: Path) -> list[str]:
-    """``attnlab plan`` or ``attnlab train`` with one to three assignments, some of them wrong."""
+    """Draw ``attnlab plan`` or ``attnlab train`` with one to three assignments, some of them wrong."""
     option, good = draw(st.sampled_from([("--set", SETS), ("--only", ONLY), ("train", TRAIN)]))
     words = draw(st.lists(assignments(good), min_size=1, max_size=3, unique=True))
     if option == "train":

@@ -1,4 +1,4 @@
-"""Every kind of malformed study is one line: the place, what was expected, what came, the nearest name."""
+"""Tests that every kind of malformed study gives one line: the place, the expected and actual value, the nearest name."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.studies import GOOD, misread, write
 
-# what is replaced in GOOD, by what, the place of the complaint, and words that must be in it
+# Text of GOOD to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
     "null for a list": ("seeds: [0, 1]", "seeds:", "15:1", "seeds: expected a list, got nothing (null)"),
     "unknown key at the top": (

@@ -1,4 +1,4 @@
-"""``search``, ``confirm`` and ``run`` of a study file: good ones, and every mistake as one line with its place."""
+"""Tests of ``search``, ``confirm`` and ``run`` of a study file: valid ones, and every mistake as one line with its place."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.studies import GOOD, SEARCH, misread, write
 LR = "train.lr: {low: 1e-4, high: 1e-2, log: true}"
 BATCH = "train.batch_size: {low: 2, high: 6}"
 CHOICES = "choices: [relu, gelu]"
-# what is replaced in SEARCH, by what, the place of the complaint, and words that must be in it
+# Text of SEARCH to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
     "unknown key": ("  trials: 8", "  trails: 8", "11:3", "'trails' in search (did you mean 'trials'?): expected one of"),
     "no trials": ("trials: 8", "trials: 0", "11:11", "search.trials: expected a number of at least 1, got 0"),

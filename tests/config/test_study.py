@@ -1,4 +1,4 @@
-"""Reading a study: every kind of mistake is one line with its place; good files become the right cells."""
+"""Tests of reading a study: every kind of mistake is one line with its place; valid files give the right cells."""
 
 import json
 from pathlib import Path
@@ -140,14 +140,14 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
     ]
     prints = {config.fingerprint(), *(config.replace(change).fingerprint() for change in changes)}
     assert len(prints) == len(changes) + 1 and all(len(p) == 16 for p in prints)
-    here = run_config(variant="/a/lab/cosine.py:Cosine", sources={"/a/lab/cosine.py": "00"})
-    there = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "00"})
+    original = run_config(variant="/a/lab/cosine.py:Cosine", sources={"/a/lab/cosine.py": "00"})
+    moved = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "00"})
     edited = run_config(variant="/b/lab/cosine.py:Cosine", sources={"/b/lab/cosine.py": "11"})
-    assert here.fingerprint() == there.fingerprint() != edited.fingerprint()
+    assert original.fingerprint() == moved.fingerprint() != edited.fingerprint()
 
 
 def test_a_default_that_is_written_out_changes_no_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digits are pinned: a change of them makes every finished run of this version unfinished."""
+    """Pin the digits: if they change, every finished run of this version counts as unfinished."""
     monkeypatch.setattr("attnlab._version.__version__", "0.1.0")
     config = run_config()
     defaults = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes_per_run": 1}
@@ -157,8 +157,8 @@ def test_a_default_that_is_written_out_changes_no_fingerprint(monkeypatch: pytes
 def test_lengths_are_sorted_and_each_stands_once() -> None:
     lengths = run_config().replace({"evaluate.lengths": [512, 64, 256]}).evaluate.lengths
     assert lengths == (64, 256, 512)
-    one, other = (run_config().replace({"evaluate.lengths": each}) for each in ([64, 512], [512, 64]))
-    assert one == other and one.fingerprint() == other.fingerprint()
+    ascending, descending = (run_config().replace({"evaluate.lengths": order}) for order in ([64, 512], [512, 64]))
+    assert ascending == descending and ascending.fingerprint() == descending.fingerprint()
 
 
 @pytest.mark.parametrize(

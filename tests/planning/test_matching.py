@@ -1,4 +1,4 @@
-"""`match`: a cell is made to cost as much as its baseline, and a report can be read both ways."""
+"""Tests of `match`: the cost of a cell is adjusted to that of its baseline, so that a report can be read both ways."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def planned(*variants: Any, **more: Any) -> Plan:
 
 
 def inner(cell: Cell) -> int:
-    """The width of the feed-forward."""
+    """Return the width of the feed-forward."""
     return round(DIM * cell.config.model.ff_mult)
 
 
@@ -31,7 +31,8 @@ def test_what_no_wo_saves_goes_into_the_feed_forward() -> None:
     dense, bare, matched = planned("no_wo", {"name": "no_wo", "match": "params"}).cells
     assert bare.parameters is not None and dense.parameters is not None and matched.parameters is not None
     assert dense.parameters - bare.parameters == 3 * DIM * DIM, "one dim x dim matrix in each of three blocks"
-    # A unit more of the feed-forward is a column, a row and a bias: 2 dim + 1 parameters. By hand: 4 dim + dim^2 / (2 dim + 1).
+    # One more unit of the feed-forward has a column, a row and a bias: 2 dim + 1 parameters.
+    # By hand: 4 dim + dim^2 / (2 dim + 1).
     assert inner(dense) == inner(bare) == 4 * DIM and inner(matched) == 4 * DIM + round(DIM**2 / (2 * DIM + 1))
     assert abs(matched.parameters - dense.parameters) <= 3 * (2 * DIM + 1) / 2, "no other width is nearer"
     assert matched.name == "no_wo match=params" and matched.config.variant.match is None
@@ -57,9 +58,9 @@ def test_another_field_can_be_named() -> None:
 
 def test_each_cell_is_matched_to_its_own_baseline() -> None:
     cells = planned(grid={"variant": ["dense", {"name": "no_wo", "match": "params"}], "model.dim": [24, 48]}).cells
-    found = {(cell.axes["variant"], cell.axes["model.dim"]): cell for cell in cells}
+    by_axes = {(cell.axes["variant"], cell.axes["model.dim"]): cell for cell in cells}
     for dim in (24, 48):
-        matched, dense = found["no_wo match=params", dim], found["dense", dim]
+        matched, dense = by_axes["no_wo match=params", dim], by_axes["dense", dim]
         assert matched.parameters == pytest.approx(dense.parameters, rel=0.01)
 
 
@@ -71,7 +72,7 @@ def test_what_cannot_be_matched_within_one_per_cent_is_refused() -> None:
 
 
 def test_a_match_for_which_no_value_can_be_run_is_refused() -> None:
-    cell = planned(by("model.mem_len")).cells[1]  # pydocs draws its rows at random places, which no memory goes with
+    cell = planned(by("model.mem_len")).cells[1]  # pydocs draws its rows at random places, which excludes memory
     assert cell.refusal is not None and cell.refusal.startswith("match: with model.mem_len=")
 
 
@@ -112,7 +113,7 @@ def test_a_match_that_means_nothing_is_one_line(variant: Any, more: dict[str, An
 
 
 def test_a_search_keeps_what_was_matched() -> None:
-    found = planned(TO_PARAMS, search=SEARCH, confirm={"seeds": [5]})
-    matched = found.cells[1]
-    trial = found.search_run(matched, 0, {"model.dropout": 0.25})
+    study_plan = planned(TO_PARAMS, search=SEARCH, confirm={"seeds": [5]})
+    matched = study_plan.cells[1]
+    trial = study_plan.search_run(matched, 0, {"model.dropout": 0.25})
     assert trial.config.model.ff_mult == matched.config.model.ff_mult != 4.0 and trial.config.model.dropout == 0.25

@@ -1,4 +1,4 @@
-"""The plan: cells with figures, runs with seeds, doubles, baselines, and the studies that ship."""
+"""Tests of the plan: cells with figures, runs with seeds, duplicates, baselines, and the shipped studies."""
 
 import json
 import re
@@ -18,16 +18,16 @@ ABLATIONS = ROOT / "ablations"
 
 
 def test_a_plan_has_a_run_for_each_cell_and_seed(tmp_path: Path) -> None:
-    found = plan(write(tmp_path, STUDY))
+    planned = plan(write(tmp_path, STUDY))
     names = ["dense", "no_wo", "strided_sparse stride=7"]
-    assert [cell.name for cell in found.cells] == names
-    assert [run.name for run in found.runs] == [f"{name} s{seed}" for name in names for seed in (3, 5)]
-    assert [run.config.seed for run in found.runs] == [3, 5] * 3
-    assert len({run.fingerprint for run in found.runs}) == 6
-    assert found.refused == [] and found.notes == []
-    assert (found.metric, found.direction) == ("bits_per_byte", "min")
-    assert [found.baseline_of(cell) for cell in found.cells] == [found.cells[0]] * 3
-    assert found.cells[2].where.endswith("s.yaml:9:27")
+    assert [cell.name for cell in planned.cells] == names
+    assert [run.name for run in planned.runs] == [f"{name} s{seed}" for name in names for seed in (3, 5)]
+    assert [run.config.seed for run in planned.runs] == [3, 5] * 3
+    assert len({run.fingerprint for run in planned.runs}) == 6
+    assert planned.refused == [] and planned.notes == []
+    assert (planned.metric, planned.direction) == ("bits_per_byte", "min")
+    assert [planned.baseline_of(cell) for cell in planned.cells] == [planned.cells[0]] * 3
+    assert planned.cells[2].where.endswith("s.yaml:9:27")
 
 
 def test_the_configuration_is_resolved(tmp_path: Path) -> None:
@@ -46,40 +46,46 @@ def test_the_figures_are_of_the_model(tmp_path: Path) -> None:
     assert dense.train_flops == 3 * dense.flops_per_token * 5 * 3 * 24
 
     sets = {"train.eval_every": 2, "evaluate.valid_limit": 500, "evaluate.test_limit": 600}
-    found = plan(write(tmp_path, STUDY), sets=sets).cells[0]  # valid is read after steps 2, 4 and 5
-    assert found.eval_flops == dense.flops_per_token * (3 * 504 + 600)
+    evaluated = plan(write(tmp_path, STUDY), sets=sets).cells[0]  # valid is read after steps 2, 4 and 5
+    assert evaluated.eval_flops == dense.flops_per_token * (3 * 504 + 600)
     untested = plan(write(tmp_path, STUDY), sets={**sets, "evaluate.test": False}).cells[0]
     assert untested.eval_flops == dense.flops_per_token * 3 * 504
 
 
 def test_a_row_longer_than_the_text_is_refused_before_its_cost_is_traced(tmp_path: Path) -> None:
-    """Dense attention over so many bytes would keep the plan busy for hours."""
+    """Tracing dense attention over so many bytes would take hours."""
     cells = plan(write(tmp_path, STUDY), sets={"task.length": 100_000_000}).cells
     assert [cell.parameters for cell in cells] == [None] * 3
     assert all("a row needs 100,000,001" in str(cell.refusal) for cell in cells)
 
 
 def test_what_runs_on_a_device_alone_is_planned_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """xformers' kernels take neither meta tensors nor a CPU's."""
+    """xformers' kernels accept neither meta tensors nor CPU tensors."""
     monkeypatch.setattr(attention, "unsupported", lambda *args, **config: None)
     fits = {"model.dim": 16, "model.heads": 2}
-    there, here = (plan(write(tmp_path, STUDY), sets={**fits, "backend": name}).cells for name in ("xformers", "sdpa"))
-    assert {cell.config.backend for cell in there} == {"xformers"} and there[0].train_flops
-    for one, other in zip(there, here, strict=True):
-        assert one.refusal is None
-        assert (one.parameters, one.train_flops, one.eval_flops) == (other.parameters, other.train_flops, other.eval_flops)
+    xformers_cells, sdpa_cells = (
+        plan(write(tmp_path, STUDY), sets={**fits, "backend": name}).cells for name in ("xformers", "sdpa")
+    )
+    assert {cell.config.backend for cell in xformers_cells} == {"xformers"} and xformers_cells[0].train_flops
+    for xformers_cell, sdpa_cell in zip(xformers_cells, sdpa_cells, strict=True):
+        assert xformers_cell.refusal is None
+        assert (xformers_cell.parameters, xformers_cell.train_flops, xformers_cell.eval_flops) == (
+            sdpa_cell.parameters,
+            sdpa_cell.train_flops,
+            sdpa_cell.eval_flops,
+        )
 
 
 def test_python_may_call_the_package(tmp_path: Path) -> None:
     assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"
-    assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"  # and again, now that it is imported
+    assert attnlab.plan(write(tmp_path, STUDY)).cells[0].name == "dense"  # a second call, after the import
 
 
 def test_only_keeps_some_cells(tmp_path: Path) -> None:
     path = write(tmp_path, STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:"))
-    found = plan(path, only={"variant": "no_wo, strided_sparse", "lr": 1e-3})
-    assert [cell.name for cell in found.cells] == ["no_wo lr=0.001", "strided_sparse stride=7 lr=0.001"]
-    assert "'no_wo lr=0.001' has no baseline: its cell with variant dense is not among the cells chosen" in found.notes
+    planned = plan(path, only={"variant": "no_wo, strided_sparse", "lr": 1e-3})
+    assert [cell.name for cell in planned.cells] == ["no_wo lr=0.001", "strided_sparse stride=7 lr=0.001"]
+    assert "'no_wo lr=0.001' has no baseline: its cell with variant dense is not among the cells chosen" in planned.notes
     assert [cell.name for cell in plan(path, only={"train.lr": "2e-3", "variant": ["dense"]}).cells] == ["dense lr=0.002"]
     assert misplanned(path, only={"variant": "no_w"}) == (
         "--only variant=no_w: variant: expected one of dense, no_wo, strided_sparse stride=7, got 'no_w' "
@@ -91,20 +97,22 @@ def test_only_keeps_some_cells(tmp_path: Path) -> None:
 def test_only_of_what_the_study_skips_is_a_mistake(tmp_path: Path) -> None:
     text = STUDY.replace("seeds:", "  train.lr: [1e-3, 2e-3]\nseeds:")
     skip = "skip:\n  - where: {variant: no_wo, train.lr: 2e-3}\n    because: seen before\n"
-    said = misplanned(write(tmp_path, text + skip), only={"variant": "no_wo", "train.lr": 2e-3})
-    assert said == "--only variant=no_wo, train.lr=0.002: expected a cell of the grid, got none (skipped, or not in the grid)"
+    message = misplanned(write(tmp_path, text + skip), only={"variant": "no_wo", "train.lr": 2e-3})
+    assert (
+        message == "--only variant=no_wo, train.lr=0.002: expected a cell of the grid, got none (skipped, or not in the grid)"
+    )
 
 
 def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
     text = STUDY.replace("stride: 7}", "stride: 16}, strided_sparse, basic").replace(", heads: 2", "")
-    found = plan(write(tmp_path, text.replace("seeds:", "  model.heads: [2, 3]\nseeds:")))
-    assert [cell.name for cell in found.cells] == [
+    planned = plan(write(tmp_path, text.replace("seeds:", "  model.heads: [2, 3]\nseeds:")))
+    assert [cell.name for cell in planned.cells] == [
         *("dense heads=2", "dense heads=3", "no_wo heads=2", "no_wo heads=3"),
         *("strided_sparse stride=16 heads=2", "strided_sparse stride=16 heads=3", "basic heads=2"),
     ]
-    assert found.cells[-1].config.model.heads == 1
-    assert "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in found.notes
-    assert len(found.notes) == 3
+    assert planned.cells[-1].config.model.heads == 1
+    assert "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in planned.notes
+    assert len(planned.notes) == 3
 
 
 def test_a_baseline_that_is_refused_or_missing_is_noted(tmp_path: Path) -> None:
@@ -124,16 +132,16 @@ def test_tasks_with_different_metrics_are_two_studies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "imdb-cpu", "enwik8-cpu"])
 def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None) -> None:
-    found = plan(ABLATIONS / f"{name}.yaml")
-    assert found.study.study == name
-    decided = [note for note in found.notes if note.startswith("train.precision: auto is bf16 on cpu: ")]
-    assert found.refused == [] and found.notes == decided and len(decided) == name.endswith("-cpu")
-    assert all(cell.parameters and cell.train_flops for cell in found.cells)
+    planned = plan(ABLATIONS / f"{name}.yaml")
+    assert planned.study.study == name
+    decided = [note for note in planned.notes if note.startswith("train.precision: auto is bf16 on cpu: ")]
+    assert planned.refused == [] and planned.notes == decided and len(decided) == name.endswith("-cpu")
+    assert all(cell.parameters and cell.train_flops for cell in planned.cells)
 
 
 @pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "enwik8-headline", "wo-enwik8"])
 def test_evaluation_is_a_small_part_of_the_studies_that_ship(name: str) -> None:
-    """Those for two cores are not among them: they train for minutes, and read the whole test split all the same."""
+    """The studies for two cores are excluded: they train for minutes, but still read the whole test split."""
     for cell in plan(ABLATIONS / f"{name}.yaml").cells:
         assert cell.eval_flops is not None and cell.train_flops is not None
         assert cell.eval_flops < 0.05 * cell.train_flops, cell.name
@@ -141,11 +149,11 @@ def test_evaluation_is_a_small_part_of_the_studies_that_ship(name: str) -> None:
 
 def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(plan(write(tmp_path, STUDY)), tflops=1.0)
-    told = re.search(r"Evaluation adds (\S+) % to the FLOPs of training", capsys.readouterr().out)
+    match = re.search(r"Evaluation adds (\S+) % to the FLOPs of training", capsys.readouterr().out)
     dense = plan(write(tmp_path, STUDY)).cells[0]
     assert dense.eval_flops and dense.train_flops
-    assert told and "e" not in told[1]
-    assert float(told[1].replace(",", "")) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
+    assert match and "e" not in match[1]
+    assert float(match[1].replace(",", "")) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
 
 
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""``train.precision`` in the plan, on processors with fast bf16, with slow bf16, and without a kernel; and on this one."""
+"""Tests of ``train.precision`` in the plan, on processors with fast or slow bf16 or without a kernel, and on this one."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def precisions(found: Plan) -> list[str]:
 
 @pytest.fixture
 def imitate(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have plans made as on a processor with this speedup of bf16 products, and with or without a kernel for ``nn.LSTM``."""
+    """Imitate a processor with this speedup of bf16 products, and with or without a kernel for ``nn.LSTM``."""
 
     def has(*, speedup: float, lstm: bool = True) -> None:
         monkeypatch.setattr(processor, "bf16_speedup", lambda setting="highest": speedup)
@@ -86,12 +86,12 @@ def test_a_users_recurrence_is_refused_by_what_it_declares(imitate: Callable[...
 
 def test_the_bench_refuses_it_too(imitate: Callable[..., None]) -> None:
     shape: dict[str, Any] = {"batch": 1, "dim": 8, "heads": 1, "length": 4, "role": "causal", "position": "none", "options": {}}
-    asked = {name: LayerConfig(variant="lstm", backend="reference", precision=name, **shape) for name in ("fp32", "bf16")}
+    layers = {name: LayerConfig(variant="lstm", backend="reference", precision=name, **shape) for name in ("fp32", "bf16")}
     imitate(speedup=2.0, lstm=False)
-    assert "no bf16 kernel for nn.LSTM" in str(unsupported(asked["bf16"], torch.device("cpu")))
-    assert unsupported(asked["fp32"], torch.device("cpu")) is None
+    assert "no bf16 kernel for nn.LSTM" in str(unsupported(layers["bf16"], torch.device("cpu")))
+    assert unsupported(layers["fp32"], torch.device("cpu")) is None
     imitate(speedup=2.0)
-    assert unsupported(asked["bf16"], torch.device("cpu")) is None
+    assert unsupported(layers["bf16"], torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize(("speedup", "times"), [(1 / 147, "150"), (0.4, "2.5")])
@@ -103,7 +103,7 @@ def test_slow_bf16_is_noted(speedup: float, times: str, imitate: Callable[..., N
 
 
 def test_bf16_that_is_not_slow_is_not_noted(imitate: Callable[..., None]) -> None:
-    imitate(speedup=0.9)  # as good as equal
+    imitate(speedup=0.9)  # nearly equal
     assert planned(["dense"]).notes == []
 
 
@@ -120,45 +120,45 @@ def test_auto_is_one_precision_for_all_cells(
     speedup: float, lstm: bool, expected: str, why: str, imitate: Callable[..., None]
 ) -> None:
     imitate(speedup=speedup, lstm=lstm)
-    found = planned(["dense", "gru", "lstm"], setting="auto")
-    assert precisions(found) == [expected] * 3 and found.refused == []
-    assert found.notes == [f"train.precision: auto is {expected} on cpu: {why}"]
+    study_plan = planned(["dense", "gru", "lstm"], setting="auto")
+    assert precisions(study_plan) == [expected] * 3 and study_plan.refused == []
+    assert study_plan.notes == [f"train.precision: auto is {expected} on cpu: {why}"]
 
 
 def test_auto_is_recorded_as_what_it_became(imitate: Callable[..., None]) -> None:
     for speedup, expected in ((2.0, "bf16"), (0.1, "fp32")):
         imitate(speedup=speedup)
-        one, other = (planned(["dense", "no_wo"], setting=each) for each in ("auto", expected))
-        assert [run.fingerprint for run in one.runs] == [run.fingerprint for run in other.runs]
+        auto, explicit = (planned(["dense", "no_wo"], setting=setting) for setting in ("auto", expected))
+        assert [run.fingerprint for run in auto.runs] == [run.fingerprint for run in explicit.runs]
 
 
 def test_the_cells_that_only_leaves_out_count_in_what_auto_becomes(imitate: Callable[..., None]) -> None:
     imitate(speedup=2.0, lstm=False)
     base = {**BASE, "train": {"steps": 2, "precision": "auto"}}
-    found = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "lstm"]}}, only={"variant": "dense"})
-    assert precisions(found) == ["fp32"]
+    study_plan = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "lstm"]}}, only={"variant": "dense"})
+    assert precisions(study_plan) == ["fp32"]
 
 
 def test_a_cell_that_is_refused_in_any_precision_has_no_say(imitate: Callable[..., None]) -> None:
     imitate(speedup=2.0)
     base = {**BASE, "train": {"steps": 2, "precision": "auto"}, "position": "rotary"}
-    found = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "gru"]}})
-    assert precisions(found) == ["bf16"] * 2 and [cell.name for cell, _ in found.refused] == ["gru"]
+    study_plan = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "gru"]}})
+    assert precisions(study_plan) == ["bf16"] * 2 and [cell.name for cell, _ in study_plan.refused] == ["gru"]
 
 
 def test_auto_beside_a_precision_that_is_given(imitate: Callable[..., None]) -> None:
     imitate(speedup=0.1)
     grid = {"train.precision": ["fp32", "auto"], "variant": ["dense"]}
-    found = plan({"study": "s", "base": {**BASE, "train": {"steps": 2}}, "grid": grid})
-    assert precisions(found) == ["fp32"] and "is the same configuration as" in found.notes[0]
+    study_plan = plan({"study": "s", "base": {**BASE, "train": {"steps": 2}}, "grid": grid})
+    assert precisions(study_plan) == ["fp32"] and "is the same configuration as" in study_plan.notes[0]
 
 
 def test_auto_on_cuda_is_bf16_and_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "bf16_speedup", lambda setting="": pytest.fail("measured"))
     monkeypatch.setattr(processor, "runs_in_bf16", lambda layer: pytest.fail("tried"))
     base = {**BASE, "train": {"steps": 2, "precision": "auto"}, "machine": {"device": "cuda"}}
-    found = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "lstm"]}})
-    assert precisions(found) == ["bf16"] * 2 and "train.precision: auto is bf16 on cuda" in found.notes[0]
+    study_plan = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "lstm"]}})
+    assert precisions(study_plan) == ["bf16"] * 2 and "train.precision: auto is bf16 on cuda" in study_plan.notes[0]
 
 
 def test_a_plan_in_fp32_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +171,8 @@ def test_the_setting_that_gains_least_decides(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(processor, "bf16_speedup", {"highest": 3.0, "medium": 1.0}.__getitem__)
     base = {**BASE, "train": {"steps": 2, "precision": "auto"}}
     for settings, expected in ((["highest", "medium"], "fp32"), (["highest"], "bf16"), (["medium"], "fp32")):
-        found = plan({"study": "s", "base": base, "grid": {"machine.matmul_precision": settings, "variant": ["dense"]}})
-        assert precisions(found) == [expected] * len(settings)
+        study_plan = plan({"study": "s", "base": base, "grid": {"machine.matmul_precision": settings, "variant": ["dense"]}})
+        assert precisions(study_plan) == [expected] * len(settings)
 
 
 def test_auto_stays_out_of_a_search_and_of_a_run() -> None:
@@ -214,14 +214,14 @@ def test_products_that_take_long_are_not_made_larger(slow: float, sizes: int, mo
 
 
 def test_a_processor_without_avx512_is_found_out() -> None:
-    """The real probe, in a process that is kept from this processor's newer instructions."""
+    """Run the real probe in a process that cannot use this processor's newer instructions."""
     base = {**BASE, "train": {"steps": 2, "precision": "bf16"}}
     done = subprocess.run(
         [sys.executable, "-c", ON_IT % base], env={**os.environ, **WITHOUT_AVX512}, capture_output=True, text=True, check=True
     )
-    found = json.loads(done.stdout)
-    if found["works"]:
+    probe = json.loads(done.stdout)
+    if probe["works"]:
         pytest.skip("oneDNN has a bf16 LSTM here even with ONEDNN_MAX_CPU_ISA=AVX2")
-    assert found["cells"] == {"dense": None, "gru": None, "lstm": NO_LSTM}
-    slow = found["speedup"] * precision.MIN_SPEEDUP < 1
-    assert any("times slower than fp32 products" in note for note in found["notes"]) == slow
+    assert probe["cells"] == {"dense": None, "gru": None, "lstm": NO_LSTM}
+    slow = probe["speedup"] * precision.MIN_SPEEDUP < 1
+    assert any("times slower than fp32 products" in note for note in probe["notes"]) == slow

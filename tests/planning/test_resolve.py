@@ -1,4 +1,4 @@
-"""Resolving a cell: wrong names and options with places, refusals with reasons, files of the user's own."""
+"""Tests of resolving a cell: wrong names and options with places, refusals with reasons, the user's own files."""
 
 from pathlib import Path
 from typing import Any
@@ -165,15 +165,15 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     text = STUDY.replace("  position: learned\n", "").replace(
         "seeds:", "  position: [learned, relative]\n  model.mem_len: [0, 8]\nseeds:"
     )
-    found = plan(write(tmp_path, text.replace("length: 24", "length: 24, sampling: contiguous")))
-    refused = {cell.name: cell.refusal for cell, _ in found.refused}
+    planned = plan(write(tmp_path, text.replace("length: 24", "length: 24, sampling: contiguous")))
+    refused = {cell.name: cell.refusal for cell, _ in planned.refused}
     assert "one position two meanings" in str(refused["dense learned mem_len=8"])
     assert "strided_sparse stride=7 relative mem_len=0" not in refused
     assert "does not support memory" in str(refused["strided_sparse stride=7 learned mem_len=8"])
     assert set(refused).isdisjoint({"dense learned mem_len=0", "dense relative mem_len=8"})
-    assert all(run.cell.refusal is None for run in found.runs)
-    assert found.refused[0][0].parameters is None
-    assert found.refused[0][1].seed == 3
+    assert all(run.cell.refusal is None for run in planned.runs)
+    assert planned.refused[0][0].parameters is None
+    assert planned.refused[0][1].seed == 3
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_variant_of_the_users_own(door: str, tmp_path: Path) -> None:
     assert cosine.config.position.name == "none"
     assert cosine.name == ("cosine by import power=3" if door == "import" else "Cosine power=3")
     assert list(cosine.config.sources) == [str((tmp_path / "lab/cosine.py").resolve())]
-    assert dense.config.sources == {}  # editing the variant leaves the baseline's runs as they are
+    assert dense.config.sources == {}  # editing the variant does not affect the baseline's runs
     assert VARIANTS.get(cosine.config.variant.name).__name__ == "Cosine"  # from any working directory
 
 
@@ -281,5 +281,5 @@ def test_a_variant_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     cell = plan(write(tmp_path, STUDY.replace("no_wo", "lab_of_mine.cosine:Cosine"))).cells[1]
     assert cell.name == "Cosine" and cell.refusal is None
-    assert cell.config.sources == {}  # it is imported by its name, not as a file ...
-    assert list(cell.config.packages) == ["lab_of_mine.cosine"]  # ... and still part of the fingerprint
+    assert cell.config.sources == {}  # it is imported by its name, not as a file,
+    assert list(cell.config.packages) == ["lab_of_mine.cosine"]  # but is still part of the fingerprint

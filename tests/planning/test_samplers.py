@@ -1,4 +1,4 @@
-"""Optuna by its own names: what is built from them, what is refused and where, and what a trial is told."""
+"""Tests of Optuna's own names: the objects built from them, refusals with their places, and the values of a trial."""
 
 import json
 import math
@@ -24,7 +24,7 @@ SPACE = {
     "train.grad_clip": Dimension(choices=[None, 1.0]),
 }
 SAMPLER, PRUNER = "{name: TPESampler, n_startup_trials: 3}", "{name: MedianPruner, n_startup_trials: 2}"
-# what is replaced in SEARCH, by what, the place of the complaint, and words that must be in it
+# Text of SEARCH to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
     "an unknown sampler": ("name: TPESampler", "name: TPESample", "16:19", "'TPESample' (did you mean 'TPESampler'"),
     "a sampler for a pruner": ("name: MedianPruner", "name: TPESampler", "17:18", "unknown pruner 'TPESampler'"),
@@ -82,30 +82,30 @@ def test_names_become_optuna_s_objects() -> None:
 
 
 def test_settings_are_optuna_s_where_a_study_says_nothing() -> None:
-    given = samplers.settings(Named(name="TPESampler", options={"n_startup_trials": 3}), kind="sampler")
-    assert (given["n_startup_trials"], given["n_ei_candidates"]) == (3, 24)
+    arguments = samplers.settings(Named(name="TPESampler", options={"n_startup_trials": 3}), kind="sampler")
+    assert (arguments["n_startup_trials"], arguments["n_ei_candidates"]) == (3, 24)
 
 
 def search(seed: int, name: str = "TPESampler") -> list[dict[str, Any]]:
     study = optuna.create_study(sampler=samplers.sampler(Named(name=name), seed))
-    found = []
+    suggestions = []
     for number in range(14):
         trial = study.ask()
-        found.append(samplers.suggest(trial, SPACE))
-        assert samplers.values(study.trials[number].params, SPACE) == found[-1]  # as read back from Optuna's record
-        study.tell(trial, abs(math.log(found[-1]["train.lr"] / 1e-3)))
-    return found
+        suggestions.append(samplers.suggest(trial, SPACE))
+        assert samplers.values(study.trials[number].params, SPACE) == suggestions[-1]  # as read back from Optuna's record
+        study.tell(trial, abs(math.log(suggestions[-1]["train.lr"] / 1e-3)))
+    return suggestions
 
 
 def test_a_trial_is_told_values_of_the_space() -> None:
-    found = search(5)
-    assert all(1e-4 <= each["train.lr"] <= 1e-2 for each in found)
-    assert {each["train.batch_size"] for each in found} <= {8, 16, 24, 32}
-    assert {round(each["model.dropout"], 9) for each in found} <= {0.0, 0.1, 0.2, 0.3}
-    assert all(isinstance(each["model.dim"], int) and 16 <= each["model.dim"] <= 256 for each in found)
-    assert {json.dumps(each["train.betas"]) for each in found} == {"[0.9, 0.95]", "[0.9, 0.999]"}
-    assert {each["train.grad_clip"] for each in found} == {None, 1.0}
-    assert {each["model.tie_embeddings"] for each in found} == {True, False}
+    suggestions = search(5)
+    assert all(1e-4 <= params["train.lr"] <= 1e-2 for params in suggestions)
+    assert {params["train.batch_size"] for params in suggestions} <= {8, 16, 24, 32}
+    assert {round(params["model.dropout"], 9) for params in suggestions} <= {0.0, 0.1, 0.2, 0.3}
+    assert all(isinstance(params["model.dim"], int) and 16 <= params["model.dim"] <= 256 for params in suggestions)
+    assert {json.dumps(params["train.betas"]) for params in suggestions} == {"[0.9, 0.95]", "[0.9, 0.999]"}
+    assert {params["train.grad_clip"] for params in suggestions} == {None, 1.0}
+    assert {params["model.tie_embeddings"] for params in suggestions} == {True, False}
 
 
 def test_the_seed_decides_what_is_suggested() -> None:

@@ -1,4 +1,4 @@
-"""The plan of a searched study: what it costs, what its runs will be, and what it warns of."""
+"""Tests of the plan of a searched study: its cost, its runs, and its warnings."""
 
 from pathlib import Path
 
@@ -39,10 +39,10 @@ metric: bits_per_byte
 
 
 def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path, fast_bf16: None) -> None:
-    found = plan(write(tmp_path, DESIGNED))
-    assert found.searched and found.notes == [] and found.runs == [] and found.runs_per_cell == 29
-    assert found.train_flops == 29 * sum(cell.train_flops or 0 for cell in found.cells)
-    assert found.refused == []
+    planned = plan(write(tmp_path, DESIGNED))
+    assert planned.searched and planned.notes == [] and planned.runs == [] and planned.runs_per_cell == 29
+    assert planned.train_flops == 29 * sum(cell.train_flops or 0 for cell in planned.cells)
+    assert planned.refused == []
     one_head = plan(write(tmp_path, DESIGNED), sets={"model.heads": 1})  # strided_sparse needs two
     assert {(cell.axes["variant"], run.phase, run.seed) for cell, run in one_head.refused} == {
         ("strided_sparse stride=16", "confirm", 100)
@@ -51,9 +51,9 @@ def test_the_study_of_the_design_page_plans_without_a_note(tmp_path: Path, fast_
 
 def test_a_refused_cell_is_neither_searched_nor_counted(tmp_path: Path) -> None:
     text = SEARCH.replace("[dense, no_wo]", "[dense]\n  backend: [reference, xformers]")
-    found = plan(write(tmp_path, text))
-    assert found.total == found.runs_per_cell == 10
-    [(cell, run)] = found.refused
+    planned = plan(write(tmp_path, text))
+    assert planned.total == planned.runs_per_cell == 10
+    [(cell, run)] = planned.refused
     assert (cell.name, run.phase, run.seed, run.trial) == ("dense xformers", "confirm", 100, None)
 
 
@@ -63,8 +63,8 @@ def test_the_digest_of_a_search_is_of_what_decides_it(tmp_path: Path) -> None:
     dense, no_wo = first.cells
     digests = {first.search_digest(dense), first.search_digest(no_wo)}
     for sets in ({"search.seed": 1}, {"search.sampler": "RandomSampler"}, {"search.pruner": "NopPruner"}, {"train.steps": 90}):
-        found = plan(path, sets=sets)
-        digests.add(found.search_digest(found.cells[0]))
+        planned = plan(path, sets=sets)
+        digests.add(planned.search_digest(planned.cells[0]))
     assert len(digests) == 6
     more = plan(path, sets={"search.trials": 50, "search.parallel": 2, "confirm.seeds": [7]})
     assert more.search_digest(more.cells[0]) == first.search_digest(dense)
@@ -75,9 +75,9 @@ def test_the_digest_of_a_search_is_of_what_decides_it(tmp_path: Path) -> None:
 
 
 def test_runs_of_both_phases(tmp_path: Path) -> None:
-    found = plan(write(tmp_path, SEARCH))
-    cell = found.cells[0]
-    trial, winner = found.search_run(cell, 7, PARAMS), found.confirm_run(cell, 101, PARAMS)
+    planned = plan(write(tmp_path, SEARCH))
+    cell = planned.cells[0]
+    trial, winner = planned.search_run(cell, 7, PARAMS), planned.confirm_run(cell, 101, PARAMS)
     assert (trial.name, trial.phase, trial.trial, trial.seed, trial.params) == ("dense t07", "search", 7, 0, PARAMS)
     assert (winner.name, winner.phase, winner.trial, winner.seed) == ("dense s101", "confirm", None, 101)
     for run, test in ((trial, False), (winner, True)):
@@ -85,20 +85,20 @@ def test_runs_of_both_phases(tmp_path: Path) -> None:
         assert run.config.seed == run.seed and run.config.evaluate.test is test
         back = {"train.lr": cell.config.train.lr, "train.batch_size": 4, "model.activation": "gelu", "seed": 0}
         assert run.config.replace({**back, "evaluate.test": True}) == cell.config  # nothing else was changed
-    assert trial.fingerprint != found.search_run(found.cells[1], 7, PARAMS).fingerprint
-    assert trial.fingerprint == found.search_run(cell, 8, PARAMS).fingerprint  # the same training
+    assert trial.fingerprint != planned.search_run(planned.cells[1], 7, PARAMS).fingerprint
+    assert trial.fingerprint == planned.search_run(cell, 8, PARAMS).fingerprint  # the same training
 
 
 def test_a_combination_that_is_no_configuration_says_which(tmp_path: Path) -> None:
-    found = plan(write(tmp_path, SEARCH.replace("batch_size: 4,", "batch_size: 4, gradient_accumulation: 2,")))
+    planned = plan(write(tmp_path, SEARCH.replace("batch_size: 4,", "batch_size: 4, gradient_accumulation: 2,")))
     with pytest.raises(UserError) as caught:
-        found.search_run(found.cells[0], 0, {"train.batch_size": 5})
+        planned.search_run(planned.cells[0], 0, {"train.batch_size": 5})
     assert str(caught.value).endswith(
         "s.yaml:13:5: the cell 'dense' with train.batch_size=5: "
         "train.gradient_accumulation: expected a divisor of batch_size 5, got 2"
     )
     with pytest.raises(UserError, match="the cell 'dense' with backend=\"?xformers\"?, .*CUDA"):
-        found.search_run(found.cells[0], 0, {"backend": "xformers", "model.heads": 1})
+        planned.search_run(planned.cells[0], 0, {"backend": "xformers", "model.heads": 1})
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_every_cell_must_take_every_end(old: str, new: str, expected: str, tmp_p
 
 def test_an_option_that_every_cell_has_is_searched(tmp_path: Path) -> None:
     text = SEARCH.replace("train.batch_size: {low: 2", "variant.stride: {low: 2").replace("[dense, no_wo]", "[strided_sparse]")
-    found = plan(write(tmp_path, text.replace("baseline: {variant: dense}\n", "")))
-    run = found.search_run(found.cells[0], 0, {"variant.stride": 5})
+    planned = plan(write(tmp_path, text.replace("baseline: {variant: dense}\n", "")))
+    run = planned.search_run(planned.cells[0], 0, {"variant.stride": 5})
     assert run.config.variant.options == {"stride": 5} and run.cell.name == "strided_sparse"
 
 
-# what is replaced in SEARCH, by what, and words of the note; "" where there is to be none
+# Text of SEARCH to replace, its replacement, and words of the note, or "" if no note is expected.
 TPE, MEDIAN = "{name: TPESampler, n_startup_trials: 3}", "{name: MedianPruner, n_startup_trials: 2, "
 HALVING, PATIENT = "{name: SuccessiveHalvingPruner, ", "{name: PatientPruner, patience: "
 NOTES = {
