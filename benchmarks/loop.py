@@ -47,13 +47,13 @@ def run(task: str, *, steps: int, limit: int | None, folder: Path) -> dict[str, 
 def loop_row(row: dict) -> dict[str, float | str]:
     """Return the columns of ``loop.csv`` from a run's summary."""
     step = row["train_seconds"] / row["steps"]
-    other = sum(row[name] for name in LOOP_PARTS)
+    overhead = sum(row[name] for name in LOOP_PARTS)
     fixed = row["evaluation_seconds"] / row["evaluated"] + row["checkpoint_seconds"]
     kept = ("task", "steps", "evaluated", "wall_seconds", "train_seconds", "data_seconds", "startup_seconds", *LOOP_PARTS)
     return {
         **{name: row[name] for name in kept},
         "data_share_of_steps": row["data_seconds"] / row["train_seconds"],
-        "share_besides": other / row["wall_seconds"],
+        "share_besides": overhead / row["wall_seconds"],
         "steps_for_5_percent": round(fixed * (1 - LIMIT) / LIMIT / step),
     }
 

@@ -188,13 +188,13 @@ def until_conclusive(
         while True:
             seen = [gaps[:n] for gaps, n in zip(cells, counts, strict=True)]
             differences = judge(seen, margin=margin, looks=looks)
-            undecided = [i for i, one in enumerate(differences) if not one.conclusion and counts[i] < last]
+            undecided = [i for i, difference in enumerate(differences) if not difference.conclusion and counts[i] < last]
             if not undecided:
                 break
             for i in undecided:
                 counts[i] += 1
-        differ += any(one.conclusion in ("lower", "higher") for one in differences)
-        equal += any(one.within_margin for one in differences)
+        differ += any(difference.conclusion in ("lower", "higher") for difference in differences)
+        equal += any(difference.within_margin for difference in differences)
         interval = differences[0].interval
         assert interval.low is not None and interval.high is not None
         covered += interval.low <= shift <= interval.high

@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the results (default {OUT})")
     parser.add_argument("--fresh", action="store_true", help="discard earlier results and simulate everything again")
     options = parser.parse_args(arguments)
-    configuration = {"studies": options.studies, "seed": options.seed}  # the results depend on no machine
+    configuration = {"studies": options.studies, "seed": options.seed}  # the results do not depend on the machine
     results = ResultsFile(options.out / "validity.csv", configuration, fresh=options.fresh)
     lines = simulate_all(results, options.studies, options.seed)
     command = f"python -m benchmarks.validity --studies {options.studies} --seed {options.seed}"

@@ -52,7 +52,7 @@ def violations(lines: Sequence[Line], bound: float, *, least: bool = False) -> s
 
 
 def _range(lines: Sequence[Line]) -> str:
-    """ "7.1% to 9.3% in 10 settings"."""
+    """Return the range of values as text: "7.1% to 9.3% in 10 settings"."""
     low, high = min(line.value for line in lines), max(line.value for line in lines)
     return f"{low:.1%} at {lines[0].case}" if len(lines) == 1 else f"{low:.1%} to {high:.1%} in {len(lines)} settings"
 

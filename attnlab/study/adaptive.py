@@ -62,16 +62,16 @@ def run_until_conclusive(
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     _check(plan, max_seeds)
-    part, whole, found = plan, plan, {}
+    part, whole, rows = plan, plan, {}
     while True:
         chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells do not change
-        tried = {row.state for row in found.values()}  # in this call: a state is retried once, not at every look
+        tried = {row.state for row in rows.values()}  # in this call: a state is retried once, not at every look
         result = run(part, only=chosen, root=root, retry=set(retry) - tried, display=display, **options)
-        found |= {row.name: row for row in result.rows}
+        rows |= {row.name: row for row in result.rows}
         first = max(2, len(plan.seeds))
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
         whole = with_seeds(plan, part.seeds)
-        everything = StudyResult(whole, list(found.values()), reference_scores=result.reference_scores)
+        everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores)
         undecided = [row for row in table(everything, looks) if row.is_inconclusive]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks

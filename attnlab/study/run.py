@@ -87,7 +87,7 @@ class StudyResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every run has a result (a refusal, a divergence and running out of memory are results)."""
+        """True if every run has a result (a refusal, a divergence and running out of memory are results)."""
         return not self.failed
 
 

@@ -58,7 +58,7 @@ def generate(
         length: the number of tokens (bytes) to sample.
 
     Raises:
-        UserError: the run is unknown, it left no model, its model is no language model, or its task has no text.
+        UserError: the run is unknown, it left no model, its model is not a language model, or its task has no text.
     """
     name, folder = find_run(run, root=root)
     model, config, task, device = _load_language_model(folder)
@@ -78,7 +78,7 @@ def generate(
 def _encode(task: Task, prompt: str, config: RunConfig) -> list[int]:
     try:
         return task.encode(prompt)
-    except Exception as error:  # of any kind: the task may be the user's own
+    except Exception as error:  # any exception: the task may be the user's own
         message = f"task {config.task.label} cannot read the prompt: {type(error).__name__}: {error}"
         raise UserError(message, "--prompt") from error
 

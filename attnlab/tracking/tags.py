@@ -199,7 +199,7 @@ def versions() -> str:
 
 @cache
 def git_tags(folder: str) -> dict[str, str]:
-    """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty if it is no checkout."""
+    """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty if it is not a checkout."""
 
     def git(*arguments: str) -> str:
         result = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=False, timeout=20)

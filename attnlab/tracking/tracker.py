@@ -153,9 +153,9 @@ class Tracker:
     def _add_active(self, record: Record) -> None:
         """Make a record the active one of its key, unless the key has a finished one; delete the other."""
         key = record.data.tags.get("attnlab.fingerprint", record.info.run_id)
-        other = self._active.get(key)
-        if other is not None and other.info.run_id != record.info.run_id:
-            kept, duplicate = (other, record) if other.info.status == "FINISHED" else (record, other)
+        previous = self._active.get(key)
+        if previous is not None and previous.info.run_id != record.info.run_id:
+            kept, duplicate = (previous, record) if previous.info.status == "FINISHED" else (record, previous)
             self.delivery.call(partial(self._delete, duplicate.info.run_id))
             record = kept
         self._active[key] = record

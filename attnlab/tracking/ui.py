@@ -208,5 +208,9 @@ def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.
 def _study_urls(root: Path, base: str, study: str | None) -> list[str]:
     client = connect(root)
     experiments = [find_experiment(client, study)] if study else client.search_experiments()
-    urls = [f"{one.name}: {ui_url(one.experiment_id, base)}" for one in experiments if study or one.name != "Default"]
+    urls = [
+        f"{experiment.name}: {ui_url(experiment.experiment_id, base)}"
+        for experiment in experiments
+        if study or experiment.name != "Default"
+    ]
     return urls or [ui_url(None, base)]

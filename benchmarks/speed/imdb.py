@@ -41,8 +41,8 @@ def absent() -> str | None:
     folder = os.environ.get("ATTNLAB_DATA")
     if not folder:
         return "imdb is skipped: it needs ATTNLAB_DATA, the folder of the archives"
-    there = (Path(folder) / IMDB.file).is_file()
-    return None if there else f"imdb is skipped: there is no {IMDB.file} in ATTNLAB_DATA ({folder})"
+    prepared = (Path(folder) / IMDB.file).is_file()
+    return None if prepared else f"imdb is skipped: there is no {IMDB.file} in ATTNLAB_DATA ({folder})"
 
 
 def cases(device: str) -> Iterator[Case]:
@@ -54,11 +54,11 @@ def cases(device: str) -> Iterator[Case]:
 
 
 def measure(case: Case, size: Size | None = None, *, steps: int | None = None) -> list[Row]:
-    """Seconds and tokens of steps and of the evaluation, or of some of its batches, and the tokens of the whole.
+    """Measure seconds and tokens of steps and of the evaluation (or a sample of its batches), and count all tokens.
 
     Args:
         size: of the model; its length and batch count too.
-        steps: that are timed at most, and batches where the evaluation is a sample.
+        steps: largest number of timed steps, and of batches where the evaluation is a sample.
     """
     size = size or Size(dim=128, depth=6, heads=8, length=512, batch=32, lr=7e-4)
     task = Imdb(length=size.length)
@@ -88,7 +88,7 @@ def _ours_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:
 
 def _peer_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:
     device = peer_device(case)
-    # PyTorch's fused encoder computes in float32 whatever CPU autocast says, three times as slowly as layer by layer.
+    # PyTorch's fused encoder ignores CPU autocast and computes in float32, three times as slowly as layer by layer.
     torch.backends.mha.set_fastpath_enabled(case.settings != EQUAL)
     torch.manual_seed(SEED)
     model = READERS[case.name](size, task.vocabulary).to(device).train()
@@ -126,7 +126,7 @@ def _as_they_come(task: Imdb, size: Size) -> tuple[list[Batch], list[Batch]]:
 
 
 def _stepper(run: Trainer) -> Callable[[int], Tensor]:
-    """Take a step of attnlab's own loop with the batch, and the learning rate, of a place in the epoch."""
+    """Return a function that takes a step of attnlab's loop with the batch and learning rate of a place in the epoch."""
     step = attnlab_step.stepper(run)
 
     def at(place: int) -> Tensor:
@@ -161,8 +161,8 @@ def _evaluation(logits: Callable[[Batch], Tensor], test: Sequence[Batch], case: 
     loss(test[0])  # warms up
     rows = [Row("test_tokens", "", _work(test)[0])]
     for i, batch in enumerate(_spread(test, count)):
-        found, seconds = _timed(lambda batch=batch: loss(batch), device)
-        check_finite(float(found), case)
+        value, seconds = _timed(lambda batch=batch: loss(batch), device)
+        check_finite(float(value), case)
         rows += [Row("evaluation_seconds", str(i), seconds), Row("evaluation_tokens", str(i), batch.inputs.numel())]
     return rows
 
@@ -171,9 +171,9 @@ def _timed(act: Callable[[], T], device: torch.device) -> tuple[T, float]:
     """Call ``act``; return its result and the seconds that it took."""
     machine.synchronise(device)
     began = perf_counter()
-    found = act()
+    result = act()
     machine.synchronise(device)
-    return found, perf_counter() - began
+    return result, perf_counter() - began
 
 
 def _spread(of: Sequence[T], count: int) -> list[T]:

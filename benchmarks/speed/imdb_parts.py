@@ -26,7 +26,8 @@ def bounds(size: Size, device: torch.device, *, epoch: tuple[int, int], evaluati
         forward[part] += first
         backward[part] += sum(rest)
 
-    many, few = (replace(size, length=TYPICAL, batch=batch) for batch in (64, 2))  # the logits of few fit into a cache
+    # The logits of ``few`` fit into a cache.
+    many, few = (replace(size, length=TYPICAL, batch=batch) for batch in (64, 2))
     for part, shape, units in ((LINEAR, many, 64 * TYPICAL), (PRODUCTS, few, 2 * TYPICAL**2)):
         for product in floor.products(shape)[:-1]:  # the last is a language model's head
             if (product.batch == 1) == (part == LINEAR):

@@ -13,7 +13,7 @@ from benchmarks.speed.case import Size
 
 
 def x_transformers(size: Size, vocabulary: int, *, flash: bool = False) -> nn.Module:
-    """x-transformers; its heads are 64 wide unless told, which here would be twice attnlab's."""
+    """x-transformers; its heads are 64 wide by default, which here would be twice the width of attnlab's."""
     from x_transformers import Decoder, TransformerWrapper  # pyright: ignore[reportMissingImports]
 
     layers = Decoder(dim=size.dim, depth=size.depth, heads=size.heads, attn_dim_head=size.dim // size.heads, attn_flash=flash)
@@ -41,7 +41,7 @@ class Encoder(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(size.length))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (b, length) -> logits (b, length, vocabulary)."""
+        """Map tokens (b, length) to logits (b, length, vocabulary)."""
         x = self.embedding(tokens) + self.position.weight
         return self.head(self.encoder(x, mask=self.mask, is_causal=True))
 
@@ -60,7 +60,7 @@ class GPT2(nn.Module):
         self.model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **sizes, **still, **alike, **ends))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (b, t) -> logits (b, t, vocabulary)."""
+        """Map tokens (b, t) to logits (b, t, vocabulary)."""
         return self.model(input_ids=tokens).logits
 
 
@@ -83,14 +83,14 @@ class Reader(nn.Module):
         self.head = nn.Linear(size.dim, 2)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
-        """words (b, t), mask (b, t) -> logits (b, 2)."""
+        """Map words (b, t) and a mask (b, t) to logits (b, 2)."""
         x = self.embedding(words) + self.position.weight[: words.shape[1]]
         x = self.encoder(x, src_key_padding_mask=~mask) * mask.unsqueeze(-1)
         return self.head(x.sum(1) / mask.sum(1, keepdim=True))
 
 
 def x_transformers_reader(size: Size, vocabulary: int) -> nn.Module:
-    """x-transformers' own way to classify, with the faster of its ways to attend; called as ``Reader`` is."""
+    """Return x-transformers' own classifier, with the faster of its attention implementations; called like ``Reader``."""
     from x_transformers import Encoder, TransformerWrapper  # pyright: ignore[reportMissingImports]
 
     layers = Encoder(dim=size.dim, depth=size.depth, heads=size.heads, attn_dim_head=size.dim // size.heads, attn_flash=True)

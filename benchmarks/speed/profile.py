@@ -1,8 +1,8 @@
 """Section ``profile``: breakdown of the time of attnlab's training step by operation, forward and backward together.
 
 Each operation belongs to the range that it was called in: a module's forward or the optimiser's step. An operation of the
-backward pass belongs to where the operation stands whose gradient it computes, which autograd numbers alike. Products of two
-matrices (projections, feed-forward, output layer) are counted for themselves; batched ones belong to attention.
+backward pass belongs to the range of the operation whose gradient it computes; autograd gives both the same number. Products
+of two matrices (projections, feed-forward, output layer) are a group of their own; batched ones belong to attention.
 """
 
 from bisect import bisect_right
@@ -69,12 +69,12 @@ def shares(events: list[Any], *, steps: int, clock: str) -> list[Row]:
     """Return milliseconds per step by group and by (group: operation); the groups add up to the whole step."""
     inside = [event for event in events if _step_of(event)]
     homes = _homes(inside)
-    found: dict[tuple[str, str], float] = {}
+    times: dict[tuple[str, str], float] = {}
     for event in inside:
         key = _group(event, homes), event.name
-        found[key] = found.get(key, 0.0) + getattr(event, clock) / 1e3 / steps
-    groups = {group: sum(ms for (of, _), ms in found.items() if of == group) for group in GROUPS}
-    detail = [Row("operation_ms", f"{group}: {name}", ms) for (group, name), ms in found.items() if ms > 0]
+        times[key] = times.get(key, 0.0) + getattr(event, clock) / 1e3 / steps
+    groups = {group: sum(ms for (of, _), ms in times.items() if of == group) for group in GROUPS}
+    detail = [Row("operation_ms", f"{group}: {name}", ms) for (group, name), ms in times.items() if ms > 0]
     return [*(Row("group_ms", group, ms) for group, ms in groups.items()), *detail]
 
 
@@ -86,23 +86,23 @@ def _above(event: Any) -> Iterator[Any]:
 
 
 def _step_of(event: Any) -> bool:
-    return any(one.name == STEP for one in _above(event))
+    return any(caller.name == STEP for caller in _above(event))
 
 
 def _range(event: Any) -> str | None:
-    """The innermost named range around an event of the forward pass or the optimiser."""
-    return next((one.name.removeprefix(RANGE) for one in _above(event) if one.name.startswith(RANGE)), None)
+    """Return the innermost named range around an event of the forward pass or the optimiser."""
+    return next((caller.name.removeprefix(RANGE) for caller in _above(event) if caller.name.startswith(RANGE)), None)
 
 
 def _backward(event: Any) -> Any | None:
-    """The node of the backward pass that an event belongs to."""
-    return next((one for one in _above(event) if one.name.startswith("autograd::engine::evaluate_function")), None)
+    """Return the node of the backward pass that an event belongs to."""
+    return next((caller for caller in _above(event) if caller.name.startswith("autograd::engine::evaluate_function")), None)
 
 
 def _homes(events: list[Any]) -> list[tuple[int, str | None]]:
-    """Autograd's numbers, rising, and the range in which the operation of the forward pass stands that took each.
+    """Return autograd's sequence numbers, ascending, each with the range of the forward operation that has it.
 
-    Operations that no gradient passes bear the number of the next one that has: the last counts.
+    An operation without a gradient has the number of the next operation with one, so the last operation counts.
     """
     forward = [event for event in events if event.sequence_nr >= 0 and _backward(event) is None]
     forward.sort(key=lambda event: event.time_range.start)
@@ -110,7 +110,7 @@ def _homes(events: list[Any]) -> list[tuple[int, str | None]]:
 
 
 def _home(number: int, homes: list[tuple[int, str | None]]) -> str | None:
-    """Where the operation stands that took a number: one that changes a view in place takes several and names the first."""
+    """Return the range of the operation with a number; an in-place change of a view takes several and reports the first."""
     before = bisect_right(homes, number, key=lambda pair: pair[0])
     return homes[before - 1][1] if number >= 0 and before else None
 
@@ -118,6 +118,6 @@ def _home(number: int, homes: list[tuple[int, str | None]]) -> str | None:
 def _group(event: Any, homes: list[tuple[int, str | None]]) -> str:
     node = _backward(event)
     at = _range(event) if node is None else _home(node.sequence_nr, homes)
-    if at != OPTIMISER and any(one.name in MATRIX for one in _above(event)):
+    if at != OPTIMISER and any(caller.name in MATRIX for caller in _above(event)):
         return PRODUCTS
     return at or REST

@@ -27,8 +27,8 @@ def groups(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...]
 
 def medians(frame: pd.DataFrame, quantity: str = "ms") -> pd.DataFrame:
     """Return one row per case and round: the median ``value`` of a quantity over its steps."""
-    found: Any = on(frame, quantity=quantity).groupby([*ALIKE, "name", "round"], sort=False, as_index=False)["value"]
-    return found.median()
+    grouped: Any = on(frame, quantity=quantity).groupby([*ALIKE, "name", "round"], sort=False, as_index=False)["value"]
+    return grouped.median()
 
 
 def against(frame: pd.DataFrame, *, base: str = OURS, quantity: str = "ms") -> pd.DataFrame:

@@ -44,14 +44,14 @@ def original(frame: pd.DataFrame, part: str, precision: str, settings: str, devi
 def floors(frame: pd.DataFrame, device: str, precision: str) -> pd.DataFrame:
     """Return one row per round, in ms: attnlab's step, and the floors at each product's rate and at the best rate."""
     lines = []
-    for _, one in groups(on(frame, device=device, precision=precision, settings="medium"), "round"):
-        of = {name: on(one, quantity=name) for name in ("gflop", "count", "ms")}
+    for _, rows in groups(on(frame, device=device, precision=precision, settings="medium"), "round"):
+        of = {name: on(rows, quantity=name) for name in ("gflop", "count", "ms")}
         ours, every = on(of["ms"], name=OURS), on(of["ms"], name="products")
         gflop, count = (of[name].set_index("item")["value"] for name in ("gflop", "count"))
         product = every["item"].str.partition(": ")[0]
         rate = product.map(gflop) / every["value"]  # GFLOP/ms
         own = float((every["value"] * product.map(count)).sum())
-        forward = float(on(one, quantity="forward_gflop")["value"].iloc[0])
+        forward = float(on(rows, quantity="forward_gflop")["value"].iloc[0])
         lines.append({"step": ours["value"].median(), "own": own, "best": 3 * forward / rate.max(), "gflop": 3 * forward})
     return pd.DataFrame(lines)
 
@@ -61,8 +61,8 @@ def rates(frame: pd.DataFrame, device: str) -> pd.DataFrame:
     some = on(frame, device=device, name="products")
     some = some.assign(item=some["item"].str.partition(": ")[0])
     lines = []
-    for keys, one in groups(some, "item", "part", "precision", "round"):
-        gflop, ms = (on(one, quantity=name)["value"] for name in ("gflop", "ms"))
+    for keys, rows in groups(some, "item", "part", "precision", "round"):
+        gflop, ms = (on(rows, quantity=name)["value"] for name in ("gflop", "ms"))
         lines.append((*keys[:3], 1e3 * len(ms) * gflop.sum() / ms.sum()))
     return pd.DataFrame(lines, columns=["item", "part", "precision", "rate"])
 
@@ -76,17 +76,17 @@ def beside_dense(frame: pd.DataFrame, name: str, length: int, settings: str, dev
 def growth(frame: pd.DataFrame, name: str, quantity: str, device: str = "cpu") -> list[float]:
     """Return for each round the exponent of a quantity's growth with the length, by least squares on logarithms."""
     every = medians(on(frame, device=device, name=name, settings=SHIPPED), quantity)
-    lines = [(np.log(one["part"].astype(float)), np.log(one["value"])) for _, one in groups(every, "round")]
+    lines = [(np.log(rows["part"].astype(float)), np.log(rows["value"])) for _, rows in groups(every, "round")]
     return [float(np.polyfit(x, y, 1)[0]) for x, y in lines]
 
 
 def scaled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case and round: minutes per ``epoch`` and seconds of ``test``, scaled by tokens to the whole."""
     lines = []
-    for keys, one in groups(frame, *ALIKE, "name", "round"):
+    for keys, rows in groups(frame, *ALIKE, "name", "round"):
         for timed, whole, unit in (("step", "epoch", 60), ("evaluation", "test", 1)):
             quantities = (f"{timed}_seconds", f"{timed}_tokens", f"{whole}_tokens")
-            seconds, tokens, every = (sum(on(one, quantity=name)["value"]) for name in quantities)
+            seconds, tokens, every = (sum(on(rows, quantity=name)["value"]) for name in quantities)
             if tokens:
                 lines.append((*keys, whole, seconds / tokens * every / unit))
     return pd.DataFrame(lines, columns=[*ALIKE, "name", "round", "quantity", "value"])
@@ -100,9 +100,9 @@ def alone(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float
 def imdb_bounds(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per part and round, and one for their sum: ``epoch`` in minutes, ``evaluation`` in seconds."""
     lines = []
-    for _, one in groups(frame, "round"):
+    for _, rows in groups(frame, "round"):
         epoch, evaluation = (
-            on(one, quantity=f"{name}_bound_seconds").set_index("item")["value"] for name in ("epoch", "evaluation")
+            on(rows, quantity=f"{name}_bound_seconds").set_index("item")["value"] for name in ("epoch", "evaluation")
         )
         lines += [(part, epoch[part] / 60, evaluation[part]) for part in epoch.index]
         lines += [("together", epoch.sum() / 60, evaluation.sum())] if len(epoch) else []

@@ -53,11 +53,11 @@ def measure(case: Case, size: Size = SIZE) -> list[Row]:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)  # exclude the tensors that were saved for counting
         seconds += [_step(variant, x) for _ in range(steps)]
-    found = [Row("saved_mib", "", saved / costs.MIB)]
-    found += [Row("ms", str(i), 1e3 * seconds[i]) for i in range(size.warm, len(seconds))]
+    rows = [Row("saved_mib", "", saved / costs.MIB)]
+    rows += [Row("ms", str(i), 1e3 * seconds[i]) for i in range(size.warm, len(seconds))]
     if device.type == "cuda":
-        found.append(Row("peak_mib", "", costs.peaks(device)["gpu_peak_mib"]))
-    return found
+        rows.append(Row("peak_mib", "", costs.peaks(device)["gpu_peak_mib"]))
+    return rows
 
 
 def _step(variant: Variant, x: Tensor) -> float:
@@ -72,7 +72,7 @@ def _step(variant: Variant, x: Tensor) -> float:
 
 
 def core(name: str, length: int, *, size: Size, backend: str) -> Variant:
-    """A variant whose projections do nothing: ``[q, k, v]`` (b, t, 3 dim) -> (b, t, dim). backend: of the sparse ones."""
+    """Return a variant without projections, ``[q, k, v]`` (b, t, 3 dim) -> (b, t, dim); ``backend``: of sparse variants."""
     cls: type[Variant] = VARIANTS.get(name)
     setting = AttentionConfig(size.dim, size.heads, "causal", "sdpa" if name == DENSE else backend, 0.0, None)
     variant = cls(setting, **cls.recommended_options(length))

@@ -46,8 +46,8 @@ def step(frames: Frames) -> str:
         for name in dict.fromkeys(ms["name"]):
             row = [str(name), f"{on(some, name=name, quantity='parameters')['value'].iloc[0]:,.0f}"]
             for settings in (SHIPPED, EQUAL):
-                one = {"name": name, "settings": settings}
-                row += [spread(on(ms, **one)["value"], 0), spread(on(ratio, **one)["ratio"])]
+                selection = {"name": name, "settings": settings}
+                row += [spread(on(ms, **selection)["value"], 0), spread(on(ratio, **selection)["ratio"])]
             rows.append(row)
         text += f"\n### {precision}, {device}\n\n{markdown(heads, rows)}"
     return text
@@ -65,15 +65,15 @@ def floor(frames: Frames) -> str:
         text += f"\n### {device}\n\n{markdown(['', *(f'{p}, {way}' for p, way in ways)], rows)}"
         rows, peers = [], []
         for (precision,), _ in groups(on(frame, name=OURS), "precision"):
-            one = results.floors(frame, device, precision)
+            floors = results.floors(frame, device, precision)
             for settings in (SHIPPED, EQUAL):
                 name, ms = results.fastest_ms(frames["step"], precision, settings, device) if "step" in frames else ("", [])
                 if ms:
-                    most = median(ms) / one["own"].median()
+                    most = median(ms) / floors["own"].median()
                     peers.append([f"{precision}, {settings}", name, spread(ms, 0), f"{most:.2f}"])
-            figures = [spread(one[name], 0) for name in ("step", "own", "best")]
-            shares = [spread(100 * one[name] / one["step"], 0) for name in ("own", "best")]
-            rows.append([precision, f"{one['gflop'].iloc[0]:,.1f}", *figures, *shares])
+            figures = [spread(floors[name], 0) for name in ("step", "own", "best")]
+            shares = [spread(100 * floors[name] / floors["step"], 0) for name in ("own", "best")]
+            rows.append([precision, f"{floors['gflop'].iloc[0]:,.1f}", *figures, *shares])
         heads = ["", "GFLOP a step", "attnlab's step, ms", "floor at each product's rate, ms", "floor at the best rate, ms"]
         text += "\n" + markdown([*heads, "% of the first reached", "% of the second reached"], rows)
         if peers:
@@ -94,8 +94,8 @@ def xl(frames: Frames) -> str:
     for (device, part, precision), some in groups(ms, "device", "part", "precision"):
         row = [f"{part}, {precision}, {device}"]
         for settings in (SHIPPED, EQUAL):
-            one = on(some, settings=settings)
-            row += [spread(on(one, name=OURS)["value"], 1), spread(on(one, name=ORIGINAL)["value"], 0)]
+            selected = on(some, settings=settings)
+            row += [spread(on(selected, name=OURS)["value"], 1), spread(on(selected, name=ORIGINAL)["value"], 0)]
             row.append(spread(results.original(layers, part, precision, settings, device)))
         rows.append(row)
     return text + markdown(heads, rows) + _evaluation(evaluation)
@@ -122,7 +122,9 @@ def profile(frames: Frames) -> str:
             for group in GROUPS
         ]
         rows.append(["together", spread(whole, 1), "100.0"])
-        operations = [(item, one["value"].median()) for (item,), one in groups(on(some, quantity="operation_ms"), "item")]
+        operations = [
+            (item, timings["value"].median()) for (item,), timings in groups(on(some, quantity="operation_ms"), "item")
+        ]
         top = sorted(operations, key=lambda pair: -pair[1])[:TOP]
         listed = [[item, f"{ms:.1f}", f"{100 * ms / median(whole):.1f}"] for item, ms in top]
         text += f"\n### {precision}, {device}\n\n{markdown(['', 'ms a step', '% of it'], rows)}"
@@ -141,7 +143,10 @@ def imdb(frames: Frames) -> str:
     for (of,), some in groups(frame, "device"):
         bounds = results.imdb_bounds(some)
         if len(bounds):
-            rows = [[str(part), spread(one["epoch"]), spread(one["evaluation"], 1)] for (part,), one in groups(bounds, "part")]
+            rows = [
+                [str(part), spread(seconds["epoch"]), spread(seconds["evaluation"], 1)]
+                for (part,), seconds in groups(bounds, "part")
+            ]
             text += f"\n{IMDB_BOUNDS}{markdown([f'alone, {of}', 'an epoch, minutes', 'evaluation of test, s'], rows)}"
     return text + _readers(frame)
 
@@ -153,10 +158,10 @@ def _readers(frame: pd.DataFrame) -> str:
     rows = []
     for (device, settings, name), some in groups(epoch, "device", "settings", "name"):
         figures = [spread(some["value"], 1), spread(some["ratio"])]
-        other = on(test, device=device, settings=settings, name=name)
-        rows.append([f"{name}, {device}, {settings}", *figures, spread(other["value"], 0), spread(other["ratio"])])
+        peer_rows = on(test, device=device, settings=settings, name=name)
+        rows.append([f"{name}, {device}, {settings}", *figures, spread(peer_rows["value"], 0), spread(peer_rows["ratio"])])
     heads = ["", "an epoch, minutes (scaled)", TIMES, "evaluation of test, s (scaled)", TIMES]
-    count = max((len(one) for _, one in groups(steps, *ALIKE, "name", "round")), default=0)
+    count = max((len(group) for _, group in groups(steps, *ALIKE, "name", "round")), default=0)
     return f"\n{READERS.format(count=count)}{markdown(heads, rows)}" if rows else ""
 
 
@@ -166,14 +171,14 @@ def sparse(frames: Frames) -> str:
         memory = [name for name in ("saved_mib", "peak_mib") if len(on(some, quantity=name))]
         rows = []
         for length in dict.fromkeys(some["part"]):
-            one = on(some, part=str(length))
-            ms, row = medians(one), [f"{int(length):,}"]
+            selected = on(some, part=str(length))
+            ms, row = medians(selected), [f"{int(length):,}"]
             row += [spread(on(ms, name=DENSE, settings=s)["value"], 1) for s in (SHIPPED, EQUAL)]
             for name in (DENSE, *SPARSE):
                 if name != DENSE:
-                    ratios = [spread(results.beside_dense(one, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
+                    ratios = [spread(results.beside_dense(selected, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
                     row += [spread(on(ms, name=name, settings=EQUAL)["value"], 1), *ratios]
-                row += [spread(on(medians(one, of), name=name, settings=EQUAL)["value"], 1) for of in memory]
+                row += [spread(on(medians(selected, of), name=name, settings=EQUAL)["value"], 1) for of in memory]
             rows.append(row)
         megabytes = [name.replace("_mib", " MiB") for name in memory]
         heads = ["length", "dense SDPA as shipped, ms", "with the settings, ms", *megabytes]

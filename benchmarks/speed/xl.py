@@ -26,7 +26,7 @@ ORIGINAL = "original"
 ATTENTION, LAYER = "attention", "layer"
 MEMORY, SLIDING = "transformer_xl, memory", "dense, sliding by 1"
 WINDOWS = {256: 128, 1024: 32, 3840: 4}  # context -> sliding windows that are timed
-ROWS = 4  # that are read with memory side by side, where their logits stay small
+ROWS = 4  # rows that are read in parallel with memory, few enough that their logits stay small
 RECURRENT: dict[str, Any] = {"variant": "transformer_xl", "position": "relative", "task__sampling": "contiguous"}
 Layer = Callable[[Tensor, Tensor], Tensor]  # x (b, t, dim), memory (b, m, dim) -> (b, t, dim)
 
@@ -50,10 +50,10 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
     machine.set_up(MachineConfig(device=case.device, **({} if as_is else own_settings(case))))
     block = _block(case, size)
     module, layer = (block, _ours(block, case.part)) if case.name == OURS else _original(block, case, size)
-    found = _train(layer, module, case, size)
+    rows = _train(layer, module, case, size)
     if case.name == ORIGINAL:
-        found.append(Row("difference", "", _difference(block, case, size)))
-    return found
+        rows.append(Row("difference", "", _difference(block, case, size)))
+    return rows
 
 
 def _block(case: Case, size: Size) -> Block:
@@ -74,7 +74,7 @@ def _ours(block: Block, part: str) -> Layer:
 
 
 def _original(block: Block, case: Case, size: Size) -> tuple[nn.Module, Layer]:
-    """The original's attention or whole layer, with the weights of ``block``, on tensors in its order (t, b, dim)."""
+    """Return the original's attention or whole layer, with the weights of ``block``, on tensors in its order (t, b, dim)."""
     from transformers.models.deprecated.transfo_xl import (  # pyright: ignore[reportMissingImports]
         modeling_transfo_xl as original,
     )
@@ -95,7 +95,7 @@ def _original(block: Block, case: Case, size: Size) -> tuple[nn.Module, Layer]:
 
 
 def _copy(block: Block, layer: nn.Module) -> None:
-    """Give the original the weights of ``block``. Its sinusoids hold the sines first, ours take turns with the cosines."""
+    """Give the original the weights of ``block``. Its sinusoids have all sines first; attnlab's alternate with the cosines."""
     own = {name: p.detach().clone() for name, p in block.named_parameters()}
     width = own["attention.position.distance.weight"].shape[1]
     order = [*range(0, width, 2), *range(1, width, 2)]
@@ -114,7 +114,7 @@ def _copy(block: Block, layer: nn.Module) -> None:
 
 
 def _difference(block: Block, case: Case, size: Size) -> float:
-    """Largest, of the outputs of the original and of ``block`` with the same weights: that they are the same mathematics."""
+    """Return the largest difference between the outputs of the original and of ``block`` with equal weights."""
     x, memory, _ = _tensors(case, size)
     with torch.no_grad():
         for name in ("u", "v"):
@@ -132,7 +132,7 @@ def _tensors(case: Case, size: Size) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _train(layer: Layer, module: nn.Module, case: Case, size: Size) -> list[Row]:
-    """Forward and backward, also to the layer's input; the weights move between two steps, untimed."""
+    """Time forward and backward, including the input's gradient; the weights are updated between steps, untimed."""
     x, memory, wanted = _tensors(case, size)
     x.requires_grad_()
     adamw = torch.optim.AdamW(module.parameters(), lr=size.lr)
@@ -152,7 +152,7 @@ def _train(layer: Layer, module: nn.Module, case: Case, size: Size) -> list[Row]
 
 
 def _evaluation(case: Case, size: Size, context: int) -> list[Row]:
-    """Every byte predicted from at least ``context`` bytes before it (but for the beginnings of the rows, with memory)."""
+    """Time predicting every byte from at least ``context`` preceding bytes (fewer at the start of rows with memory)."""
     if case.name == MEMORY:
         rows = max(1, min(ROWS, 4096 // context))
         changes = {**RECURRENT, "model__mem_len": context, "evaluate__batch_size": rows}
@@ -166,11 +166,13 @@ def _evaluation(case: Case, size: Size, context: int) -> list[Row]:
     device = machine.set_up(config.machine)
     task = TASKS.get("pydocs")(**config.task.options)
     model = build(config, task).to(device)
-    predicted = WINDOWS[context] if many else len(task.split("valid")) - 1  # of windows one: the first one's others come once
+    # A window counts one byte: the others of the first window are predicted only once.
+    predicted = WINDOWS[context] if many else len(task.split("valid")) - 1
     for limit in (few, many):  # the first warms up
         limited = config.replace({"evaluate.valid_limit": limit})
         began = perf_counter()
-        scores = evaluate(model, task, "valid", config=limited, device=device)  # reads its scores back: it waits
+        # This waits for the device, because it copies the scores back.
+        scores = evaluate(model, task, "valid", config=limited, device=device)
         seconds = perf_counter() - began
     check_finite(scores["bits_per_byte"], case)
     return [Row("seconds", "", seconds), Row("bytes", "", predicted), Row("bytes_per_s", "", predicted / seconds)]

@@ -1,4 +1,4 @@
-"""The page about a study's overhead, and its resumption."""
+"""Tests of the page about a study's overhead, and of resuming the benchmark."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The figures and the page of ``benchmarks.speed``, its storage, and a tiny case of each section in this process."""
+"""Tests of the figures and the page of ``benchmarks.speed``, its storage, and a tiny case of each section in this process."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def usual_precision() -> Iterator[None]:
 
 
 def lines(section: str, values: Mapping[tuple[str, str, str, str], Sequence[float]], *, quantity: str = "ms") -> pd.DataFrame:
-    """(name, part, precision, settings) -> one value a round, as a section's CSV has them."""
+    """Return the rows of a section's CSV file from (name, part, precision, settings) -> one value per round."""
     rows = [
         {**asdict(Case(section, name, part, precision, settings)), "round": i, "quantity": quantity, "item": "", "value": value}
         for (name, part, precision, settings), of in values.items()
@@ -69,7 +69,7 @@ COUNTS = lines("step", {(str(name), "", "fp32", SHIPPED): [1234] for name in set
 
 
 def test_ratios_are_taken_within_a_pair_of_the_medians_of_its_steps() -> None:
-    again = STEPS.assign(value=STEPS["value"] + 1_000_000).query("name == 'quick' and round == 1")  # one step that stumbled
+    again = STEPS.assign(value=STEPS["value"] + 1_000_000).query("name == 'quick' and round == 1")  # one slow step
     frame = pd.concat([STEPS, again, STEPS])
     ratio = ratios.on(ratios.against(frame), name="quick")["ratio"].tolist()
     assert ratio == [1.5, 2.0, 1.7]
@@ -83,7 +83,7 @@ def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
 
 def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
     times = {(OURS, "a", "fp32", SHIPPED): [100], ("a", "a", "fp32", SHIPPED): [150]}
-    times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab stumbled beside b
+    times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab was slow next to b
     frame = lines("step", times)
     assert results.fastest_peer(frame, "fp32", SHIPPED)[1] == "b"
     assert results.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
@@ -101,7 +101,7 @@ def test_a_target_is_met_by_the_median(bound: float, most: bool, said: str) -> N
 
 
 def reviews(name: str, part: str, settings: str, *, seconds: float, tokens: float = 100.0) -> pd.DataFrame:
-    """One round of a case, whose steps and evaluation read a fortieth and a tenth of the tokens in so many seconds."""
+    """Return one round of a case whose steps and evaluation read 1/40 and 1/10 of the tokens in the given seconds."""
     of = {"step_seconds": seconds, "step_tokens": tokens, "epoch_tokens": 40 * tokens}
     of |= {"evaluation_seconds": seconds, "evaluation_tokens": tokens, "test_tokens": 10 * tokens}
     case = (name, part, "bf16", settings)
@@ -109,20 +109,21 @@ def reviews(name: str, part: str, settings: str, *, seconds: float, tokens: floa
 
 
 def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_beside_them() -> None:
-    beside = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
+    adjacent = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
     peer = [reviews(ENCODER, ENCODER, of, seconds=seconds) for of, seconds in ((SHIPPED, 9.0), (EQUAL, 3.0))]
-    frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *beside, *peer])
+    frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *adjacent, *peer])
     assert results.alone(frame, "epoch") == [2.0] and results.alone(frame, "test") == [30.0]
-    said = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
-    assert "| cpu | 1 | 2.00 | 30.0 |  |" in said and "1 steps and 1 batches" in said
-    assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in said
-    assert f"| {ENCODER}, cpu, equal settings | 2.0 | 1.50 | 30 | 1.50 |" in said
+    text = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
+    assert "| cpu | 1 | 2.00 | 30.0 |  |" in text and "1 steps and 1 batches" in text
+    assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in text
+    assert f"| {ENCODER}, cpu, equal settings | 2.0 | 1.50 | 30 | 1.50 |" in text
 
 
 @pytest.mark.parametrize(("name", "part"), [(OURS, ""), (OURS, ENCODER), (ENCODER, ENCODER)])
 @pytest.mark.parametrize("settings", [SHIPPED, EQUAL])
 def test_reviews_are_timed(name: str, part: str, settings: str, small_reviews: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imdb, "check_falling", lambda losses, case: losses)  # six steps on five reviews each say little
+    # The loss of six steps on five reviews each is too noisy to check.
+    monkeypatch.setattr(imdb, "check_falling", lambda losses, case: losses)
     size = replace(TINY, batch=5)
     rows = imdb.measure(Case("imdb", name, part, "bf16", settings), size, steps=6)
     figures = {quantity: [row.value for row in rows if row.quantity == quantity] for quantity in {row.quantity for row in rows}}
@@ -172,14 +173,14 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
         notes = {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"}
         storage.SectionStore(tmp_path, section, [], {}).note("cpu", notes)
         page.write(tmp_path)
-    said = (tmp_path / "README.md").read_text()
-    assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in said
-    assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) times as fast against quick | **missed** |" in said
-    assert "| attention, fp32, cpu | 10.0 | 62 | 6.20 | 10.0 | 62 | 6.20 |" in said
-    assert "differ by 2.0e-06 at most" in said and "| 64, cpu | 30.0 | 9,000 | 300 |" in said
-    assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in said
-    assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in said and "COMMAND 0" not in said
-    assert "![step-cpu-fp32](step-cpu-fp32.svg)" in said and (tmp_path / "xl-cpu.svg").read_text().startswith("<svg")
+    page_text = (tmp_path / "README.md").read_text()
+    assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in page_text
+    assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) times as fast against quick | **missed** |" in page_text
+    assert "| attention, fp32, cpu | 10.0 | 62 | 6.20 | 10.0 | 62 | 6.20 |" in page_text
+    assert "differ by 2.0e-06 at most" in page_text and "| 64, cpu | 30.0 | 9,000 | 300 |" in page_text
+    assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in page_text
+    assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in page_text and "COMMAND 0" not in page_text
+    assert "![step-cpu-fp32](step-cpu-fp32.svg)" in page_text and (tmp_path / "xl-cpu.svg").read_text().startswith("<svg")
 
 
 @pytest.fixture
@@ -201,12 +202,12 @@ def test_what_a_gpu_measures_stands_beside_what_a_cpu_has_measured(tmp_path: Pat
     for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
         speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
     assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
-    frame, said = storage.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
+    frame, page_text = storage.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
     assert list(dict.fromkeys(frame["device"])) == ["cpu", "cuda"]
     assert len(frame) == 3 * 2 * len([*sparse.cases("cpu"), *sparse.cases("cuda")])
-    assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in said
-    assert "`python -m benchmarks.speed sparse --rounds 2 --device cuda --here`: MACHINE with cuda; load" in said
-    assert "--rounds 1" not in said and "### fp32, cpu" in said and "### bf16, cuda" in said
+    assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in page_text
+    assert "`python -m benchmarks.speed sparse --rounds 2 --device cuda --here`: MACHINE with cuda; load" in page_text
+    assert "--rounds 1" not in page_text and "### fp32, cpu" in page_text and "### bf16, cuda" in page_text
 
 
 def test_an_interrupted_benchmark_continues_with_the_comparison_that_it_was_in(
@@ -288,8 +289,8 @@ def test_the_floor_is_what_the_products_take() -> None:
         [lines("floor", {("products", "medium", "fp32", "medium"): [v]}, quantity=q).assign(item=i) for q, i, v in rows]
         + [lines("floor", {(OURS, "medium", "fp32", "medium"): [v]}, quantity=q) for q, v in (("ms", 72), ("forward_gflop", 6))]
     )
-    one = results.floors(frame, "cpu", "fp32").iloc[0]
-    assert (one["step"], one["own"], one["best"]) == (72, 36, 36)
+    row = results.floors(frame, "cpu", "fp32").iloc[0]
+    assert (row["step"], row["own"], row["best"]) == (72, 36, 36)
     assert results.rates(frame, "cpu")["rate"].tolist() == [500]
 
 
@@ -333,8 +334,8 @@ def test_the_table_of_sparse_attention_has_a_part_a_device() -> None:
     of = {(name, "4096", "fp32", s): [ms] for s in (SHIPPED, EQUAL) for name, ms in (("dense", 90), ("strided_sparse", 10))}
     saved = {key: [5.0] for key in of}
     here = pd.concat([lines("sparse", of), lines("sparse", saved, quantity="saved_mib")])
-    there = pd.concat([here, lines("sparse", saved, quantity="peak_mib")]).assign(device="cuda", precision="bf16")
-    text = tables.sparse({"sparse": pd.concat([here, there])})
+    on_cuda = pd.concat([here, lines("sparse", saved, quantity="peak_mib")]).assign(device="cuda", precision="bf16")
+    text = tables.sparse({"sparse": pd.concat([here, on_cuda])})
     assert "### fp32, cpu" in text and "### bf16, cuda" in text
     assert "| 4,096 | 90.0 | 90.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 |" in text
     assert "| 4,096 | 90.0 | 90.0 | 5.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 | 5.0 |" in text

@@ -178,5 +178,5 @@ def test_checkpointed_activations_give_the_same_gradients() -> None:
         model = language_model(tiny(train__activation_checkpointing=enabled, model__dropout=0.3)).train()
         model(tokens())[0].square().mean().backward()
         gradients.append([p.grad for p in model.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other)
+    for expected, actual in zip(*gradients, strict=True):
+        torch.testing.assert_close(expected, actual)

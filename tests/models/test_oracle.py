@@ -36,7 +36,7 @@ def ours(variant: str, position: str, norm: str, *, memory: int, depth: int) -> 
 
 
 def assert_same(model: LanguageModel, position: str, norm: str, *, memory: int, depth: int, segment: int) -> None:
-    """Logits of every segment, and the gradient of a loss over all of them to every parameter."""
+    """Compare the logits of every segment, and the gradient of a loss over all segments for every parameter."""
     tokens = torch.randint(0, 17, (2, 13), generator=torch.Generator().manual_seed(4))
     named: dict[str, Tensor] = dict(model.named_parameters())
     weighing = torch.randn(2, 13, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
@@ -60,9 +60,9 @@ def assert_same(model: LanguageModel, position: str, norm: str, *, memory: int, 
     y_too = torch.stack(rows)
 
     torch.testing.assert_close(y, y_too, rtol=1e-9, atol=1e-10)
-    one = torch.autograd.grad((y * weighing).sum(), list(named.values()))
-    other = torch.autograd.grad((y_too * weighing).sum(), list(named.values()))
-    for name, a, b in zip(named, one, other, strict=True):
+    gradients = torch.autograd.grad((y * weighing).sum(), list(named.values()))
+    oracle_gradients = torch.autograd.grad((y_too * weighing).sum(), list(named.values()))
+    for name, a, b in zip(named, gradients, oracle_gradients, strict=True):
         assert a.abs().max() > 0, f"{name} gets no gradient"
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
 

@@ -1,4 +1,4 @@
-"""Position schemes against their papers, and what each promises."""
+"""Tests of position schemes against their papers and declared properties."""
 
 from copy import deepcopy
 from typing import Any
@@ -112,7 +112,7 @@ def test_schemes_on_pairs_refuse_cross_attention(scheme: type) -> None:
 
 @pytest.mark.parametrize(("t", "s", "ahead"), [(1, 1, 1), (5, 5, 1), (5, 12, 1), (5, 5, 5), (5, 12, 5), (1, 7, 1)])
 def test_shift_puts_every_distance_in_its_place(t: int, s: int, ahead: int) -> None:
-    by_distance = torch.arange(s - 1, -ahead - 1, -1.0).expand(2, 3, t, s + ahead).contiguous()  # each entry says its distance
+    by_distance = torch.arange(s - 1, -ahead - 1, -1.0).expand(2, 3, t, s + ahead).contiguous()  # each entry is its distance
     shifted = relative_shift(by_distance, s)
     assert shifted.shape == (2, 3, t, s)
     assert shifted.data_ptr() == by_distance.data_ptr() + (t - 1) * by_distance.element_size(), "it must be a view"

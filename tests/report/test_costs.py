@@ -1,4 +1,4 @@
-"""Costs in a report: spread, the front that is not drawn through noise, and bars that are named and not cut off unsaid."""
+"""Tests of costs in a report: their spread, no Pareto front through noise, and named bars with arrows if cut off."""
 
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ def point(cost: float, value: float, cost_range: tuple[float, float] | None = No
 
 
 def costly(**cells: dict[str, float]) -> list[CellSummary]:
-    """Rows of a study from cell -> what its one run cost."""
-    given = {"seed": 0, "state": "completed", "bits_per_byte": 2.0}
-    return summarize_cells([{"variant": name, "cell": name, **given, **costs} for name, costs in cells.items()], ONE)
+    """Return the cell summaries of a study from cell -> costs of its only run."""
+    common = {"seed": 0, "state": "completed", "bits_per_byte": 2.0}
+    return summarize_cells([{"variant": name, "cell": name, **common, **costs} for name, costs in cells.items()], ONE)
 
 
 def test_parameters_stand_beside_the_baselines_and_speeds_do_not() -> None:
@@ -81,7 +81,9 @@ def test_bars_are_named_and_one_that_goes_on_beyond_the_frame_has_an_arrow(tmp_p
     assert tradeoff_plot([far, point(1, 1.1)], **OPTIONS).count("<polygon") == 2
     near = TradeoffPoint("near", "#000000", 1, 1.05, 1.04, 1.06)
     assert "<polygon" not in tradeoff_plot([near, point(1, 1.1)], **OPTIONS)
-    for seeds, said in ((1, False), (2, True)):
+    for seeds, has_arrow in ((1, False), (2, True)):
         runs, points = made_up(seeds=seeds)
         write.write(tmp_path, info=INFO, runs=runs, curves=points)
-        assert all(("bar: 95 % interval" in (tmp_path / name).read_text()) == said for name in ("seeds.svg", "saved_mib.svg"))
+        assert all(
+            ("bar: 95 % interval" in (tmp_path / name).read_text()) == has_arrow for name in ("seeds.svg", "saved_mib.svg")
+        )

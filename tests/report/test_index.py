@@ -1,4 +1,4 @@
-"""One page of several studies, and the copy of a report that MLflow keeps."""
+"""Tests of the page on several studies, and of the copy of a report in MLflow."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ QUESTIONS = {"first": "Does the output projection matter?", "second": "Does it m
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two small studies in MLflow, nothing trained."""
+    """Return the runs folder of two small studies in MLflow, without training."""
     folder = tmp_path_factory.mktemp("several")
     for i, (name, question) in enumerate(QUESTIONS.items()):
         text = f"# {question}\n#\n# Two seeds of a toy say little about a large model.\n{STUDY}"
@@ -67,13 +67,13 @@ def test_mlflow_keeps_the_latest_report_and_nothing_takes_it_for_a_run(
     experiment = client.get_experiment_by_name("first")
     assert experiment is not None
     kept = client.search_runs([experiment.experiment_id], "tags.`attnlab.phase` = 'report'")
-    assert [each.info.run_name for each in kept] == ["report"] and kept[0].info.status == "FINISHED"
-    files = {each.path for each in client.list_artifacts(kept[0].info.run_id)}
+    assert [item.info.run_name for item in kept] == ["report"] and kept[0].info.status == "FINISHED"
+    files = {item.path for item in client.list_artifacts(kept[0].info.run_id)}
     assert {"index.html", "README.md", "forest.svg", "cells.parquet"} <= files
     assert "is worse" in kept[0].data.tags["mlflow.note.content"]
     frame = load_runs("first", root, every=True)
     assert len(frame) == 6 and "report" not in set(frame["name"])
     tracker = Tracker(plan({"study": "first", "base": {"task": "pydocs", "variant": "dense", "train": {"steps": 1}}}), root)
-    assert kept[0].info.run_id not in {each.info.run_id for each in tracker.reconcile().values()}
+    assert kept[0].info.run_id not in {item.info.run_id for item in tracker.reconcile().values()}
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
     assert main.main(["runs", "first"]) == 0 and " report " not in capsys.readouterr().out

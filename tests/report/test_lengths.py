@@ -1,4 +1,4 @@
-"""The section on other lengths: its scores, its plots, and the cells that were not evaluated there."""
+"""Tests of the section on other lengths: its scores, its plots, and the cells without a score."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -20,7 +20,7 @@ REASON = "learned positions: trained up to 128"
 
 
 def records(**changes: Any) -> list[dict[str, Any]]:
-    """Ten cells trained at 128, of which learned ones cannot go further; every score is worse by the doublings from there."""
+    """Return runs of ten cells trained at 128; learned ones end there, and each doubling or halving adds 0.1 to a score."""
     runs: list[dict[str, Any]] = made_up()[0].to_dict("records")  # type: ignore[assignment]
     for run in runs:
         run["length"] = 128.0
@@ -38,9 +38,9 @@ def section(found: list[dict[str, Any]]) -> LengthsSection | None:
 
 
 def made(found: list[dict[str, Any]]) -> LengthsSection:
-    there = section(found)
-    assert there is not None
-    return there
+    result = section(found)
+    assert result is not None
+    return result
 
 
 def test_a_study_without_other_lengths_has_no_such_section() -> None:
@@ -56,17 +56,17 @@ def test_cells_all_of_which_go_anywhere_have_the_section_too() -> None:
 
 
 def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
-    found = [{k: v for k, v in run.items() if k != "bits_per_byte_at/128"} for run in records()]
-    assert made(found).table == made(records()).table
+    rows = [{k: v for k, v in run.items() if k != "bits_per_byte_at/128"} for run in records()]
+    assert made(rows).table == made(records()).table
 
 
 def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
     assert "The same bytes are scored at every length." in made(records()).notes[0]
-    found, spec = records(), replace(SPEC, direction="max")
-    table = summarize_cells(found, spec)
-    there = lengths_section(table, found, spec=spec, colors=cell_colors(table))
-    assert there is not None and all("higher is better" in svg for _, _, svg in there.plots)
-    assert all("lower is better" in svg for _, _, svg in made(found).plots)
+    rows, spec = records(), replace(SPEC, direction="max")
+    table = summarize_cells(rows, spec)
+    higher = lengths_section(table, rows, spec=spec, colors=cell_colors(table))
+    assert higher is not None and all("higher is better" in svg for _, _, svg in higher.plots)
+    assert all("lower is better" in svg for _, _, svg in made(rows).plots)
 
 
 def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
@@ -81,42 +81,42 @@ def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None
 
 
 def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
-    told = [note for note in made(records()).notes if note.startswith("Not evaluated")]
-    assert len(told) == 1 and told[0].startswith("Not evaluated at 256, 512: dense learned, einsum learned, ")
-    assert told[0].endswith(f"({REASON}).")
-    found = records()
-    found[3]["length.512"] = "out of memory: requested 1.2 GiB"
-    assert sum(note.startswith("Not evaluated") for note in made(found).notes) == 2
+    notes = [note for note in made(records()).notes if note.startswith("Not evaluated")]
+    assert len(notes) == 1 and notes[0].startswith("Not evaluated at 256, 512: dense learned, einsum learned, ")
+    assert notes[0].endswith(f"({REASON}).")
+    rows = records()
+    rows[3]["length.512"] = "out of memory: requested 1.2 GiB"
+    assert sum(note.startswith("Not evaluated") for note in made(rows).notes) == 2
 
 
 def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
-    found = [run for run in records() if run["position"] == "rotary" and run["variant"] in ("dense", "no_wo")]
-    for run in found[1:3]:
+    rows = [run for run in records() if run["position"] == "rotary" and run["variant"] in ("dense", "no_wo")]
+    for run in rows[1:3]:
         run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: requested 9 GiB"}
-    there = made(found)
-    cells = {line.cells[0]: line.cells[-2:] for line in there.table.rows}
-    score = found[0]["bits_per_byte_at/512"]
+    result = made(rows)
+    cells = {line.cells[0]: line.cells[-2:] for line in result.table.rows}
+    score = rows[0]["bits_per_byte_at/512"]
     assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
-    told = [note for note in there.notes if "512" in note]
-    assert told == ["Only 1 of 3 seeds evaluated at 512: dense rotary (out of memory: requested 9 GiB)."]
+    notes = [note for note in result.notes if "512" in note]
+    assert notes == ["Only 1 of 3 seeds evaluated at 512: dense rotary (out of memory: requested 9 GiB)."]
 
 
 def test_an_infinite_score_is_none() -> None:
-    found = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
-    there = made(found)
-    assert there.table.rows[0].cells[-1] == "not evaluated" and "inf" not in there.plots[0][2]
-    assert there.notes[-1] == "Not evaluated at 512: dense rotary (bits_per_byte is inf)."
+    rows = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
+    result = made(rows)
+    assert result.table.rows[0].cells[-1] == "not evaluated" and "inf" not in result.plots[0][2]
+    assert result.notes[-1] == "Not evaluated at 512: dense rotary (bits_per_byte is inf)."
 
 
 def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
-    found = records()
+    rows = records()
     looked = replace(SPEC, looks=Looks(3, 12))
-    table = summarize_cells(found, looked)
-    there = lengths_section(table, found, spec=looked, colors=cell_colors(table))
-    assert there is not None and "corrected for the looks" in there.notes[0] and "looks" not in made(found).notes[0]
-    row, line = table[0], there.table.rows[0]
+    table = summarize_cells(rows, looked)
+    corrected = lengths_section(table, rows, spec=looked, colors=cell_colors(table))
+    assert corrected is not None and "corrected for the looks" in corrected.notes[0] and "looks" not in made(rows).notes[0]
+    row, line = table[0], corrected.table.rows[0]
     assert line.cells[3] == format_interval(row.value), "at the trained length that of the verdicts"
-    assert format_interval(row.value) != made(found).table.rows[0].cells[3]
+    assert format_interval(row.value) != made(rows).table.rows[0].cells[3]
 
 
 def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
@@ -146,7 +146,7 @@ def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
 def test_lengths_are_doublings_apart_on_the_axis() -> None:
     curve = LengthCurve("x", "#000000", values={n: [1.0] for n in LENGTHS})
     drawn = ET.fromstring(length_plot([curve], title="t", limits=(0.0, 2.0)))
-    labels = {each.text: float(each.attrib["x"]) for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    labels = {element.text: float(element.attrib["x"]) for element in drawn.iter("{http://www.w3.org/2000/svg}text")}
     places = [labels[str(length)] for length in LENGTHS]
     steps = [b - a for a, b in zip(places, places[1:], strict=False)]
     assert steps == pytest.approx([steps[0]] * 3, abs=0.2)

@@ -1,4 +1,4 @@
-"""Rows, tables and pages of a report, from runs that are made up."""
+"""Tests of the rows, tables and pages of a report, from made-up runs."""
 
 import csv
 import re
@@ -38,20 +38,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_cells_are_compared_with_the_baseline_of_their_own_axes() -> None:
-    found = table()
-    assert len(found) == 10
-    assert found["no_wo learned"].baseline == "dense learned"
-    assert found["no_wo rotary"].baseline == "dense rotary"
-    assert found["dense learned"].baseline == "" and found["dense learned"].is_baseline
-    verdict = found["basic learned"].verdict
+    cells = table()
+    assert len(cells) == 10
+    assert cells["no_wo learned"].baseline == "dense learned"
+    assert cells["no_wo rotary"].baseline == "dense rotary"
+    assert cells["dense learned"].baseline == "" and cells["dense learned"].is_baseline
+    verdict = cells["basic learned"].verdict
     assert verdict is not None and verdict.kind == "worse"
 
 
 def test_what_did_not_complete_is_counted_and_explained() -> None:
-    found = table()
-    assert found["no_wo rotary"].outcome == "2 completed, 1 diverged"
-    assert set(found["no_wo rotary"].values) == {0, 2}
-    refused = found["basic rotary"]
+    cells = table()
+    assert cells["no_wo rotary"].outcome == "2 completed, 1 diverged"
+    assert set(cells["no_wo rotary"].values) == {0, 2}
+    refused = cells["basic rotary"]
     assert (refused.outcome, refused.value, refused.reasons) == (
         "refused",
         None,
@@ -95,7 +95,8 @@ def test_every_file_is_written_and_stands_alone(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} >= FILES
     page = (folder / "index.html").read_text()
     assert "viewport" in page and "@media print" in page and "<script" not in page
-    outside = set(re.findall(r"https?://[^\s\"'<]+", page)) - {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    # The SVG namespace is a name and is never fetched.
+    outside = set(re.findall(r"https?://[^\s\"'<]+", page)) - {"http://www.w3.org/2000/svg"}
     assert not outside and not re.search(r"@import|url\((?!#)|<link|<img", page)
     for link in re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text()):
         assert (folder / link).is_file()
@@ -205,23 +206,23 @@ def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
     spec, (runs, points) = replace(SPEC, direction="max"), made_up()
     records = runs.to_dict("records")
     drawn = figures.draw_figures(compare.summarize_cells(records, spec), records, points, spec=spec)  # type: ignore[arg-type]
-    found = {each.file: each.svg for each in drawn}
+    svgs = {figure.file: figure.svg for figure in drawn}
     better = {"seeds.svg": "higher is", "tokens_per_s.svg": "upper right is", "saved_mib.svg": "upper left is"}
     for file, words in better.items():
-        assert f"{words} better" in found[file] and "lower" not in found[file].replace("lowest", "")
-        assert "dense learned</text>" in found[file]
+        assert f"{words} better" in svgs[file] and "lower" not in svgs[file].replace("lowest", "")
+        assert "dense learned</text>" in svgs[file]
 
 
 def test_the_marks_of_a_forest_are_the_differences_of_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[str, ForestRow] = {}
     monkeypatch.setattr(figures, "forest_plot", lambda effects, **_: drawn.update({each.label: each for each in effects}) or "")
-    found, (_, points) = table(), made_up()
-    figures.draw_figures(list(found.values()), [], points, spec=SPEC)
+    cells, (_, points) = table(), made_up()
+    figures.draw_figures(list(cells.values()), [], points, spec=SPEC)
     for name, effect in drawn.items():
-        base = found[found[name].baseline].values
-        assert effect.values == [value - base[seed] for seed, value in found[name].values.items() if seed in base]
+        base = cells[cells[name].baseline].values
+        assert effect.values == [value - base[seed] for seed, value in cells[name].values.items() if seed in base]
         assert sum(effect.values) / len(effect.values) == pytest.approx(effect.mean)
-    assert drawn.keys() == {name for name, row in found.items() if row.difference}
+    assert drawn.keys() == {name for name, row in cells.items() if row.difference}
 
 
 def test_an_interval_over_seeds_is_a_band_and_an_ended_run_a_thin_line(folder: Path) -> None:
@@ -251,14 +252,18 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
 
 
 def test_the_newest_commit_is_the_one_to_check_out() -> None:
-    found = methods.reproduction_commands(INFO, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
-    assert found[0] == "git checkout new   # with uncommitted changes"
+    commands = methods.reproduction_commands(INFO, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
+    assert commands[0] == "git checkout new   # with uncommitted changes"
 
 
 def test_each_section_of_the_protocol_has_its_own_fields() -> None:
-    told = dict(methods.describe_methods(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
-    assert (told["model"], told["train"], told["machine"]) == ("dim 128, depth 2", "steps 200, lr 0.0003", "device cpu")
-    assert "evaluate" not in told and told["seeds"] == "0, 1, 2"
+    described = dict(methods.describe_methods(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
+    assert (described["model"], described["train"], described["machine"]) == (
+        "dim 128, depth 2",
+        "steps 200, lr 0.0003",
+        "device cpu",
+    )
+    assert "evaluate" not in described and described["seeds"] == "0, 1, 2"
 
 
 def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:
@@ -269,10 +274,10 @@ def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_las
 def test_the_protocol_says_where_the_runs_time_went() -> None:
     spent = {"train_seconds": 90.0, "evaluation_seconds": 6.0, "logging_seconds": 1.0, "checkpoint_seconds": 1.0}
     record = {"seed": 0, "seconds": 120.0, **spent, "startup_seconds": 2.0, "data_seconds": 0.5}
-    told = dict(methods.describe_methods([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
-    assert told.startswith("3.0 minutes over all runs, including evaluation: steps 90.0%, evaluation 6.0%, ")
-    assert told.endswith("start 2.0% (steps include 0.5% for drawing batches)")
+    described = dict(methods.describe_methods([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
+    assert described.startswith("3.0 minutes over all runs, including evaluation: steps 90.0%, evaluation 6.0%, ")
+    assert described.endswith("start 2.0% (steps include 0.5% for drawing batches)")
     assert dict(methods.describe_methods([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("including evaluation")
     trials = [{"seed": 1, "seconds": 600.0}, {"seed": 1, "seconds": 1_008.0}, {"seed": 1, "seconds": None}]
-    told = dict(methods.describe_methods([record], axes=[], trials=trials))
-    assert told["time"].endswith("for drawing batches); plus 26.8 minutes of search") and told["seeds"] == "0"
+    described = dict(methods.describe_methods([record], axes=[], trials=trials))
+    assert described["time"].endswith("for drawing batches); plus 26.8 minutes of search") and described["seeds"] == "0"

@@ -1,4 +1,4 @@
-"""The section on a search; no trial is in any table, comparison or plot."""
+"""Tests of the section on a search, and that trials are in no table, comparison or plot."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ Out = pytest.CaptureFixture[str]
 def found() -> dict[str, stats_search.SearchSummary]:
     runs, _ = made_up_search()
     records: Any = runs.to_dict("records")
-    return {each.cell: each for each in stats_search.summarize_searches(records, SPEC, SEARCH)}
+    return {summary.cell: summary for summary in stats_search.summarize_searches(records, SPEC, SEARCH)}
 
 
 def test_each_cell_s_search_is_summed_up() -> None:
@@ -41,7 +41,7 @@ def test_each_cell_s_search_is_summed_up() -> None:
     assert dense.outcome == "2 completed, 1 pruned, 1 failed"
     assert (dense.value, dense.trial) == (2.4, 2)
     assert dense.params == {"train.lr": 1e-3, "model.dropout": 0.0, "train.batch_size": 16}
-    assert found()["no_wo learned"].trial == 0  # of two that are as good the first
+    assert found()["no_wo learned"].trial == 0  # the first of two equally good trials
     assert found()["basic learned"].value is None and found()["basic learned"].outcome == "2 diverged"
 
 
@@ -56,13 +56,13 @@ def test_the_direction_of_the_metric_counts() -> None:
     ("path", "value", "end"),
     [
         ("train.lr", 1e-4, "low"),
-        ("train.lr", 1.25e-4, "low"),  # 4.8 % of the way on the logarithm
+        ("train.lr", 1.25e-4, "low"),  # 4.8 % of the range on the logarithmic scale
         ("train.lr", 1.27e-4, ""),
-        ("train.lr", 6e-4, ""),  # 5 % of the way in plain numbers: not what was searched
+        ("train.lr", 6e-4, ""),  # 5 % of the range on the linear scale, which the search does not use
         ("train.lr", 9.9e-3, "high"),
         ("model.dropout", 0.39, "high"),
         ("model.dropout", 0.37, ""),
-        ("model.dropout", 0.0, ""),  # there is nothing below
+        ("model.dropout", 0.0, ""),  # no valid value is lower
         ("train.batch_size", 16, ""),  # choices have no ends
     ],
 )
@@ -79,7 +79,7 @@ def test_a_whole_range_has_ends_too() -> None:
     trial = {"cell": "c", "phase": "search", "trial": 0, "state": "completed", "valid_bits_per_byte": 2.0}
     for params, edges in (
         ({"model.depth": 4, "variant.stride": 8}, 1),
-        ({"model.depth": 1, "variant.stride": 2}, 1),  # no model has 0 blocks; of a stride we do not know
+        ({"model.depth": 1, "variant.stride": 2}, 1),  # depth 0 is invalid; a stride of 1 counts as possible
         ({"model.depth": 3, "variant.stride": 16}, 0),
     ):
         assert len(stats_search.summarize_searches([{**trial, "params": params}], SPEC, config)[0].warnings) == edges
@@ -165,7 +165,7 @@ def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_p
 
 
 def recorded(root: Path, folder: Path) -> Plan:
-    """A searched study with one trial and one confirmed run in MLflow."""
+    """Return the runs folder of a searched study with one trial and one confirmed run in MLflow."""
     made = plan(write(folder, STUDY), sets={"search.trials": 5})
     tracker = Tracker(made, root)
     for run, summary in (

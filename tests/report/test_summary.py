@@ -1,4 +1,4 @@
-"""The two sentences at the top of a report: what they say of each verdict, and that their numbers are the table's."""
+"""Tests of the two sentences at the top of a report: their text for each verdict, and numbers equal to the table's."""
 
 import re
 from dataclasses import replace
@@ -22,17 +22,17 @@ STEADY = [2.0, 2.1, 2.05, 1.98, 2.02]
 
 
 def first(summary: Summary) -> str:
-    """The sentence on conclusive results."""
+    """Return the sentence on conclusive results."""
     return "".join(summary.conclusive)
 
 
 def second(summary: Summary) -> str:
-    """The sentence on open comparisons."""
+    """Return the sentence on inconclusive comparisons."""
     return "".join(summary.open)
 
 
 def study(cells: dict[str, list[float]], spec: ComparisonSpec = ONE, **states: str) -> list[CellSummary]:
-    """Rows of a study from cell -> values by seed, and cell -> state of a run that has no value."""
+    """Return the cell summaries of a study from cell -> values by seed, and cell -> state of a run without a value."""
     records: list[dict[str, Any]] = []
     for name, values in cells.items():
         records += [
@@ -59,22 +59,22 @@ def shifted(by: float, wobble: float = 0.001) -> list[float]:
     ],
 )
 def test_one_comparison_is_one_plain_sentence(cells: dict[str, list[float]], expected: str) -> None:
-    found = summarize(study({"dense": STEADY, **cells}), ONE)
-    assert first(found) == f"In bits per byte (lower is better), {expected}"
+    summary = summarize(study({"dense": STEADY, **cells}), ONE)
+    assert first(summary) == f"In bits per byte (lower is better), {expected}"
 
 
 def test_one_open_comparison_is_named_once() -> None:
-    found = summarize(study({"dense": STEADY, "no_wo": shifted(0.01, 0.04)}), ONE)
-    assert found.text.count("no_wo") == 1 and re.fullmatch(r"About \d+ more seeds are needed\.", second(found))
+    summary = summarize(study({"dense": STEADY, "no_wo": shifted(0.01, 0.04)}), ONE)
+    assert summary.text.count("no_wo") == 1 and re.fullmatch(r"About \d+ more seeds are needed\.", second(summary))
 
 
 def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() -> None:
     cells = {f"v{i}": shifted(0.1 * i) for i in range(1, 6)}
-    found = summarize(study({"dense": STEADY, **cells, "einsum": STEADY, "open": shifted(0.01, 0.04)}), ONE)
-    assert "of 7 cells compared with dense, none is shown to be better, 5 are worse (v5 by 0.5002 ± 0.0014" in first(found)
-    assert "; v3 by " in first(found) and "; and 2 more)" in first(found) and "v1" not in first(found)
-    assert "and 1 is identical in every seed (einsum)" in first(found)
-    assert re.fullmatch(r"Inconclusive: open \(\+0\.0180 ± 0\.0544\): about \d+ more seeds are needed\.", second(found))
+    summary = summarize(study({"dense": STEADY, **cells, "einsum": STEADY, "open": shifted(0.01, 0.04)}), ONE)
+    assert "of 7 cells compared with dense, none is shown to be better, 5 are worse (v5 by 0.5002 ± 0.0014" in first(summary)
+    assert "; v3 by " in first(summary) and "; and 2 more)" in first(summary) and "v1" not in first(summary)
+    assert "and 1 is identical in every seed (einsum)" in first(summary)
+    assert re.fullmatch(r"Inconclusive: open \(\+0\.0180 ± 0\.0544\): about \d+ more seeds are needed\.", second(summary))
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], s
 
 def test_the_direction_of_the_metric_counts() -> None:
     spec = replace(ONE, metric="accuracy", direction="max")
-    found = summarize(study({"dense": STEADY, "no_wo": shifted(0.1)}, spec), spec)
-    assert first(found).startswith("In accuracy (higher is better), no_wo is better than dense by")
+    summary = summarize(study({"dense": STEADY, "no_wo": shifted(0.1)}, spec), spec)
+    assert first(summary).startswith("In accuracy (higher is better), no_wo is better than dense by")
 
 
 def test_what_the_table_says_of_lost_pairs_the_answer_says_too() -> None:
@@ -108,10 +108,10 @@ def test_what_the_table_says_of_lost_pairs_the_answer_says_too() -> None:
 
 @pytest.mark.parametrize("values", [[2.3], shifted(0.01, 0.04)])
 def test_what_is_open_is_never_called_equal(values: list[float]) -> None:
-    found = summarize(study({"dense": STEADY, "a": values, "b": [v + 0.001 for v in values]}), ONE)
-    assert "none of 2 cells compared with dense is shown to be better, worse or equivalent" in first(found)
-    assert second(found).startswith("Inconclusive: ")
-    assert not re.search(r"no (significant )?difference|the same|is equivalent|are equivalent|are equal", found.text)
+    summary = summarize(study({"dense": STEADY, "a": values, "b": [v + 0.001 for v in values]}), ONE)
+    assert "none of 2 cells compared with dense is shown to be better, worse or equivalent" in first(summary)
+    assert second(summary).startswith("Inconclusive: ")
+    assert not re.search(r"no (significant )?difference|the same|is equivalent|are equivalent|are equal", summary.text)
 
 
 def test_what_stands_between_two_commas_has_both() -> None:
@@ -128,21 +128,23 @@ def test_an_interval_that_leaves_the_margin_may_be_equivalent_and_why_is_said() 
 
 
 def test_what_could_not_be_compared_is_named_with_its_state() -> None:
-    found = summarize(study({"dense": STEADY, "a": shifted(0.1)}, basic="refused", wide="diverged"), ONE)
-    assert second(found) == "Not compared: basic (refused); wide (diverged)."
+    summary = summarize(study({"dense": STEADY, "a": shifted(0.1)}, basic="refused", wide="diverged"), ONE)
+    assert second(summary) == "Not compared: basic (refused); wide (diverged)."
     assert first(summarize(study({}, dense="diverged"), ONE)) == "No run has completed, so there is no result yet."
     assert first(summarize(study({}, dense="completed"), ONE)) == "No run has bits_per_byte, so there is no result yet."
     unnamed = replace(ONE, baseline={})
-    found = summarize(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
-    assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in first(found) and "may be due to chance" in second(found)
+    summary = summarize(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
+    assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in first(summary) and "may be due to chance" in second(
+        summary
+    )
 
 
 @pytest.mark.parametrize(("direction", "best"), [("min", "b"), ("max", "c")])
 def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(direction: str, best: str) -> None:
     spec = replace(ONE, baseline={}, direction=direction)
     values = {"a": [2.0], "b": [1.9], "c": [2.1], "d": [2.05]}
-    said = first(summarize(study(values, spec), spec))
-    assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in said
+    sentence = first(summarize(study(values, spec), spec))
+    assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in sentence
 
 
 def test_several_baselines_are_named_by_what_they_have_in_common() -> None:
@@ -170,8 +172,8 @@ def test_why_nothing_is_compared_is_taken_from_what_is_there(
     cells: dict[str, list[float]], states: dict[str, Any], why: str, left: str
 ) -> None:
     table = study(cells, **states)
-    found = summarize(table, ONE)
-    assert first(found) == f"In bits per byte (lower is better), nothing can be compared: {why}." and left in second(found)
+    summary = summarize(table, ONE)
+    assert first(summary) == f"In bits per byte (lower is better), nothing can be compared: {why}." and left in second(summary)
     assert "compared with dense" not in overview(table, ONE)
 
 
@@ -192,9 +194,9 @@ def test_a_difference_of_fewer_pairs_than_the_cell_has_seeds_says_so() -> None:
     assert printed["no_wo"][3].endswith(" (3 of 5 seeds)") and "of" not in printed["same"][3]
     assert table[1].is_inconclusive and table[1].verdict is not None
     assert (table[1].verdict.pairs, table[1].verdict.seeds) == (3, 5)
-    told = "“3 of 8 seeds”: "
-    assert any(note.startswith(told) for note in notes(table, ONE))
-    assert not any(note.startswith(told) for note in notes([table[0], table[2]], ONE))
+    prefix = "“3 of 8 seeds”: "
+    assert any(note.startswith(prefix) for note in notes(table, ONE))
+    assert not any(note.startswith(prefix) for note in notes([table[0], table[2]], ONE))
 
 
 def test_an_infinite_value_counts_as_diverged() -> None:
@@ -209,8 +211,8 @@ def test_an_infinite_value_counts_as_diverged() -> None:
 @pytest.mark.parametrize(("looks", "errors"), [(None, "12.7"), (Looks(2, 12), "72.3")])
 def test_how_wide_two_seeds_are_is_worked_out(looks: Looks | None, errors: str) -> None:
     spec = replace(ONE, looks=looks)
-    said = [note for note in notes(study({"dense": STEADY, "a": [2.3, 2.5]}, spec), spec) if "standard errors" in note]
-    assert len(said) == 1 and f"half width is {errors}" in said[0]
+    matching = [note for note in notes(study({"dense": STEADY, "a": [2.3, 2.5]}, spec), spec) if "standard errors" in note]
+    assert len(matching) == 1 and f"half width is {errors}" in matching[0]
 
 
 def test_three_seeds_are_not_warned_of_as_two_are() -> None:
@@ -258,7 +260,7 @@ def test_verdicts_are_bold_and_markup_is_escaped() -> None:
 
 def test_the_verdicts_of_a_summary_are_bold() -> None:
     cells = {"dense": STEADY, "worse": shifted(0.1), "near": shifted(0, 0.003), "open": shifted(0.01, 0.04)}
-    found = summarize(study(cells, wide="diverged"), ONE)
-    strong = [str(part) for part in (*found.conclusive, *found.open) if isinstance(part, Strong)]
+    summary = summarize(study(cells, wide="diverged"), ONE)
+    strong = [str(part) for part in (*summary.conclusive, *summary.open) if isinstance(part, Strong)]
     expected = ["none is shown to be better", "1 is worse", "1 is equivalent within ±0.02", "Inconclusive", "not compared"]
     assert strong == expected

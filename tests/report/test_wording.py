@@ -1,4 +1,4 @@
-"""Verdicts as the short text of a table."""
+"""Tests of verdicts as the short text of a table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Intervals, paired differences and numbers of seeds, against scipy and by hand."""
+"""Tests of intervals, paired differences and numbers of seeds, against scipy and by hand."""
 
 from dataclasses import replace
 
@@ -15,14 +15,14 @@ def test_interval_agrees_with_scipy() -> None:
     from scipy import stats as reference
 
     values = list(BASE.values())
-    found = paired.interval(values)
-    low, high = reference.t.interval(0.95, len(values) - 1, found.mean, reference.sem(values))
-    assert (found.low, found.high) == pytest.approx((low, high))
+    interval = paired.interval(values)
+    low, high = reference.t.interval(0.95, len(values) - 1, interval.mean, reference.sem(values))
+    assert (interval.low, interval.high) == pytest.approx((low, high))
 
 
 def test_one_value_has_no_interval() -> None:
-    found = paired.interval([0.5])
-    assert (found.n, found.mean, found.half_width) == (1, 0.5, None)
+    interval = paired.interval([0.5])
+    assert (interval.n, interval.mean, interval.half_width) == (1, 0.5, None)
     with pytest.raises(ValueError):
         paired.interval([])
 
@@ -30,10 +30,10 @@ def test_one_value_has_no_interval() -> None:
 def test_difference_is_paired_and_agrees_with_scipy() -> None:
     from scipy import stats as reference
 
-    found = paired.difference(LOWER | {9: 1.0}, BASE | {8: 7.0}, margin=0.01)
-    assert found is not None and found.interval.n == 5  # seeds 8 and 9 have no partner
+    difference = paired.difference(LOWER | {9: 1.0}, BASE | {8: 7.0}, margin=0.01)
+    assert difference is not None and difference.interval.n == 5  # seeds 8 and 9 have no partner
     expected = reference.ttest_rel(list(LOWER.values()), list(BASE.values()))
-    assert found.p == pytest.approx(expected.pvalue)  # type: ignore[attr-defined]
+    assert difference.p == pytest.approx(expected.pvalue)  # type: ignore[attr-defined]
 
 
 def test_equivalence_agrees_with_two_one_sided_tests() -> None:
@@ -43,8 +43,8 @@ def test_equivalence_agrees_with_two_one_sided_tests() -> None:
     gaps = [LOWER[s] - BASE[s] for s in BASE]
     upper = reference.ttest_1samp(gaps, margin, alternative="less").pvalue  # type: ignore[attr-defined]
     lower = reference.ttest_1samp(gaps, -margin, alternative="greater").pvalue  # type: ignore[attr-defined]
-    found = paired.difference(LOWER, BASE, margin=margin)
-    assert found is not None and found.p_equivalent == pytest.approx(max(upper, lower))
+    difference = paired.difference(LOWER, BASE, margin=margin)
+    assert difference is not None and difference.p_equivalent == pytest.approx(max(upper, lower))
 
 
 def test_holm_by_hand() -> None:
@@ -55,10 +55,10 @@ def test_holm_by_hand() -> None:
 
 def test_correct_keeps_the_order_of_differences_without_a_p_value() -> None:
     single = paired.difference({0: 1.0}, {0: 2.0})
-    found = paired.correct([None, paired.difference(LOWER, BASE), single, paired.difference(LOWER, BASE)])
-    assert found[0] is None and found[2] == single
-    assert found[1] is not None and found[1].p is not None
-    assert found[1].p_holm == pytest.approx(2 * found[1].p)
+    corrected = paired.correct([None, paired.difference(LOWER, BASE), single, paired.difference(LOWER, BASE)])
+    assert corrected[0] is None and corrected[2] == single
+    assert corrected[1] is not None and corrected[1].p is not None
+    assert corrected[1].p_holm == pytest.approx(2 * corrected[1].p)
 
 
 def test_identical_values_do_not_divide_by_zero() -> None:
@@ -71,17 +71,17 @@ def test_identical_values_do_not_divide_by_zero() -> None:
 @pytest.mark.parametrize(("n", "conclusion"), [(2, ""), (5, ""), (6, "higher")])
 def test_a_constant_difference_is_tested_by_its_sign(n: int, conclusion: str) -> None:
     base = {seed: 0.3 + 0.1 * seed for seed in range(n)}  # no two of these differences are equal bit by bit
-    found = paired.difference({seed: value + 0.01 for seed, value in base.items()}, base)
-    assert found is not None and found.interval.sd == 0 and found.p == 2 * 0.5**n
-    assert found.conclusion == conclusion
-    assert n == 6 or paired.seeds_needed(found) == 6
+    difference = paired.difference({seed: value + 0.01 for seed, value in base.items()}, base)
+    assert difference is not None and difference.interval.sd == 0 and difference.p == 2 * 0.5**n
+    assert difference.conclusion == conclusion
+    assert n == 6 or paired.seeds_needed(difference) == 6
     near = paired.difference({seed: value + 0.01 for seed, value in base.items()}, base, margin=0.02)
     assert near is not None and near.p_equivalent == 0.5**n and (near.conclusion == "") == (n < 5)
 
 
 def test_rounding_is_no_difference() -> None:
-    found = paired.difference({0: 0.3, 1: 0.3, 2: 0.3}, {0: 0.1 + 0.2, 1: 0.1 + 0.2, 2: 0.3})
-    assert found is not None and found.identical and found.p == 1.0
+    difference = paired.difference({0: 0.3, 1: 0.3, 2: 0.3}, {0: 0.1 + 0.2, 1: 0.1 + 0.2, 2: 0.3})
+    assert difference is not None and difference.identical and difference.p == 1.0
 
 
 def test_a_metric_with_few_values_keeps_the_error_rate() -> None:
@@ -109,14 +109,14 @@ def test_a_table_or_many_looks_need_more_seeds() -> None:
     alone = seen(5, 0.02, 0.02)
     in_a_table = replace(alone, levels=(0.05 / 6, 0.05 / 6))
     often = replace(alone, looks=Looks(3, 12))
-    needed = [paired.seeds_needed(each) or 0 for each in (alone, in_a_table, often)]
+    needed = [paired.seeds_needed(difference) or 0 for difference in (alone, in_a_table, often)]
     assert needed[0] < needed[1] and needed[0] < needed[2]
 
 
 def test_holm_divides_the_level_among_inconclusive_comparisons() -> None:
     p = [0.001, 0.03, 0.2, None]
-    found = paired.correct([None if each is None else replace(seen(5, 1.0, 1.0), p=each) for each in p])
-    assert [d and d.levels for d in found] == [(0.025, 0.05)] * 3 + [None], (
+    corrected = paired.correct([None if value is None else replace(seen(5, 1.0, 1.0), p=value) for value in p])
+    assert [d and d.levels for d in corrected] == [(0.025, 0.05)] * 3 + [None], (
         "two are inconclusive: 0.03 times 2 is more than 0.05"
     )
 
@@ -130,7 +130,8 @@ def test_more_seeds_are_needed_than_there_are() -> None:
 @pytest.mark.parametrize(("mean", "margin"), [(0.02, None), (0.0, 0.02)])
 def test_needed_seeds_are_counted_at_the_level_of_each_look(mean: float, margin: float | None) -> None:
     looks, alone = Looks(3, 12), seen(5, mean, 0.02, margin=margin)
-    levels = (2 * looks.nominal_level(0.025), looks.nominal_level(0.05))  # of the test to both sides, and of those to one
+    # Levels of the two-sided test and of the one-sided tests.
+    levels = (2 * looks.nominal_level(0.025), looks.nominal_level(0.05))
     assert paired.seeds_needed(replace(alone, looks=looks)) == paired.seeds_needed(replace(alone, levels=levels))
 
 
@@ -157,18 +158,18 @@ def test_power_of_the_t_test_alone_agrees_with_scipy() -> None:
 def test_effect_size_is_hedges_g_of_the_pairs() -> None:
     from math import gamma, sqrt
 
-    found = paired.difference({0: 1.0, 1: 2.0, 2: 6.0, 3: 3.0}, dict.fromkeys(range(4), 0.0))
-    assert found is not None and found.interval.sd is not None and found.effect_size is not None
+    difference = paired.difference({0: 1.0, 1: 2.0, 2: 6.0, 3: 3.0}, dict.fromkeys(range(4), 0.0))
+    assert difference is not None and difference.interval.sd is not None and difference.effect_size is not None
     bias = gamma(1.5) / (sqrt(1.5) * gamma(1))
-    assert found.effect_size == pytest.approx(3.0 / found.interval.sd * bias)
+    assert difference.effect_size == pytest.approx(3.0 / difference.interval.sd * bias)
     two = paired.difference({0: 1.0, 1: 2.0}, BASE)
     assert two is not None and two.effect_size is None, "two pairs are too few: the correction is infinite"
 
 
 def test_equivalence_is_corrected_over_the_table_too() -> None:
     noisy = {seed: value + 0.01 * (-1) ** seed for seed, value in BASE.items()}
-    one = paired.difference(noisy, BASE, margin=0.016)
-    alone, (among, *_) = paired.correct([one])[0], paired.correct([one] * 8)
+    single = paired.difference(noisy, BASE, margin=0.016)
+    alone, (among, *_) = paired.correct([single])[0], paired.correct([single] * 8)
     assert alone is not None and among is not None and alone.p_equivalent_holm is not None
     assert among.p_equivalent_holm == pytest.approx(8 * alone.p_equivalent_holm)
     assert (alone.conclusion, among.conclusion) == ("equivalent", "")

@@ -1,4 +1,4 @@
-"""Verdicts from paired differences: their kind, reason and numbers."""
+"""Tests of verdicts from paired differences: their kind, reason and numbers."""
 
 import pytest
 
@@ -27,8 +27,8 @@ def test_noise_is_equivalent_only_within_a_margin() -> None:
 
 
 def test_one_seed_is_inconclusive_and_no_shared_seed_is_no_comparison() -> None:
-    one = judge(paired.difference({0: 1.0}, {0: 2.0}), direction="min")
-    assert (one.kind, one.reason) == (VerdictKind.INCONCLUSIVE, Reason.ONE_SEED)
+    verdict = judge(paired.difference({0: 1.0}, {0: 2.0}), direction="min")
+    assert (verdict.kind, verdict.reason) == (VerdictKind.INCONCLUSIVE, Reason.ONE_SEED)
     none = judge(paired.difference({0: 1.0}, {1: 2.0}), direction="min")
     assert (none.kind, none.reason) == (VerdictKind.NO_COMPARISON, Reason.NO_SHARED_SEED)
 

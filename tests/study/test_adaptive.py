@@ -1,4 +1,4 @@
-"""``run --until-conclusive``: who gets another seed, when it stops, and that the report says what the rule saw."""
+"""Tests of ``run --until-conclusive``: which cells get another seed, when it stops, and that the report agrees with it."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ GRID = {"variant": ["dense", "no_wo", "narrow", "wide"], "position": ["learned"]
 
 
 class _Lines(ProgressDisplay):
-    """Keeps the lines that it would print."""
+    """A display that stores its lines instead of printing them."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
@@ -37,10 +37,10 @@ def asked(**changes: Any) -> dict[str, Any]:
 
 
 def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, CellSummary], Looks, list[str]]:
-    how = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
+    options = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
     show = _Lines()
     fates = {"root": root, "display": show, "train": f"tests.support.study_fakes:{fate}"}
-    result, looks = adaptive.run_until_conclusive(asked(**changes), **fates, **how)
+    result, looks = adaptive.run_until_conclusive(asked(**changes), **fates, **options)
     return (
         {row.name.split()[0]: row for row in adaptive.table(result, looks)},
         looks,
@@ -57,26 +57,26 @@ def report_of(root: Path) -> dict[str, CellSummary]:
 
 @pytest.fixture(scope="module")
 def conclusive(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a study that was run until it was conclusive, or had six seeds."""
+    """Return the folder of a study that was run until it was conclusive or had six seeds."""
     folder = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("conclusive") / "runs"))
     folder.joinpath("said.txt").write_text("\n".join(go(folder, max_seeds=6)[2]))
     return folder
 
 
 def test_seeds_are_added_where_a_verdict_is_open_and_nowhere_else(conclusive: Path) -> None:
-    found = report_of(conclusive)
-    assert {name: sorted(row.values) for name, row in found.items()} == {
-        "dense": [0, 1, 2, 3, 4, 5],  # the baseline of the open cell
-        "no_wo": [0, 1, 2],  # far off
+    cells = report_of(conclusive)
+    assert {name: sorted(row.values) for name, row in cells.items()} == {
+        "dense": [0, 1, 2, 3, 4, 5],  # the baseline of the inconclusive cell
+        "no_wo": [0, 1, 2],  # much worse after three
         "narrow": [0, 1, 2, 3, 4],  # equivalent after five
-        "wide": [0, 1, 2, 3, 4, 5],  # noise without an end
+        "wide": [0, 1, 2, 3, 4, 5],  # never conclusive: too noisy
     }
-    kinds = {name: row.verdict.kind for name, row in found.items() if row.verdict}
+    kinds = {name: row.verdict.kind for name, row in cells.items() if row.verdict}
     assert kinds == {"dense": "baseline", "no_wo": "worse", "narrow": "equivalent", "wide": "inconclusive"}
-    assert found["wide"].verdict is not None and found["wide"].verdict.needed
-    said = conclusive.joinpath("said.txt").read_text().splitlines()
-    assert said[0] == "3 seeds, still inconclusive: narrow learned, wide learned"
-    assert said[-1] == "5 seeds, still inconclusive: wide learned"
+    assert cells["wide"].verdict is not None and cells["wide"].verdict.needed
+    lines = conclusive.joinpath("said.txt").read_text().splitlines()
+    assert lines[0] == "3 seeds, still inconclusive: narrow learned, wide learned"
+    assert lines[-1] == "5 seeds, still inconclusive: wide learned"
 
 
 def test_again_is_nothing_and_the_report_says_the_same(conclusive: Path) -> None:
@@ -93,19 +93,19 @@ def test_again_is_nothing_and_the_report_says_the_same(conclusive: Path) -> None
 def test_it_goes_on_where_it_stopped(root: Path) -> None:
     run(asked(), root=root, display=QUIET, train="tests.support.study_fakes:settling")
     go(root, max_seeds=4)
-    found, looks, _ = go(root, max_seeds=6)
-    assert looks == Looks(3, 6) and len(found["wide"].values) == 6
+    rows, looks, _ = go(root, max_seeds=6)
+    assert looks == Looks(3, 6) and len(rows["wide"].values) == 6
     again, looks, _ = go(root, max_seeds=4)
     assert looks == Looks(3, 6), "looks that were taken are not taken back"
     assert len(trained(root)) == len(set(trained(root))) == 20
 
 
 def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> None:
-    found, _, _ = go(root, "settling_or_diverging", max_seeds=5)
-    row = found["no_wo"]
+    rows, _, _ = go(root, "settling_or_diverging", max_seeds=5)
+    row = rows["no_wo"]
     assert sorted(row.values) == [0, 2, 3] and row.difference is not None and row.difference.interval.n == 3
     assert row.verdict is not None and (row.verdict.kind, row.verdict.lost) == ("worse", ((1, "diverged"),))
-    assert (found["wide"].outcome, found["wide"].verdict, found["wide"].value) == ("diverged", None, None)
+    assert (rows["wide"].outcome, rows["wide"].verdict, rows["wide"].value) == ("diverged", None, None)
     assert row.states == {"completed": 3, "diverged": 1}
     seeds = {run["seed"] for run in load_runs("small", root).to_dict("records") if run["variant"] == "wide"}
     assert seeds == {0, 1, 2}, "no hope: no more seeds"
@@ -113,11 +113,11 @@ def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> 
 
 def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     search = {"trials": 2, "seed": 6, "space": {"train.lr": {"low": 1e-4, "high": 1e-2, "log": True}}}
-    given = asked(search=search, confirm={"seeds": [4, 5]})
-    del given["seeds"]
-    given["grid"] = {**GRID, "variant": ["dense", "wide"]}
+    config = asked(search=search, confirm={"seeds": [4, 5]})
+    del config["seeds"]
+    config["grid"] = {**GRID, "variant": ["dense", "wide"]}
     fates = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
-    result, looks = adaptive.run_until_conclusive(given, max_seeds=3, **fates)
+    result, looks = adaptive.run_until_conclusive(config, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
     assert confirmed == [4, 5, 7] and looks == Looks(2, 3), "6 is the seed of the search"
     assert sum(row.phase == "search" for row in result.rows) == 4

@@ -1,4 +1,4 @@
-"""Attention maps: recorded from trained weights, with the reason where a variant has none, and drawn on the page."""
+"""Tests of attention maps: recorded from trained weights, the reason if a variant has none, and the page's images."""
 
 import base64
 import re
@@ -27,7 +27,7 @@ from tests.support.studies import STUDY, write
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study that was trained: dense, no_wo and sparse ones, one seed, one layer of two heads."""
+    """Return the runs folder of a trained study: dense, no_wo and sparse variants, one seed, one layer of two heads."""
     folder = tmp_path_factory.mktemp("maps")
     text = STUDY.replace("seeds: [3, 5]", "seeds: [3]").replace("stride: 7}]", "stride: 7}, {name: fixed_sparse, stride: 20}]")
     run.run(plan(write(folder, text)), root=folder / "runs")
@@ -45,10 +45,10 @@ def test_weights_are_recorded_inside_the_block_only_and_are_those_that_were_used
 
 
 def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_none(root: Path, tmp_path: Path) -> None:
-    said = dict(record_attention_maps("s", length=11, root=root))
-    assert said["dense"] == said["no_wo"] == "recorded: depth 1, heads 2"
-    assert "passes no whole matrix of weights" in said["strided_sparse stride=7"]
-    assert "passes no whole matrix of weights" in said["fixed_sparse stride=20"], "of half the heads one is"
+    descriptions = dict(record_attention_maps("s", length=11, root=root))
+    assert descriptions["dense"] == descriptions["no_wo"] == "recorded: depth 1, heads 2"
+    assert "passes no whole matrix of weights" in descriptions["strided_sparse stride=7"]
+    assert "passes no whole matrix of weights" in descriptions["fixed_sparse stride=20"], "of half the heads one is"
     folder = report("s", root, tmp_path / "out")
     pages = (folder / "index.html").read_text(), (folder / "README.md").read_text()
     for page in pages:
@@ -59,9 +59,9 @@ def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_non
 def test_a_class_token_stands_before_the_words(small_reviews: None, tmp_path: Path) -> None:
     imdb = {"name": "imdb", "length": 24}
     train(tiny(task=imdb, position="none", model__pool="class", train__steps=1, evaluate__test_limit=4), folder=tmp_path)
-    found = record(tmp_path, length=9)
-    assert found.words[0] == "[class]" and {"good", "bad"} & set(found.words[1:])
-    assert found.weights.shape == (2, 3, len(found.words), len(found.words))
+    recorded = record(tmp_path, length=9)
+    assert recorded.words[0] == "[class]" and {"good", "bad"} & set(recorded.words[1:])
+    assert recorded.weights.shape == (2, 3, len(recorded.words), len(recorded.words))
 
 
 def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
@@ -76,7 +76,7 @@ def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
 
 
 class Silent(PyDocs):
-    """A task without text, as anyone's may be."""
+    """A task without text, as a user's task may be."""
 
     decode = Task.decode
 
@@ -84,7 +84,7 @@ class Silent(PyDocs):
 def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
     silent = {"name": "test_maps:Silent", "length": 24}
     train(tiny(task=silent, train__steps=1), folder=tmp_path)
-    found = record(tmp_path, length=3)
+    recorded = record(tmp_path, length=3)
     first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
     shown = " ".join(map(str, first))
-    assert f"Input: “{shown}”" in attention_maps.describe_maps([found])[0][0]
+    assert f"Input: “{shown}”" in attention_maps.describe_maps([recorded])[0][0]

@@ -1,4 +1,4 @@
-"""The decision how a run ended, from its last message, its exit code and the state of the machine's memory."""
+"""Tests of the decision on how a run ended, from its last message, its exit code and the state of the machine's memory."""
 
 import signal
 
@@ -38,7 +38,7 @@ def test_a_kill_by_the_kernel_for_memory_is_a_result_with_the_peak() -> None:
 @pytest.mark.parametrize(
     ("exit_code", "memory", "words"),
     [
-        (-signal.SIGKILL, CALM, "SIGKILL"),  # somebody's kill -9
+        (-signal.SIGKILL, CALM, "SIGKILL"),  # a user's kill -9
         (-signal.SIGSEGV, OOM_KILL, "SIGSEGV"),  # while another process ran out of memory
         (3, CALM, "exit code 3"),
         (0, CALM, "exit code 0"),

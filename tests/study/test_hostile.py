@@ -1,4 +1,4 @@
-"""Hostile surroundings: one clear line, a true state, and the same command ends in the same bits as if nothing had been."""
+"""Tests of full disks, clock changes and signals: one clear message, the right state, and identical bits after a rerun."""
 
 import errno
 import functools
@@ -59,10 +59,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 @pytest.fixture(scope="module")
 def undisturbed(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Curves]:
-    """Fingerprint -> curves of the study where nothing happens."""
+    """Return fingerprint -> curves of the study, run without disturbance."""
     root = tmp_path_factory.mktemp("undisturbed")
     assert study.run(plan, root=root, display=ProgressDisplay(quiet=True)).ok
-    return {key: stores(root).curves(found) for key, found in finished(stores(root).records("small")).items()}
+    return {key: stores(root).curves(record) for key, record in finished(stores(root).records("small")).items()}
 
 
 def stores(root: Path) -> Stores:
@@ -71,7 +71,7 @@ def stores(root: Path) -> Stores:
 
 @pytest.fixture
 def attnlab_run(plan: Plan, root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """``attnlab run`` on the study, with a stand-in for what trains a run; returns the exit code."""
+    """Return a function that calls ``attnlab run`` on the study, with a fake trainer if named, and returns the exit code."""
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
     monkeypatch.setenv("ATTNLAB_TRACKING_PATIENCE", "2")
     run = study.run
@@ -84,7 +84,7 @@ def attnlab_run(plan: Plan, root: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def last_line(said: Said) -> str:
-    """The last line on standard error, which is no traceback's."""
+    """Return the last line on standard error, after checking that there is no traceback."""
     text = said.readouterr().err
     assert "Traceback" not in text
     return text.splitlines()[-1]
@@ -94,14 +94,14 @@ def states(root: Path) -> list[str]:
     return list(load_runs("small", root)["state"])
 
 
-# ---------------------------------------------------------------- a disk that is full
+# ---------------------------------------------------------------- full disk
 
 
 @pytest.mark.parametrize(("fate", "full"), [("disk_fills", "work"), ("disk_fills", "."), ("disk_is_full_at_the_end", ".")])
 def test_a_disk_that_fills(
     fate: str, full: str, plan: Plan, root: Path, undisturbed: dict[str, Curves], attnlab_run: Any, capfd: Said
 ) -> None:
-    """Under a checkpoint, the databases still writable or not; and where a result is known that nobody can record."""
+    """The disk fills while a checkpoint is written (databases writable or not), or before a known result is recorded."""
     before = {path: path.read_bytes() for path in root.iterdir() if path.is_file()}
     with small_disk(root / full, size="8m"):
         for path, contents in before.items():
@@ -153,7 +153,7 @@ def test_no_room_for_prepared_data(folders: Path) -> None:
     assert len(task.split("train")) == (1 << 20) * 90 // 100
 
 
-# ---------------------------------------------------------------- a disk that may only be read
+# ---------------------------------------------------------------- read-only disk
 
 
 def test_what_is_prepared_serves_from_a_disk_that_may_only_be_read(folders: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_is_prepared_serves_from_a_disk_that_may_only_be_read(folders: Path
         assert (again.split("valid") == task.split("valid")).all()
         with pytest.raises(UserError, match=r"^cannot use the folder \S+ \(no permission .*\); set ATTNLAB_CACHE to another"):
             big_file(folders, size=1 << 16).prepare()
-        with pytest.raises(OSError):  # so the disk was as the test says
+        with pytest.raises(OSError):  # the disk really was read-only
             (folders / "prepared" / "x").touch()
 
 
@@ -181,13 +181,13 @@ def test_a_folder_of_runs_that_may_only_be_read(root: Path, attnlab_run: Any, ca
     assert "Read-only file system" in last_line(capfd)
 
 
-# ---------------------------------------------------------------- a clock that is set back
+# ---------------------------------------------------------------- clock set back
 
 
 def test_a_clock_that_goes_back_an_hour(
     plan: Plan, root: Path, undisturbed: dict[str, Curves], attnlab_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """First between two attempts of a run, then, for the parent and the run, between the start and the end of one."""
+    """The clock is set back between two attempts of a run, then between the start and the end of one (parent and child)."""
     now, words = time.time, iter(range(1_000))
 
     def metrics(self: ProgressDisplay, name: str, step: int, values: dict[str, float]) -> None:
@@ -200,18 +200,18 @@ def test_a_clock_that_goes_back_an_hour(
     assert attnlab_run("clock_goes_back") == 130
     assert attnlab_run("clock_goes_back") == 0
     assert broken_promises(plan, stores(root), reference=undisturbed) == []
-    found = load_runs("small", root).to_dict("records")
-    assert sorted(row["name"] for row in found) == ["dense s0", "dense s1"] and len(stores(root).records("small")) == 3
-    assert all(not row["seconds"] < 0 for row in found) and any(math.isnan(row["seconds"]) for row in found)
-    assert all(row["train_seconds"] > 0 for row in found), "what is measured does not ask that clock"
+    rows = load_runs("small", root).to_dict("records")
+    assert sorted(row["name"] for row in rows) == ["dense s0", "dense s1"] and len(stores(root).records("small")) == 3
+    assert all(not row["seconds"] < 0 for row in rows) and any(math.isnan(row["seconds"]) for row in rows)
+    assert all(row["train_seconds"] > 0 for row in rows), "what is measured does not ask that clock"
 
 
-# ---------------------------------------------------------------- being asked to end
+# ---------------------------------------------------------------- signals
 
 
 @contextmanager
 def meanwhile(ready: Callable[[], Any], act: Callable[[], Any]) -> Iterator[None]:
-    """While the block runs, ``act`` once ``ready``."""
+    """Call ``act`` in a thread as soon as ``ready()`` is true, while the block runs."""
     over = threading.Event()
 
     def watch() -> None:
@@ -229,7 +229,7 @@ def meanwhile(ready: Callable[[], Any], act: Callable[[], Any]) -> Iterator[None
 
 
 def hanging(root: Path) -> list[int]:
-    """The processes of the run that hangs and of its child, once it does."""
+    """Return the process ids of the hanging run and of its child; empty until it hangs."""
     return [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
 
 
@@ -267,7 +267,7 @@ def test_a_terminal_that_closes(plan: Plan, root: Path, attnlab_run: Any) -> Non
                 time.sleep(0.05)
                 with suppress(BlockingIOError):
                     os.read(outer, 1 << 16)
-            os.close(outer)  # the kernel tells whoever is on it: SIGHUP, and an error for each word written from now on
+            os.close(outer)  # the kernel sends SIGHUP to the processes on the terminal, and later writes fail
             assert process.wait(timeout=60) == 130
             assert marked.gone(), "something was left behind"
         finally:

@@ -1,4 +1,4 @@
-"""Running out of memory is a result, wherever it happens, with what was requested and the peak."""
+"""Tests of running out of memory: a result wherever it happens, with the requested size and the peak."""
 
 import os
 import re
@@ -32,8 +32,8 @@ def raised(act: Any) -> Exception:
 
 def test_the_reason_says_what_was_asked_for_and_the_peak() -> None:
     host = raised(lambda: torch.empty(1_288_490_188 << 20, dtype=torch.uint8))
-    asked = "requested 1.2 PiB (1,351,079,887,372,288 bytes)"
-    assert describe_out_of_memory(host, step=12, peaks=PEAKS) == f"out of memory at step 12: {asked}, peak 512.0 MiB"
+    requested = "requested 1.2 PiB (1,351,079,887,372,288 bytes)"
+    assert describe_out_of_memory(host, step=12, peaks=PEAKS) == f"out of memory at step 12: {requested}, peak 512.0 MiB"
     assert (
         describe_out_of_memory(ON_DEVICE, step=0, peaks=PEAKS)
         == "out of memory before the first step: requested 1.20 GiB, peak 3.0 GiB"
@@ -73,7 +73,7 @@ def starve(*_: Any, **__: Any) -> Any:
 
 
 class Hungry(torch.autograd.Function):
-    """Asks for too much on the way back only."""
+    """Requests too much memory, in the backward pass only."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -141,9 +141,9 @@ def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
     assert done.returncode == 0, done.stderr
     state, last, line = done.stdout.strip().split("|")
     assert (state, int(last)) == ("out_of_memory", step)
-    found = re.search(r"requested [\d.]+ MiB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
-    assert found, line
-    assert int(found[1].replace(",", "")) > 1 << 20 and float(found[2]) > 200
+    match = re.search(r"requested [\d.]+ MiB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
+    assert match, line
+    assert int(match[1].replace(",", "")) > 1 << 20 and float(match[2]) > 200
 
 
 def test_a_limit_below_what_the_process_has_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The queue: one parent over sqlite, many over PostgreSQL; every key once, whatever dies."""
+"""Tests of the queue: one parent with sqlite, several with PostgreSQL; every key once, even if processes die."""
 
 import math
 import time
@@ -42,7 +42,7 @@ def queue(store: Store) -> Queue:
 def test_every_key_is_handed_out_once_in_order(own: Store) -> None:
     waiting = queue(own)
     waiting.enqueue(KEYS)
-    waiting.enqueue(KEYS)  # again: they wait already
+    waiting.enqueue(KEYS)  # a second call adds nothing: the tickets are waiting already
     taken = [ticket for _ in range(9) if (ticket := waiting.claim(KEYS))]
     assert [ticket.key for ticket in taken] == KEYS
     for i, ticket in enumerate(taken):
@@ -144,7 +144,7 @@ def test_the_dead_are_buried_and_the_living_are_left_alone(url: str, tmp_path: P
         assert theirs.claim(["dead"]) is not None
         kept = ours.claim(["alive"])
         mute = next(trial for trial in theirs.trials("WAITING") if trial.user_attrs["key"] == "mute")
-        dying.rdb.set_trial_state_values(mute._trial_id, theirs._states.RUNNING)  # it died before its first sign of life
+        dying.rdb.set_trial_state_values(mute._trial_id, theirs._states.RUNNING)  # it died before its first heartbeat
         dying.close()  # no more heartbeats
         until = time.monotonic() + 4 * living.grace_period
         while ours.keys("RUNNING") != {"alive"} and time.monotonic() < until:
@@ -162,17 +162,17 @@ def test_a_parent_that_was_given_up_for_dead_notices(url: str, tmp_path: Path) -
         waiting.enqueue(["k"])
         ticket = waiting.claim(["k"])
         assert ticket is not None and waiting.owns(ticket)
-        waiting.study.tell(ticket.number, state=waiting._states.FAIL)  # what another parent's sweep does
+        waiting.study.tell(ticket.number, state=waiting._states.FAIL)  # as another parent's recovery does
         assert not waiting.owns(ticket)
 
 
 def test_a_released_ticket_can_be_claimed_at_once_by_another(url: str, tmp_path: Path) -> None:
-    with closing(Store(tmp_path, url)) as one, closing(Store(tmp_path, url)) as other:
-        queue(one).enqueue(["k"])
-        first = queue(one).claim(["k"])
+    with closing(Store(tmp_path, url)) as first_store, closing(Store(tmp_path, url)) as second_store:
+        queue(first_store).enqueue(["k"])
+        first = queue(first_store).claim(["k"])
         assert first is not None
-        queue(one).release(first)
-        second = queue(other).claim(["k"])
+        queue(first_store).release(first)
+        second = queue(second_store).claim(["k"])
         assert second is not None and second.number != first.number
 
 

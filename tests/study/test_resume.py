@@ -1,4 +1,4 @@
-"""A run that was cut off, wherever and however often, ends as if nothing had happened; what has an end stays ended."""
+"""Tests of resumption: an interrupted run gives the results of an uninterrupted one; a finished run is not trained again."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ from tests.support.surroundings import Program
 
 DROPOUT = {f"model__{what}dropout": 0.2 for what in ("", "attention_", "embedding_", "word_")}
 PACE = {"train__checkpoint_every": 5, "train__warmup": 0.3, "train__weight_decay": 0.1}  # evaluated every 4, logged every 3
-EAGER = {"train__lr": 3.0}  # too much: it is never again as good as after the first step
+EAGER = {"train__lr": 3.0}  # too high: the loss never again equals that after the first step
 XL = {"variant": "transformer_xl", "position": "relative", "model__mem_len": 17}
 LENGTHS = {"evaluate__lengths": [11, 24, 48]}
 REVIEWS = {
@@ -62,12 +62,12 @@ Whole = tuple[Result, list[Point], dict[str, torch.Tensor]]
 
 
 class Cut(BaseException):
-    """The power fails."""
+    """A simulated power failure."""
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a configuration costs is the same each time; counting it takes longer than these runs."""
+    """Skip counting fixed costs, which are the same each time and take longer to count than these runs."""
     monkeypatch.setattr(costs, "fixed_costs", lambda *_: {})
 
 
@@ -80,7 +80,7 @@ def undisturbed(config: RunConfig, folder: Path) -> Whole:
 
 
 def same(whole: Whole, other: Whole) -> bool:
-    """Bit by bit: the result, every point of the curves, the weights."""
+    """Compare bit by bit: the result, every point of the curves, the weights."""
     tensors = whole[2].keys() == other[2].keys() and all(torch.equal(whole[2][name], other[2][name]) for name in whole[2])
     return tensors and repr(whole[:2]) == repr(other[:2])  # as text, where NaN equals NaN
 
@@ -99,7 +99,7 @@ def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypa
 
         return cut
 
-    for reached in itertools.count(1):  # each time it comes one step further
+    for reached in itertools.count(1):  # each interruption is one step later
         monkeypatch.setattr(Trainer, "_step", cut_from(reached))
         with suppress(Cut):
             assert same(whole, undisturbed(config, tmp_path / "again"))
@@ -183,7 +183,7 @@ def rewritten(path: Path, how: str) -> None:
 
 @pytest.fixture(scope="module")
 def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Whole, Path]:
-    """A run cut off after step 8: its undisturbed self, and the folder with the checkpoints of steps 6 and 8."""
+    """Return a run cut off after step 8: its configuration, uninterrupted results, and a folder with checkpoints 6 and 8."""
     config = tiny(train__checkpoint_every=2, model__dropout=0.2)
     folder = tmp_path_factory.mktemp("cut")
     keep, calls = checkpoint.save_newest, itertools.count(1)

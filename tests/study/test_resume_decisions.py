@@ -1,4 +1,4 @@
-"""What records of earlier calls mean for the next one, decided without a store."""
+"""Tests of the decisions from the records of earlier calls, without a store."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The search in each cell: which is looked at when, and what a trial is told, the same after its parent died."""
+"""Tests of the search in each cell: when it is read, and its answers to a trial, which a new parent repeats."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -22,7 +22,7 @@ Begin = Callable[[], tuple[Search, Ticket]]
 
 @pytest.fixture(params=PRUNERS)
 def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
-    """A parent takes over the search; its ticket is of the second trial, after one that was good."""
+    """Return a function that starts a parent: its search, and the ticket of the second trial (the first one was good)."""
     planned = plan(write(tmp_path, SEARCH.replace("{name: MedianPruner, n_startup_trials: 2}", request.param)))
     with closing(Store(tmp_path)) as store:
 
@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def searching(tmp_path: Path, store: Store, **sets: object) -> Search:
-    """The search in the first cell, with every trial in its queue."""
+    """Return the search in the first cell, with every trial in its queue."""
     planned = plan(write(tmp_path, SEARCH), sets={f"search.{name}": value for name, value in sets.items()})
     search = Search(planned, planned.cells[0], store)
     search.queue.enqueue(search.keys)
@@ -82,7 +82,7 @@ def test_only_a_search_of_which_a_trial_ended_is_looked_at(root: Path, tmp_path:
         first = scheduler.claim()
         assert first is not None and first.run.cell.name == "dense" and looked == []
         scheduler.record_end(first, RunState.COMPLETED, {"valid_bits_per_byte": 1.0})
-        following = [given.run.name for _ in range(3) if (given := scheduler.claim())]
+        following = [claimed.run.name for _ in range(3) if (claimed := scheduler.claim())]
         assert following == ["dense s100", "dense s101", "no_wo t00"] and looked == ["dense"]
 
 

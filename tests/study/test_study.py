@@ -1,4 +1,4 @@
-"""The runner: every run once, whatever happens to it, to its parent, or to the study file."""
+"""Tests of the runner: every run once, even if it or its parent fails or the study file changes."""
 
 import io
 import math
@@ -55,8 +55,8 @@ def trained(root: Path) -> list[str]:
 def trials(root: Path, name: str = "small") -> list[str]:
     import optuna
 
-    found = optuna.load_study(study_name=name, storage=f"sqlite:///{root / 'optuna.db'}")
-    return sorted(trial.state.name for trial in found.trials)
+    queue = optuna.load_study(study_name=name, storage=f"sqlite:///{root / 'optuna.db'}")
+    return sorted(trial.state.name for trial in queue.trials)
 
 
 def every_record(root: Path, name: str = "small") -> list[Any]:
@@ -107,46 +107,46 @@ def test_the_table_and_the_curves_read_back(root: Path) -> None:
 
 
 def test_scores_at_other_lengths_and_why_there_are_none(root: Path) -> None:
-    asked = study(grid={"variant": ["dense"], "position": ["learned", "rotary"]}, seeds=[0])
-    asked["base"]["evaluate"]["lengths"] = [8, 32]
-    first = run(asked, root=root, display=QUIET)
+    config = study(grid={"variant": ["dense"], "position": ["learned", "rotary"]}, seeds=[0])
+    config["base"]["evaluate"]["lengths"] = [8, 32]
+    first = run(config, root=root, display=QUIET)
     summary = {row.cell: row.summary for row in first.rows}
-    found = {row["cell"]: row for row in load_runs("small", root).to_dict("records")}
+    rows = {row["cell"]: row for row in load_runs("small", root).to_dict("records")}
     for cell, length in (("dense rotary", 32), ("dense rotary", 8), ("dense learned", 8)):
-        assert found[cell][f"bits_per_byte_at/{length}"] == summary[cell][f"bits_per_byte_at/{length}"]
+        assert rows[cell][f"bits_per_byte_at/{length}"] == summary[cell][f"bits_per_byte_at/{length}"]
     assert "bits_per_byte_at/32" not in summary["dense learned"]
-    assert found["dense learned"]["length.32"] == "learned positions: trained up to 16"
+    assert rows["dense learned"]["length.32"] == "learned positions: trained up to 16"
     assert not load_curves("small", root)["metric"].str.contains("_at/").any(), "a score is no curve"
-    again = run(asked, root=root, display=QUIET)
+    again = run(config, root=root, display=QUIET)
     assert {row.cell: row.summary for row in again.rows} == summary
 
 
 def test_one_failing_run_does_not_stop_the_others(root: Path) -> None:
     grid = {"variant": ["dense", "einsum", "no_wo", "wide", "narrow", "basic"], "position": ["learned"]}
     result = go(root, "by_variant", grid=grid, seeds=[0], workers=2)
-    found = {row.name.split()[0]: (row.state, row.reason) for row in result.rows}
-    assert found["dense"] == ("completed", "")
-    assert found["einsum"] == ("failed", "the process was ended by SIGSEGV")
-    assert found["no_wo"] == ("failed", "the process ended with exit code 3")
-    assert found["wide"][0] == "failed" and "IndexError" in found["wide"][1]
-    assert found["narrow"] == ("diverged", "the loss became nan at step 5")
-    assert found["basic"][0] == "out_of_memory"
+    endings = {row.name.split()[0]: (row.state, row.reason) for row in result.rows}
+    assert endings["dense"] == ("completed", "")
+    assert endings["einsum"] == ("failed", "the process was ended by SIGSEGV")
+    assert endings["no_wo"] == ("failed", "the process ended with exit code 3")
+    assert endings["wide"][0] == "failed" and "IndexError" in endings["wide"][1]
+    assert endings["narrow"] == ("diverged", "the loss became nan at step 5")
+    assert endings["basic"][0] == "out_of_memory"
     assert not result.ok and {row.name.split()[0] for row in result.failed} == {"einsum", "no_wo", "wide"}
     attempts = dict(zip(load_runs("small", root)["variant"], load_runs("small", root)["attempt"], strict=True))
     assert attempts == {"dense": 1, "einsum": 2, "no_wo": 2, "wide": 1, "narrow": 1, "basic": 1}
     again = go(root, "good", grid=grid, seeds=[0])
-    assert [row.name.split()[0] for row in again.rows if not row.reused] == ["wide"]  # the others were tried twice
+    assert [row.name.split()[0] for row in again.rows if not row.reused] == ["wide"]  # the others had two attempts
     assert "failed 2 times; --retry failed" in again.rows[1].reason
-    asked = go(root, "good", grid=grid, seeds=[0], retry=["failed"])
-    assert asked.ok and [row.name.split()[0] for row in asked.rows if not row.reused] == ["einsum", "no_wo"]
+    retried = go(root, "good", grid=grid, seeds=[0], retry=["failed"])
+    assert retried.ok and [row.name.split()[0] for row in retried.rows if not row.reused] == ["einsum", "no_wo"]
 
 
 def test_whatever_an_error_says_it_ends_its_own_run_only(root: Path) -> None:
     result = go(root, "says_strange_things", grid={"variant": ["no_wo", "wide", "dense"]}, seeds=[0])
-    found = {row.cell: (row.state, row.reason.partition(" (")[0]) for row in result.rows}
-    assert found["dense"] == ("completed", "")
-    assert found["no_wo"] == ("failed", r"ValueError: bad \udc80\x00")
-    assert found["wide"] == ("failed", "OSError: [Errno 30] Read-only file system: '/nowhere/kernel.bin'")
+    endings = {row.cell: (row.state, row.reason.partition(" (")[0]) for row in result.rows}
+    assert endings["dense"] == ("completed", "")
+    assert endings["no_wo"] == ("failed", r"ValueError: bad \udc80\x00")
+    assert endings["wide"] == ("failed", "OSError: [Errno 30] Read-only file system: '/nowhere/kernel.bin'")
     (text,) = root.glob(f"artifacts/small/{result.rows[0].run_id}/artifacts/traceback.txt")
     assert r"ValueError: bad \udc80" in text.read_text()
 
@@ -155,8 +155,8 @@ def test_a_killed_child_is_tried_again(root: Path) -> None:
     result = go(root, "killed_once", seeds=[0])
     assert result.ok and list(load_runs("small", root)["attempt"]) == [2, 2]
     assert trials(root) == ["COMPLETE", "COMPLETE"], "the same trial goes on"
-    active = [each for each in every_record(root) if each.info.lifecycle_stage == "active"]
-    assert [each.info.status for each in active] == ["FINISHED", "FINISHED"]
+    active = [record for record in every_record(root) if record.info.lifecycle_stage == "active"]
+    assert [record.info.status for record in active] == ["FINISHED", "FINISHED"]
     assert "SIGKILL" in active[0].data.tags["attnlab.earlier"]
 
 
@@ -182,9 +182,9 @@ def test_a_run_that_hangs_is_ended_and_tried_again_the_next_time(root: Path) -> 
 
 def test_a_run_beyond_its_memory_limit_ends_alone(root: Path) -> None:
     wide = {"variant": ["dense"], "model.dim": [4096, 8]}  # 200 million parameters, and as many gradients
-    found = run(study(grid=wide, seeds=[0], run={"memory_limit": "1500MiB"}), root=root, display=QUIET)
-    large, small = found.rows
-    assert (large.state, small.state) == ("out_of_memory", "completed") and found.ok
+    result = run(study(grid=wide, seeds=[0], run={"memory_limit": "1500MiB"}), root=root, display=QUIET)
+    large, small = result.rows
+    assert (large.state, small.state) == ("out_of_memory", "completed") and result.ok
     assert "MiB" in large.reason, large.reason
 
 
@@ -192,12 +192,12 @@ ONE: dict[str, Any] = {"grid": {"variant": ["dense"]}, "seeds": [0]}
 
 
 def truly(root: Path, *, retry: tuple[str, ...] = (), **changes: Any) -> StudyResult:
-    """Runs the study with the trainer itself, which leaves its results in the folders of the runs."""
+    """Run the study with the real trainer, which writes results into the folders of the runs."""
     return run(study(**changes), root=root, display=QUIET, retry=retry)
 
 
 def seconds(result: StudyResult) -> list[float]:
-    """What each run measured: another number when it was trained again, the same when it was not."""
+    """Return the training time of each run, which changes only if the run is trained again."""
     return [row.summary["train_seconds"] for row in result.rows]
 
 
@@ -236,7 +236,7 @@ def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path
         file_lock(folder / "lock", activity="the run is being trained"),
         pytest.raises(KeyboardInterrupt),
     ):
-        patched.setattr(Tracker, "start", start_and_end)  # the child still waits: it has forgotten nothing yet
+        patched.setattr(Tracker, "start", start_and_end)  # the child is still waiting and has discarded nothing
         truly(root, retry=("completed",), **ONE)
     after = truly(root, **ONE)
     assert [(row.state, row.reused) for row in after.rows] == [("completed", False)] and seconds(after) != seconds(before)
@@ -244,7 +244,7 @@ def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path
 
 
 class _Patient(ProgressDisplay):
-    """Lets go of a lock when it hears that somebody waits for it."""
+    """Releases a lock when a message says that a run is waiting for it."""
 
     def __init__(self, held: ExitStack) -> None:
         super().__init__(quiet=True)
@@ -282,9 +282,9 @@ def searched(root: Path, **changes: Any) -> StudyResult:
 def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None:
     result = searched(root, workers=2)
     assert result.ok
-    found = {phase: [row.name for row in result.rows if row.phase == phase] for phase in ("search", "confirm")}
-    assert found["confirm"] == ["dense s100", "dense s101", "no_wo s100", "no_wo s101"]
-    assert sorted(found["search"]) == [f"{cell} t0{n}" for cell in ("dense", "no_wo") for n in range(3)]
+    names = {phase: [row.name for row in result.rows if row.phase == phase] for phase in ("search", "confirm")}
+    assert names["confirm"] == ["dense s100", "dense s101", "no_wo s100", "no_wo s101"]
+    assert sorted(names["search"]) == [f"{cell} t0{n}" for cell in ("dense", "no_wo") for n in range(3)]
     rows = load_runs("small", root).to_dict("records")
     trials_of = [row for row in rows if row["phase"] == "search"]
     assert all(math.isnan(row["bits_per_byte"]) for row in trials_of), "a trial has seen the test split"
@@ -300,9 +300,9 @@ def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None
 
 def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
     def states(fate: str, **changes: Any) -> list[tuple[str, int, bool]]:
-        found = searched(root, train=f"tests.support.study_fakes:{fate}", **changes)
+        result = searched(root, train=f"tests.support.study_fakes:{fate}", **changes)
         attempts = dict(zip(load_runs("small", root)["name"], load_runs("small", root)["attempt"], strict=True))
-        return [(row.state, attempts[row.name], row.reused) for row in found.rows if row.phase == "search"]
+        return [(row.state, attempts[row.name], row.reused) for row in result.rows if row.phase == "search"]
 
     assert states("failing") == [("failed", 1, False)] * 6
     tried = {
@@ -330,8 +330,8 @@ def test_a_search_whose_queue_was_lost_is_not_made_again(root: Path) -> None:
 
 def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
     def rates(trials: int, phase: str) -> list[float]:
-        found = searched(root, train="tests.support.study_fakes:valued", sets={"search.trials": trials})
-        return [row.params["train.lr"] for row in found.rows if row.phase == phase and row.cell == "dense"]
+        result = searched(root, train="tests.support.study_fakes:valued", sets={"search.trials": trials})
+        return [row.params["train.lr"] for row in result.rows if row.phase == phase and row.cell == "dense"]
 
     tried = rates(3, "search")
     fewer = tried.index(min(tried))
@@ -340,17 +340,19 @@ def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
 
 
 def test_a_search_chooses_the_same_however_it_was_run(root: Path, empty_store: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(empty_store, tmp_path / "other"))
+    interrupted = Path(shutil.copytree(empty_store, tmp_path / "other"))
     searched(root, workers=3)
     with pytest.raises(KeyboardInterrupt):
-        searched(other, display=_Impatient())
-    searched(other)
-    chosen = [{row.name: row.params for row in searched(each).rows if row.phase == "search"} for each in (root, other)]
+        searched(interrupted, display=_Impatient())
+    searched(interrupted)
+    chosen = [
+        {row.name: row.params for row in searched(folder).rows if row.phase == "search"} for folder in (root, interrupted)
+    ]
     assert chosen[0] == chosen[1] and len(chosen[0]) == 6
 
 
 class _Impatient(ProgressDisplay):
-    """Ends the study when it sees the fourth run begin."""
+    """Interrupts the study when the fourth run starts."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
@@ -381,15 +383,15 @@ def test_an_edited_study_leaves_old_runs_out_of_the_table(root: Path) -> None:
     result = go(root, seeds=[0], only={"variant": "dense"})
     assert len(result.rows) == 1 and result.rows[0].reused
     assert sorted(load_runs("small", root)["train.steps"]) == [20, 30] and len(trained(root)) == 4
-    other = plan(study(seeds=[0], grid={"variant": ["wide"]}))
-    run(other, root=root, display=QUIET, train="tests.support.study_fakes:good", only={"variant": "wide"})
+    edited = plan(study(seeds=[0], grid={"variant": ["wide"]}))
+    run(edited, root=root, display=QUIET, train="tests.support.study_fakes:good", only={"variant": "wide"})
     assert sorted(load_runs("small", root)["variant"]) == ["dense", "no_wo", "wide"]
-    run(other, root=root, display=QUIET, train="tests.support.study_fakes:good")
+    run(edited, root=root, display=QUIET, train="tests.support.study_fakes:good")
     assert list(load_runs("small", root)["variant"]) == ["wide"]
 
 
 def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go(root, seeds=[0], grid={"variant": ["dense"]})  # now the server that children are forked from lives
+    go(root, seeds=[0], grid={"variant": ["dense"]})  # starts the server that children are forked from
     monkeypatch.setenv("ATTNLAB_FAKE", "7")
     row = go(root, seeds=[1], grid={"variant": ["dense"]}, workers=2).rows[0]
     assert row.summary["told"] == 7
@@ -415,13 +417,13 @@ print(run(study(), root={root!r}, workers=2, display=QUIET, train="tests.support
 
 
 def parent(root: Path, tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    """A study in a process of its own, up to where both runs of the second seed hang; the processes they are."""
+    """Start a study in another process and wait until both runs of the second seed hang; return it and the ids of theirs."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(here=str(ROOT), root=str(root)))
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen([sys.executable, str(script)], env=environment, text=True, stderr=subprocess.PIPE)
-    until = time.monotonic() + 600  # by then it hangs
+    until = time.monotonic() + 600  # enough time for both to hang
     while len(list(root.glob("work/*/pids"))) < 2:
         assert process.poll() is None and time.monotonic() < until, "the study did not get going"
         time.sleep(0.1)
@@ -447,13 +449,13 @@ def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: P
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert gone(pids), "children outlived their parent"
-    assert "RUNNING" in {each.info.status for each in every_record(root)}
+    assert "RUNNING" in {record.info.status for record in every_record(root)}
     result = go(root, "hangs_once")
     assert result.ok and [row.reused for row in result.rows] == [True, False, True, False]
     assert sorted(trained(root)) == sorted(set(trained(root))) and len(trained(root)) == 4
     records = every_record(root)
-    assert sorted(each.info.status for each in records) == ["FINISHED"] * 4 + ["KILLED"] * 2
-    assert len([each for each in records if each.info.lifecycle_stage == "active"]) == 4
+    assert sorted(record.info.status for record in records) == ["FINISHED"] * 4 + ["KILLED"] * 2
+    assert len([record for record in records if record.info.lifecycle_stage == "active"]) == 4
     assert trials(root) == ["COMPLETE"] * 4
 
 
@@ -461,16 +463,16 @@ def test_ctrl_c_does_not_reach_the_server_while_it_imports() -> None:
     script = "import multiprocessing.forkserver as f; from attnlab._util.process import start_fork_server\n"
     script += "start_fork_server('attnlab.training.preload')\n"
     script += "print(open(f'/proc/{f._forkserver._forkserver_pid}/status').read())"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120).stdout
-    (blocked,) = [int(line.split()[1], 16) for line in said.splitlines() if line.startswith("SigBlk")]
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120).stdout
+    (blocked,) = [int(line.split()[1], 16) for line in output.splitlines() if line.startswith("SigBlk")]
     assert blocked >> (signal.SIGINT - 1) & 1
 
 
 def test_ctrl_c_ends_the_children_and_marks_the_runs(root: Path, tmp_path: Path) -> None:
     process, pids = parent(root, tmp_path)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=300)
-    assert process.returncode != 0 and "interrupted: 2 of 4 runs are finished" in said
+    _, output = process.communicate(timeout=300)
+    assert process.returncode != 0 and "interrupted: 2 of 4 runs are finished" in output
     assert gone(pids)
     frame = load_runs("small", root)
     assert sorted(frame["state"]) == ["completed", "completed", "interrupted", "interrupted"]
@@ -488,26 +490,26 @@ def test_an_impatient_ctrl_c_leaves_no_child_behind(root: Path, tmp_path: Path) 
 
 def test_the_real_thing_in_the_small(root: Path) -> None:
     grid = {"variant": ["dense"], "position": ["learned"]}
-    said = (root / "said.txt").open("w+")
-    result = run(study(grid=grid, seeds=[3]), root=root, display=ProgressDisplay(said))
+    output = (root / "said.txt").open("w+")
+    result = run(study(grid=grid, seeds=[3]), root=root, display=ProgressDisplay(output))
     assert result.ok
     summary = result.rows[0].summary
     assert 5 < summary["bits_per_byte"] < 9 and summary["steps"] == 20 and summary["saved_mib"] > 0
-    said.seek(0)
-    lines = said.read().splitlines()
+    output.seek(0)
+    lines = output.read().splitlines()
     assert lines[0] == "small: 1 run to do"
-    assert any("dense learned s3: completed, bits_per_byte" in line for line in lines)  # baselines may follow
+    assert any("dense learned s3: completed, bits_per_byte" in line for line in lines)  # lines on reference scores may follow
     assert any("step 10/20" in line and "tokens/s" in line for line in lines)
     assert set(load_curves("small", root)["metric"]) >= {"train/loss", "train/lr", "valid/bits_per_byte"}
 
 
 @pytest.mark.parametrize("summary", [{"recall": 0.75, "loss": 2.0}, {"valid_recall": 0.75}])
 def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: dict[str, float]) -> None:
-    said = io.StringIO()
-    show = ProgressDisplay(said)
+    output = io.StringIO()
+    show = ProgressDisplay(output)
     show.start_study("mine", runs=1, finished=0, workers=1, metric="recall")
     show.end_run("dense s0", Ending(RunState.COMPLETED, summary))
-    assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in said.getvalue()
+    assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in output.getvalue()
 
 
 def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> None:

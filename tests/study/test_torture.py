@@ -1,4 +1,4 @@
-"""Kill anything, at any moment: the same command finishes the study, exactly once and to the last bit."""
+"""Tests that kill processes at random moments: a rerun finishes the study, each run exactly once, bit by bit the same."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ QUIET = ProgressDisplay(quiet=True)
 
 @dataclass(frozen=True)
 class Peace:
-    """A small study, where it was run in peace, and its curves."""
+    """A small study, the folder of its undisturbed runs, and their curves."""
 
     study: Path
     root: Path
@@ -41,7 +41,7 @@ def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
 
 
 def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> None:
-    """Kill, finish, and see every promise kept."""
+    """Kill processes, finish the study, and check that every guarantee holds."""
     torment.fit(kinds, seed=seed)
     assert harness.verdict(torment, peace.curves) == []
     assert torment.hits.total() == len(kinds)
@@ -88,10 +88,10 @@ def left_running(client: MlflowClient, run_id: str, trials: optuna.Study) -> Non
 
 
 def finished_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
-    found = client.get_run(run_id)
-    other = client.create_run(found.info.experiment_id, tags=found.data.tags)
-    client.set_terminated(other.info.run_id)
-    client.delete_run(other.info.run_id)
+    record = client.get_run(run_id)
+    duplicate = client.create_run(record.info.experiment_id, tags=record.data.tags)
+    client.set_terminated(duplicate.info.run_id)
+    client.delete_run(duplicate.info.run_id)
 
 
 def trial_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
@@ -117,7 +117,7 @@ def trial_left(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
     ],
 )
 def test_a_broken_promise_is_seen(break_it: Callable[..., None], said: str, peace: Peace, tmp_path: Path) -> None:
-    """The judge itself: what stands in the two tests above would be worth nothing if it let any of these pass."""
+    """Test the check itself: the two tests above would prove nothing if it missed one of these violations."""
     root = Path(shutil.copytree(peace.root, tmp_path / "runs"))
     stores = Stores(f"sqlite:///{root / 'mlflow.db'}", f"sqlite:///{root / 'optuna.db'}")
     plan = attnlab.plan(peace.study)
@@ -125,8 +125,8 @@ def test_a_broken_promise_is_seen(break_it: Callable[..., None], said: str, peac
     victim = finished(stores.records("torture"))[plan.runs[3].fingerprint]
     name = optuna.get_all_study_names(stores.storage)[0]
     break_it(MlflowClient(stores.tracking), victim.info.run_id, optuna.load_study(study_name=name, storage=stores.storage))
-    found = broken_promises(plan, stores, reference=peace.curves)
-    assert any(said in line for line in found), found
+    violations = broken_promises(plan, stores, reference=peace.curves)
+    assert any(said in line for line in violations), violations
 
 
 def test_a_value_that_differs_in_its_last_bit_is_seen(peace: Peace) -> None:
@@ -134,23 +134,23 @@ def test_a_value_that_differs_in_its_last_bit_is_seen(peace: Peace) -> None:
     plan = attnlab.plan(peace.study)
     key = plan.runs[0].fingerprint
     step, value = peace.curves[key]["train/loss"][0]
-    other = float.fromhex(value) * (1 + 2**-52)
-    changed = [(step, other.hex()), *peace.curves[key]["train/loss"][1:]]
-    found = broken_promises(plan, stores, reference=peace.curves | {key: peace.curves[key] | {"train/loss": changed}})
-    assert found == [f"{plan.runs[0].name}: train/loss: other values than without disturbance"]
+    altered = float.fromhex(value) * (1 + 2**-52)
+    changed = [(step, altered.hex()), *peace.curves[key]["train/loss"][1:]]
+    violations = broken_promises(plan, stores, reference=peace.curves | {key: peace.curves[key] | {"train/loss": changed}})
+    assert violations == [f"{plan.runs[0].name}: train/loss: other values than without disturbance"]
 
 
 def test_only_marked_living_processes_are_hit() -> None:
     marked, sleep = Marked("one"), [sys.executable, "-c", "import time; time.sleep(600)"]
     ours = subprocess.Popen(sleep, env=os.environ | {MARK: "one"})
-    other = subprocess.Popen(sleep, env=os.environ | {MARK: "another"})
+    unmarked = subprocess.Popen(sleep, env=os.environ | {MARK: "another"})
     try:
         assert marked.parents() == {ours.pid: os.getpid()} and not marked.gone(seconds=0.1)
-        assert not marked.kill(other.pid) and other.poll() is None
+        assert not marked.kill(unmarked.pid) and unmarked.poll() is None
         assert marked.kill(ours.pid)
         assert marked.gone() and not marked.kill(ours.pid), "dead, if not yet buried"
     finally:
-        for process in (ours, other):
+        for process in (ours, unmarked):
             process.kill()
             process.wait()
     assert ours.returncode == -9
@@ -177,10 +177,11 @@ def test_a_ticket_that_a_dead_parent_left_of_a_finished_run_is_settled(
     )
     (name,) = optuna.get_all_study_names(storage_url(storage))
     trials = optuna.load_study(study_name=name, storage=storage_url(storage))
-    trials.enqueue_trial({}, user_attrs={"key": trials.trials[0].user_attrs["key"]})  # entered just before it had finished
+    trials.enqueue_trial({}, user_attrs={"key": trials.trials[0].user_attrs["key"]})  # queued just before the run finished
     again = attnlab.run(
         path, root=tmp_path / "runs", storage=storage, only={"variant": "no_wo"}, display=ProgressDisplay(quiet=True)
     )
     assert first.ok and again.ok
     trials = optuna.load_study(study_name=name, storage=storage_url(storage))
-    assert [each.state.name for each in trials.trials] == ["COMPLETE", "COMPLETE", "FAIL"]  # one of each seed, and the one left
+    # One trial for each seed, and the leftover ticket.
+    assert [trial.state.name for trial in trials.trials] == ["COMPLETE", "COMPLETE", "FAIL"]

@@ -1,4 +1,4 @@
-"""Sampling from a trained model: its folder, the prompt, the drawn tokens, and errors."""
+"""Tests of sampling from a trained model: its folder, the prompt, the drawn tokens, and errors."""
 
 import os
 from pathlib import Path
@@ -42,8 +42,8 @@ def save_run(folder: Path, *, mem_len: int = 0) -> Path:
 
 def test_a_sample_is_a_function_of_its_seed(tmp_path: Path) -> None:
     folder = str(save_run(tmp_path))
-    first, same, other = (trained.generate(folder, length=24, seed=seed) for seed in (1, 1, 2))
-    assert first == same and first.text != other.text
+    first, same, different = (trained.generate(folder, length=24, seed=seed) for seed in (1, 1, 2))
+    assert first == same and first.text != different.text
     assert "256 bytes of the validation split" in first.origin and len(first.prompt) > 100
 
 

@@ -258,7 +258,7 @@ def test_stopping_does_not_wait_for_an_unavailable_store(root: Path, monkeypatch
             tracker.delivery.on_wait = lambda: None
     assert connect(root).get_run(run_id).info.status == "RUNNING"
     with Tracker(small(), root) as again:
-        assert [found.info.status for found in again.reconcile().values()] == ["KILLED"]
+        assert [record.info.status for record in again.reconcile().values()] == ["KILLED"]
 
 
 def test_a_run_that_was_deleted_in_the_ui_is_one_clear_line(root: Path) -> None:
@@ -315,11 +315,11 @@ def test_a_database_that_another_process_locks(root: Path, seconds: float, log: 
     run_id = tracker.start(small().runs[0])
     tracker.delivery.call(lambda: None)
     words = [sys.executable, "-c", LOCK, str(root / "mlflow.db"), str(seconds)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdin is not None and other.stdout is not None and other.stdout.readline() == "locked\n"
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as locker:
+        assert locker.stdin is not None and locker.stdout is not None and locker.stdout.readline() == "locked\n"
         for step in range(500):  # if logging waited for the database, it would wait forever: the lock is still held
             tracker.log_metrics(run_id, step, {"train/loss": 1.0 / (1 + step)})
-        print("logged", file=other.stdin, flush=True)
+        print("logged", file=locker.stdin, flush=True)
         tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
     tracker.close()
     assert [step for step, _ in points(root, run_id)] == list(range(500))
@@ -353,7 +353,13 @@ def test_four_parents_start_at_once_after_one_died_while_creating_the_store(tmp_
         (root / "mlflow.new").mkdir(parents=True)
         (root / "mlflow.new" / "mlflow.db").write_bytes(b"half of a database")
         subprocess.run([sys.executable, "-c", BEGIN, str(root)], check=True, timeout=240)
-        assert sorted(each.name for each in connect(root).search_experiments()) == ["Default", "p0", "p1", "p2", "p3"]
+        assert sorted(experiment.name for experiment in connect(root).search_experiments()) == [
+            "Default",
+            "p0",
+            "p1",
+            "p2",
+            "p3",
+        ]
         assert intact(root) and not (root / "mlflow.new").exists()
         store = Store(root)
         assert [Queue(store, f"p{n}", direction="min").keys("WAITING") for n in range(4)] == [{f"p{n}"} for n in range(4)]

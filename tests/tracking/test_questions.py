@@ -41,7 +41,7 @@ def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Pat
     assert (source.spec.metric, source.spec.direction) == ("exact_match", "max")
     assert table[1].verdict is not None and table[1].verdict.kind == "better"
 
-    (tmp_path / "recall.py").unlink()  # what is asked is known without it
+    (tmp_path / "recall.py").unlink()  # the question is known without the study file
     assert methods.load_study_info(load_runs("small", root), root=root).spec == source.spec
 
 
@@ -52,13 +52,13 @@ def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(roo
     table, source = asked(root, "settling", baseline={"variant": "no_wo"}, margin=5.0)
     spec = source.spec
     assert (spec.baseline, spec.margin) == ({"variant": "no_wo"}, 5.0)
-    said = "baseline variant dense (now variant no_wo), margin 0.01 (now 5)"
-    assert source.changes == (said,)
+    change = "baseline variant dense (now variant no_wo), margin 0.01 (now 5)"
+    assert source.changes == (change,)
     page = make_page(source, runs=load_runs("small", root), curves=load_curves("small", root))
     assert [row.verdict for row in page.cells] == [row.verdict for row in table]
     assert table[0].verdict is not None
     assert table[0].verdict.kind == "better" and table[0].verdict.within_margin
-    assert "changed after" in page.notes[0] and said in page.notes[0]
+    assert "changed after" in page.notes[0] and change in page.notes[0]
 
     _, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     assert source.changes == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)

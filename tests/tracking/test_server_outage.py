@@ -89,7 +89,7 @@ def test_a_server_that_goes_away_and_comes_back(
     """Two runs, from their first step to their last, fall into the time in which the server does not respond."""
     plan = small(failure)
     tracker = Tracker(plan, tmp_path)
-    runs = [tracker.start(each) for each in plan.runs]
+    runs = [tracker.start(run) for run in plan.runs]
     tracker.delivery.call(lambda: None)
     server.hang() if failure == "hangs" else server.die()
     back = threading.Timer(seconds, server.wake if failure == "hangs" else server.start)

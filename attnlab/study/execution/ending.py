@@ -1,4 +1,4 @@
-"""The decision how a run ended, from what its process sent and how the process ended."""
+"""The decision on how a run ended, from the messages and the exit of its process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnlab.study.execution.messages import DiskFull, Ended, Outcome, Raised
 
 @dataclass(frozen=True)
 class MemoryEvidence:
-    """What the machine shows about the memory of a process that has ended.
+    """Observations of the machine about the memory of a process that has ended.
 
     Args:
         oom_kill: the kernel's out-of-memory killer was active on this machine while the process lived.
@@ -26,11 +26,11 @@ class MemoryEvidence:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended.
+    """The end of a run.
 
     Args:
         summary: final metrics by name.
-        reason: one line; empty where the state is ``completed``.
+        reason: one line; empty if the state is ``completed``.
         retry: the process was lost for an unknown reason, so one more attempt may succeed.
     """
 

@@ -1,4 +1,4 @@
-"""What the records of earlier calls mean for this one: pure decisions that the scheduler makes at its start."""
+"""Decisions from the records of earlier calls, as pure functions that the scheduler calls at its start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def records_to_replace(records: Mapping[str, Record], retry: Collection[str]) ->
 def results_to_discard(records: Mapping[str, Record], retry: Collection[str]) -> set[str]:
     """Return the keys of the runs whose result file must be removed before they are trained again.
 
-    These are the results that the user wants retried, and those whose removal an earlier call did not get to. States
+    These are the results that the user wants retried, and those that an earlier call ended too early to remove. States
     without a result are left out: their checkpoints are what the next attempt resumes from.
     """
     requested = {key for key, record in records.items() if state_of(record) in set(retry) - WITHOUT_RESULT}

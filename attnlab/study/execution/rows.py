@@ -26,7 +26,7 @@ class Row:
             ``interrupted``.
         summary: final metrics by name.
         reason: one line; empty where the state is ``completed``.
-        run_id: MLflow's id of the run; empty for a cell whose search chose nothing.
+        run_id: MLflow's id of the run; empty for a cell whose search chose no parameters.
         seconds: wall time of the last attempt.
         reused: the run was finished before this call, or by another parent.
         phase: ``grid``, ``search`` or ``confirm``.

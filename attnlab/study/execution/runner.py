@@ -164,7 +164,7 @@ class Runner:
         received = any(active.worker.inbox for active in self._active)
         waitables = [waitable for active in self._active for waitable in active.worker.waitables]
         ready = wait(waitables, timeout=0 if received else POLL_SECONDS)
-        # 3. Handle messages, ends and time limits. A copy of the list: a run that ends leaves it, a retry joins it.
+        # 3. Handle messages, ends and time limits. Iterate over a copy: ended runs leave the list, retries join it.
         for active in list(self._active):
             worker = active.worker
             active.peak_memory = max(active.peak_memory, worker.peak_memory)
@@ -249,7 +249,7 @@ class Runner:
     def _end(self, active: _ActiveRun, ending: Ending) -> None:
         """Record how a run ended. A run whose process was lost is tried again at once, in the same slot."""
         claimed = active.claimed
-        # This parent was silent for so long that another one took the run over: that one's record counts.
+        # This parent was silent for so long that another one took the run over: the other parent's record counts.
         if not claimed.queue.owns(claimed.ticket):
             self._active.remove(active)
             self._tracker.delete(active.run_id)

@@ -95,7 +95,7 @@ class Scheduler:
         return record.info.run_id not in self._to_replace and has_result(record, retries=self._plan.study.retries)
 
     def _add(self, runs: list[Run]) -> None:
-        """Queue those of these runs that have no result. The first seed of every cell comes first: a whole table early on."""
+        """Queue those of these runs that have no result. The first seed of each cell comes first: an early table."""
         new = {run.key: run for run in runs}
         self.runs |= new
         known = {key: self._records[key] for key in new if key in self._records}
@@ -184,6 +184,6 @@ class Scheduler:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a run of this study waits or runs, here or elsewhere."""
+        """True while a run of this study is waiting or running, here or in another parent."""
         searching = any(not search.is_over for search in self._searches.values())
         return searching or bool(self._grid.keys("WAITING", "RUNNING") & self.runs.keys())

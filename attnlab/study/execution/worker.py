@@ -181,7 +181,7 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     except UserError as error:
         pipe.send(Raised(redact(str(error))))
     except BaseException as error:
-        # A full disk is no fault of this run and would stop the others too, if the file is one of attnlab's own.
+        # A full disk is not this run's fault and would stop the others too, if the file is one of attnlab's own.
         folders = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
         disk_error = describe_disk_error(error, within=folders)
         if disk_error is not None:

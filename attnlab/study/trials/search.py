@@ -90,7 +90,7 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Whether every trial has an outcome."""
+        """True if every trial has an outcome."""
         return set(self.keys) <= self.ended
 
     def best_params(self) -> dict[str, Any]:

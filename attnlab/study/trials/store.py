@@ -31,7 +31,7 @@ def shared_storage(address: str | None) -> str | None:
     """Return the address of the database that parents share: ``address``, else ``ATTNLAB_STORAGE``, else None.
 
     Raises:
-        UserError: it is no PostgreSQL address, or MLFLOW_TRACKING_URI names no store that all parents write to.
+        UserError: it is not a PostgreSQL address, or MLFLOW_TRACKING_URI names no store that all parents write to.
     """
     url = address or os.environ.get("ATTNLAB_STORAGE") or None
     if url is None:
@@ -58,7 +58,7 @@ class Store:
         grace_period: seconds without a heartbeat after which a running trial counts as stale.
 
     Raises:
-        UserError: the database cannot be reached, or the file is no database.
+        UserError: the database cannot be reached, or the file is not a database.
     """
 
     def __init__(self, root: Path, url: str | None = None) -> None:
