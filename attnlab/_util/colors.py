@@ -1,8 +1,8 @@
-"""One colour a variant, the same in every report and in MLflow (`mlflow.runColor`).
+"""Colours of variants, the same in every report and in MLflow (`mlflow.runColor`).
 
-The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can tell
-apart, plus a grey, and for what is no attention three of Paul Tol's "muted" colours; a variant from elsewhere
-takes one of the rest of those, chosen by its name alone, so that it keeps its colour from one study to the next.
+The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
+plus a grey. Variants without attention have three of Paul Tol's "muted" colours; a user's variant has one of the remaining
+muted colours, which depends only on its name, so that it has the same colour in every study.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BUILT_IN = {
     "fixed_sparse": "#E69F00",
     "wide": "#CC79A7",
     "narrow": "#56B4E9",
-    "basic": "#B5A90B",  # Okabe and Ito's yellow, darkened: the original cannot be read on white
+    "basic": "#B5A90B",  # Okabe and Ito's yellow, darkened: the original is illegible on white
     "gru": "#332288",
     "lstm": "#AA4499",
     "convolution": "#882255",
@@ -29,8 +29,8 @@ OTHERS = ("#117733", "#44AA99", "#999933", "#CC6677", "#6699CC")
 def color_of(variant: str) -> str:
     """Return "#RRGGBB" for a variant's name or label.
 
-    A label with options (`strided_sparse stride=16`) gets a shade of its variant's colour, so that two
-    settings of one variant stay apart and still look related. A reference such as `path/cosine.py:Cosine`
+    A label with options (`strided_sparse stride=16`) has a shade of its variant's colour, so that two
+    configurations of one variant differ but look related. A reference such as `path/cosine.py:Cosine`
     counts as a name.
     """
     name, _, options = variant.strip().partition(" ")
@@ -42,7 +42,7 @@ def color_of(variant: str) -> str:
 
 
 def _shade(options: str, *, dark: bool) -> tuple[int, float]:
-    """Choose what to mix in (0 black, 255 white) and how much of it, from the text of the options."""
+    """Choose the grey level to mix in (0 black, 255 white) and its share, from the text of the options."""
     digest = zlib.crc32(options.encode())
     share = 0.15 + 0.10 * ((digest >> 1) % 4)
     return (255 if dark or digest % 2 else 0), share

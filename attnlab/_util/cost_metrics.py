@@ -31,7 +31,7 @@ class CostMetric:
 
     Attributes:
         name: Key in a run's summary, name of the metric in MLflow and of the column in `attnlab.load_runs`.
-        heading: Column heading and axis label, with the unit where it is not obvious.
+        heading: Column heading and axis label, with the unit if it is not obvious.
         unit: Unit of the value, "" for a count.
         description: One line for the documentation.
         better: Direction in which a run is cheaper: "lower" or "higher".
@@ -134,7 +134,7 @@ def shown_in(place: Place) -> list[CostMetric]:
 
 
 def heading(name: str) -> str:
-    """Return the heading of a metric, or its name where it is no cost metric."""
+    """Return the heading of a metric, or its name if it is not a cost metric."""
     return next((metric.heading for metric in COST_METRICS if metric.name == name), name)
 
 

@@ -1,4 +1,4 @@
-"""Addresses of shared databases: what a person types, made into what SQLAlchemy opens with the driver that is here."""
+"""Addresses of shared databases: conversion of a user's address to one that SQLAlchemy opens with the installed driver."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 EXPECTED = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 SCHEMES = ("postgresql", "postgres")
-CREATION = 0x61_74_74_63  # the number of a lock in PostgreSQL: "attc"
-DRIVER = "psycopg"  # the extra "postgres"; which one plain postgresql:// means depends on SQLAlchemy's version
+CREATION = 0x61_74_74_63  # number of an advisory lock in PostgreSQL: "attc"
+DRIVER = "psycopg"  # of the extra "postgres"; the default driver of postgresql:// depends on SQLAlchemy's version
 
 
 def storage_url(text: str, *, where: str = "--storage") -> str:
-    """The address with its driver in it: ``postgresql://...`` -> ``postgresql+psycopg://...``.
+    """Return the address with its driver: ``postgresql://...`` -> ``postgresql+psycopg://...``.
 
     Args:
         text: ``postgresql://``, ``postgres://`` or ``postgresql+DRIVER://`` with at least a database.
-        where: what to call the place it stands in, for the message.
+        where: the option or key that holds the address, for the message.
 
     Raises:
-        UserError: it is no such address, or the driver is not installed. A password in it is not repeated.
+        UserError: the address is invalid, or the driver is not installed. The message does not repeat a password.
     """
     url = _parsed(text, where)
     kind, _, driver = url.drivername.partition("+")
@@ -42,13 +42,13 @@ def storage_url(text: str, *, where: str = "--storage") -> str:
 
 
 def is_postgresql(text: str) -> bool:
-    """Whether an address is one for ``storage_url``."""
+    """Return True if ``storage_url`` accepts addresses of this scheme."""
     return text.partition(":")[0].partition("+")[0] in SCHEMES
 
 
 @contextmanager
 def one_at_a_time(url: str) -> Iterator[None]:
-    """Inside, no other process that shares this database is inside: tables that two create at once fail one of them.
+    """Run the block in one process at a time per database: if two processes create the same tables at once, one fails.
 
     Args:
         url: as ``storage_url`` returns it; for any other store this does nothing.
@@ -58,16 +58,16 @@ def one_at_a_time(url: str) -> Iterator[None]:
         return
     from sqlalchemy import NullPool, create_engine, text
 
-    with create_engine(url, poolclass=NullPool).connect() as connection:  # its end, however it ends, gives the lock back
+    with create_engine(url, poolclass=NullPool).connect() as connection:  # closing it releases the lock, even after a crash
         connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": CREATION})
         yield
 
 
 def require_apart(storage: str, tracking: str) -> None:
-    """Optuna's and MLflow's tables do not go into one database: both keep their version in one of the same name.
+    """Require different databases for Optuna and MLflow: both store their schema version in a table of the same name.
 
     Raises:
-        UserError: the two addresses name the same one.
+        UserError: the two addresses name the same database.
     """
     if not is_postgresql(tracking):
         return

@@ -25,7 +25,7 @@ def file_lock(
     Args:
         path: the lock file, created if missing and never removed.
         activity: what the owner does, for the message: ``"the study 'wo' is being run"``.
-        timeout: seconds to wait for the present owner; ``math.inf`` waits for ever.
+        timeout: seconds to wait for the present owner; ``math.inf`` waits forever.
         on_wait: called once with a line that names the owner, if the wait exceeds ``NOTICE_AFTER`` seconds.
 
     Raises:

@@ -31,8 +31,8 @@ def log_to(write: Callable[[str], None]) -> Iterator[None]:
     logger = logging.getLogger("attnlab")
     outer = [handler for handler in logger.handlers if isinstance(handler, _LineHandler)]
     level, handler = logger.level, _LineHandler(write)
-    for other in outer:
-        logger.removeHandler(other)
+    for outer_handler in outer:
+        logger.removeHandler(outer_handler)
     logger.addHandler(handler)
     if level == logging.NOTSET:
         logger.setLevel(logging.INFO)
@@ -41,5 +41,5 @@ def log_to(write: Callable[[str], None]) -> Iterator[None]:
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
-        for other in outer:
-            logger.addHandler(other)
+        for outer_handler in outer:
+            logger.addHandler(outer_handler)

@@ -1,4 +1,4 @@
-"""Metrics as (sum, count) pairs, so that a mean over batches of unequal size is exact; and what they are called."""
+"""Metrics as (sum, count) pairs, so that a mean over batches of unequal size is exact, and the names of metrics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; tensors of one number stay where they were computed
+    Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; scalar tensors stay on their device
 
 
 class Mean(NamedTuple):
-    """A sum and how many items it is over; pairs of several batches add up.
+    """A sum and its number of items; the pairs of several batches can be added.
 
     Unpacks as ``total, count = mean``.
     """
@@ -20,13 +20,13 @@ class Mean(NamedTuple):
     sum: float | Tensor = 0.0
     count: int | Tensor = 0
 
-    def __add__(self, other: Score) -> Mean:  # type: ignore[override]  # adds, where a tuple would join
+    def __add__(self, other: Score) -> Mean:  # type: ignore[override]  # adds, where a tuple would concatenate
         total, count = other
         return Mean(self.sum + total, self.count + count)
 
     @property
     def value(self) -> float:
-        """The mean; NaN over nothing, so that an empty split cannot pass for a perfect one."""
+        """Return the mean; NaN without items, so that an empty split is not mistaken for a perfect one."""
         return float(self.sum / self.count) if self.count else float("nan")
 
 
@@ -40,16 +40,16 @@ def merge(scores: Iterable[Mapping[str, Score]]) -> dict[str, Mean]:
 
 
 def at_length(name: str, length: int) -> str:
-    """The name of a final metric at another length: ``accuracy_at/512``. MLflow then shows all lengths in one section."""
+    """Return the name of a final metric at another length, ``accuracy_at/512``; MLflow shows all lengths in one section."""
     return f"{name}_at/{length}"
 
 
 def length_of(name: str) -> int | None:
-    """The length in a name that ``at_length`` made; None for every other name."""
+    """Return the length in a name that ``at_length`` made; None for every other name."""
     _, at, length = name.rpartition("_at/")
     return int(length) if at and length.isdigit() else None
 
 
 def is_curve(name: str) -> bool:
-    """Whether a metric has a point for many steps (``train/loss``), or one for the whole run (``accuracy``)."""
+    """Return True if a metric has points at many steps (``train/loss``), not one for the whole run (``accuracy``)."""
     return "/" in name and length_of(name) is None

@@ -1,4 +1,4 @@
-"""Taking secrets out of what is written down or shown: passwords in addresses, secret parameters, the environment's own."""
+"""Removal of secrets from text that is stored or shown: passwords in addresses, secret parameters, environment variables."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote
 
 HIDDEN = "***"
-SHORTEST = 8  # characters of a secret that is looked for by itself: a shorter one may be a common word
+SHORTEST = 8  # characters of a secret that is redacted wherever it occurs: a shorter one may be a common word
 
 # What a secret's name ends in, and what is a whole part of it. Nothing repeats before them: it would be tried from every place.
 _ENDS = "password|passwd|token|secret|api_?key"
@@ -19,25 +19,25 @@ _LOGIN = re.compile(r"\w://[^/\s:@]*:(?!\d+[/?#])[^\s@]+@")
 _FIELD = re.compile(rf"(?i)({_NAME}=)[^\s&;'\"]+")
 _OPTION = re.compile(rf"(?i)--?[\w-]*{_NAME}")
 _VARIABLE = re.compile(rf"(?i).*{_NAME}")
-_FOLDER = "PWD"  # of the environment: the working directory, no password
+_FOLDER = "PWD"  # environment variable of the working directory, not a password
 
 
 def redact(text: str, *, address: str = "") -> str:
-    """The text without user names and passwords in addresses, secret parameters, and secrets of the environment.
+    """Return the text without user names and passwords in addresses, secret parameters, and secrets of the environment.
 
     Args:
-        address: one that the text is about. Whoever could not read it may have quoted a piece of its password.
+        address: an address that the text refers to. The message of a parser that failed may quote a part of its password.
     """
     text = _FIELD.sub(rf"\1{HIDDEN}", _ADDRESS.sub(f"//{HIDDEN}@", text))
     names = [name for name in os.environ if _VARIABLE.fullmatch(name) and name != _FOLDER]
-    found = {os.environ[name] for name in names if len(os.environ[name]) >= SHORTEST}
-    for secret in sorted({*found, *_pieces(address)}, key=len, reverse=True):
+    secrets = {os.environ[name] for name in names if len(os.environ[name]) >= SHORTEST}
+    for secret in sorted({*secrets, *_pieces(address)}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
     return text
 
 
 def command_line(words: Iterable[str]) -> str:
-    """A command line as it could be typed again, had one the secrets."""
+    """Return a command line as it could be typed again, with its secrets redacted."""
     shown: list[str] = []
     for word in words:
         after_option = bool(shown) and _OPTION.fullmatch(shown[-1])
@@ -50,17 +50,17 @@ def command_line(words: Iterable[str]) -> str:
 
 
 def holds_login(text: str) -> bool:
-    """Whether an address with a password in it, or with a secret parameter, stands in the text."""
+    """Return True if the text contains an address with a password or with a secret parameter."""
     return bool(_LOGIN.search(text)) or ("://" in text and bool(_FIELD.search(text.partition("?")[2])))
 
 
 def without_login(address: str) -> str:
-    """An address without user and password."""
+    """Return an address without user and password."""
     return _ADDRESS.sub("//", address)
 
 
 def _pieces(address: str) -> set[str]:
-    """What may turn up of the password of an address, as written or decoded."""
+    """Return the parts of an address's password that a message may quote, as written or decoded."""
     login = _ADDRESS.search(address)
     password = login[0][2:-1].partition(":")[2] if login else ""
     return {part for form in (password, unquote(password)) for part in (form, *re.split(r"[/@:?#]", form)) if len(part) > 2}

@@ -1,14 +1,14 @@
-"""Named streams of random numbers, all derived from a run's one seed.
+"""Named streams of random numbers, all derived from the seed of a run.
 
 Two cells with the same seed draw the same batches in the same order and start shared modules from the same values,
-however many numbers the rest of the model consumes: what is compared differs in nothing else.
+however many numbers the rest of the model consumes, so that the cells differ only in the compared setting.
 """
 
 import hashlib
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """The seed of the stream called ``names`` (``"initialisation"``, ``"order"`` or ``"dropout"``, then finer ones).
+    """Return the seed of the stream ``names`` (``"initialisation"``, ``"order"`` or ``"dropout"``, then finer ones).
 
     Returns:
         A number in [0, 2**63), the same on every machine and in every version of Python.

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
-    """How far a run has come or how it ended. The values are what MLflow's tags and result files hold."""
+    """Progress or outcome of a run. MLflow's tags and result files store the values."""
 
     RUNNING = "running"
     COMPLETED = "completed"

@@ -69,12 +69,12 @@ def read_member(source: Source, path: Path) -> tuple[bytes, str]:
         raise _mismatch(source, path, expected, "no such member") from None
     except Exception as error:  # a damaged or hostile archive may make the libraries raise anything
         raise _mismatch(source, path, expected, f"a broken or incomplete file ({error})") from error
-    found = hashlib.md5(contents).hexdigest()
-    if found != source.contents:
-        raise _mismatch(source, path, expected, f"{len(contents):,} bytes of md5 {found}")
+    digest = hashlib.md5(contents).hexdigest()
+    if digest != source.contents:
+        raise _mismatch(source, path, expected, f"{len(contents):,} bytes of md5 {digest}")
     original = path.stat().st_size == source.size
     which = "the original archive" if original else "another archive of the same contents"
-    return contents, f"{which}, md5 of {source.name} {found}"
+    return contents, f"{which}, md5 of {source.name} {digest}"
 
 
 class _Bounded:

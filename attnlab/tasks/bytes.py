@@ -1,13 +1,14 @@
-"""Language models over bytes: what ``enwik8``, ``pydocs`` and ``text`` share.
+"""Language models over bytes: the common base of ``enwik8``, ``pydocs`` and ``text``.
 
-A text is one array of bytes, cut into ``train``, ``valid`` and ``test`` in that order. Every byte of a split
-but its first is to be predicted, and each exactly once in an evaluation, so bits per byte is exact: total
-negative log2-likelihood over bytes counted.
+A text is one array of bytes, cut into ``train``, ``valid`` and ``test`` in that order. An evaluation predicts every byte of a
+split but its first exactly once, so bits per byte is exact: total negative log2-likelihood over the number of predicted bytes.
 
-``segment``: disjoint segments of ``length``; each row of a batch reads consecutive ones, so that a memory can
-be carried from batch to batch (how many rows there are then, ``evaluate`` decides). ``sliding``: windows of
-``length`` that move on by ``stride``, of which only the last ``stride`` predictions count (of the first window,
-all): every byte but the first ``length`` is predicted from at least ``length - stride`` bytes before it.
+Evaluation protocols:
+
+- ``segment``: disjoint segments of ``length``. Each row of a batch reads consecutive segments, so that a memory can be carried
+  from batch to batch; ``evaluate`` then decides the number of rows.
+- ``sliding``: windows of ``length`` that advance by ``stride``. Only the last ``stride`` predictions of a window count (all of
+  the first window), so every byte but the first ``length`` is predicted from at least ``length - stride`` bytes before it.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ SAMPLINGS = ("random", "contiguous")
 
 
 class ByteTask(Task):
-    """Predict the next byte. A subclass says what the text is: ``cuts``, ``read`` and ``identity``.
+    """Predict the next byte. A subclass defines the text with ``cuts``, ``read`` and ``identity``.
 
     Args:
-        length: bytes that a row reads.
-        sampling: how training rows are drawn: ``random`` places, or ``contiguous``, where each row of the
-            batch reads a part of the text in order (what a memory needs) and starts anew from a shifted place
-            at its end. Random places overlap and leave gaps: an epoch reads as many bytes as ``train`` has, of
-            which it then has seen 63 % (1 - 1/e), after five epochs 99 %.
+        length: bytes of a row.
+        sampling: how training rows are drawn: at ``random`` positions, or ``contiguous``. Contiguous rows each read a part
+            of the text in order, as a memory requires, and restart from a shifted position at its end. Random positions
+            overlap and leave gaps: an epoch reads as many bytes as ``train`` has, but only 63 % (1 - 1/e) of its bytes,
+            and five epochs read 99 %.
     """
 
     kind: Literal["language_model", "classifier"] = "language_model"
@@ -56,11 +57,11 @@ class ByteTask(Task):
         self._text: np.ndarray | None = None
 
     def cuts(self) -> tuple[int, int, int]:
-        """Where ``train``, ``valid`` and ``test`` end, in bytes; known without ``prepare``."""
+        """Return the ends of ``train``, ``valid`` and ``test`` in bytes; callable before ``prepare``."""
         raise NotImplementedError
 
     def read(self) -> np.ndarray:
-        """The whole text as (n,) uint8, memory-mapped where it is large."""
+        """Return the whole text as (n,) uint8, memory-mapped if it is large."""
         raise NotImplementedError
 
     def prepare(self) -> None:
@@ -71,7 +72,7 @@ class ByteTask(Task):
             self._text = text
 
     def split(self, name: str) -> np.ndarray:
-        """One split as (n,) uint8, not copied."""
+        """Return one split as (n,) uint8, without a copy."""
         self.prepare()
         assert self._text is not None
         return self._text[self._place(name)]
@@ -105,7 +106,7 @@ class ByteTask(Task):
         return max(1, self._predicted() // (self.length * batch_size))
 
     def _predicted(self) -> int:
-        """Bytes of ``train`` that can be predicted; a text that has not one row is the user's mistake."""
+        """Return the number of predictable bytes of ``train``; raise ``UserError`` if they do not fill one row."""
         count = self.cuts()[0] - 1
         if count < self.length:
             least = self.length + 1
@@ -118,7 +119,7 @@ class ByteTask(Task):
             raise UserError(
                 f"the text is too short for {batch_size} rows of {self.length} bytes each: train has {self.cuts()[0]:,} bytes"
             )
-        return max(1, part // self.length - 1)  # one less than fit: a pass may begin at any shift
+        return max(1, part // self.length - 1)  # one less than would fit: a pass may begin at any shift
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
         if self.sampling == "random":
@@ -142,7 +143,7 @@ class ByteTask(Task):
         protocol: str = "segment",
         stride: int | None = None,
     ) -> Iterator[Batch]:
-        """All of a split, or its first ``limit`` bytes, under one of the two protocols above."""
+        """Return the batches of a split, or of its first ``limit`` bytes, under one of the protocols above."""
         text = self.split(split)
         text = text if limit is None else text[:limit]
         if len(text) < 2:
@@ -163,7 +164,7 @@ class ByteTask(Task):
         return self.length * _window_count(read, self.length, step)
 
     def reference_scores(self) -> dict[str, Reference]:
-        """On the bytes that an evaluation counts; how long the rows are, and how they are drawn, decides none of them."""
+        """Return scores on the bytes that an evaluation counts; none depends on the length of rows or on how they are drawn."""
 
         def test(limit: int | None) -> np.ndarray:
             return self.split("test")[:limit]
@@ -180,39 +181,39 @@ class ByteTask(Task):
         }
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode(errors="surrogateescape"))  # of a command line, bytes that are no UTF-8 arrive as surrogates
+        return list(text.encode(errors="surrogateescape"))  # bytes of a command line that are not UTF-8 are surrogates
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(ids).decode("utf-8", errors="replace")
 
 
 def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool) -> Batch:
-    """Rows of ``length`` bytes from ``starts``; where one runs past the text, zeros that predict nothing."""
+    """Return rows of ``length`` bytes from ``starts``, padded with zeros without targets beyond the end of the text."""
     places = starts[:, None] + np.arange(length + 1)  # (b, length + 1): a row and the byte after it
     rows = torch.from_numpy(text[np.minimum(places, len(text) - 1)].astype(np.int64))
     outside = torch.from_numpy(places >= len(text))
-    inputs, targets = rows[:, :-1].contiguous(), rows[:, 1:].clone()  # of one row, slices would share memory
+    inputs, targets = rows[:, :-1].contiguous(), rows[:, 1:].clone()  # slices of a single row would share memory
     if outside.any():
         inputs, targets = inputs.masked_fill(outside[:, :-1], 0), targets.masked_fill(outside[:, 1:], IGNORED)
     return Batch(inputs, targets.contiguous(), fresh=fresh)
 
 
 def _window_count(size: int, length: int, step: int) -> int:
-    """How many windows, each ``step`` after the last, predict all bytes of a text but the first."""
+    """Return the number of windows, each ``step`` after the last, that predict all bytes of a text but the first."""
     return 1 + -(-max(0, size - 1 - length) // step)
 
 
 def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]:
-    """Disjoint segments; row r reads the r-th run of consecutive ones, and every batch has the same rows."""
+    """Yield disjoint segments; row r reads the r-th run of consecutive ones, and every batch has the same rows."""
     count = _window_count(len(text), length, length)
     run = -(-count // min(batch_size, count))
-    first = np.arange(-(-count // run)) * run  # the last row may run out before the others
+    first = np.arange(-(-count // run)) * run  # the last row may end before the others
     for step in range(run):
         yield _windows(text, (first + step) * length, length, fresh=step == 0)
 
 
 def _sliding(text: np.ndarray, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
-    """Windows that overlap by ``length - stride``; what an earlier window has counted is ignored."""
+    """Yield windows that overlap by ``length - stride``; bytes that an earlier window has counted are ignored."""
     count = _window_count(len(text), length, stride)
     for begin in range(0, count, batch_size):
         numbers = np.arange(begin, min(begin + batch_size, count))

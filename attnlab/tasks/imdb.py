@@ -1,9 +1,9 @@
-"""``imdb``: is a film review favourable? The 50,000 of the Large Movie Review Dataset (Maas et al. 2011).
+"""``imdb``: sentiment of the 50,000 film reviews of the Large Movie Review Dataset (Maas et al. 2011).
 
-The data set has no validation split: 10 % of its training half is held out, stratified, by a seed of its own,
-so that ``train`` has 22,500 reviews, ``valid`` 2,500 and ``test`` 25,000. Words are lower-cased, split at
+The data set has no validation split: 10 % of its training half is held out, stratified, with a fixed seed of its own,
+so that ``train`` has 22,500 reviews, ``valid`` 2,500 and ``test`` 25,000. Words are lower-cased and split at
 white space and punctuation; the vocabulary is counted on ``train`` alone. A review longer than ``length``
-keeps its beginning. The data set repeats a few reviews, and so do the splits: 110 texts stand in both ``train`` and
+is cut at its end. The data set repeats a few reviews, and so do the splits: 110 texts are in both ``train`` and
 ``test``, 16 in ``train`` and ``valid``, 13 in ``valid`` and ``test``, all with the same label in both.
 """
 
@@ -42,7 +42,7 @@ CLASSES = ("neg", "pos")  # numbers 0 and 1
 
 @dataclass(frozen=True)
 class Split:
-    """Reviews, unclipped: number ``i`` is ``tokens[ends[i - 1]:ends[i]]`` and of class ``labels[i]``."""
+    """Reviews at full length: number ``i`` is ``tokens[ends[i - 1]:ends[i]]`` and of class ``labels[i]``."""
 
     tokens: np.ndarray
     ends: np.ndarray
@@ -61,8 +61,8 @@ class Imdb(Task):
     """Classify reviews of films as unfavourable (0) or favourable (1).
 
     Args:
-        length: words of a review that are read, from its beginning.
-        vocabulary: words that have a number of their own, with [PAD] = 0 and [UNK] = 1.
+        length: number of words read from the beginning of a review.
+        vocabulary: number of word ids, including [PAD] = 0 and [UNK] = 1.
     """
 
     kind = "classifier"
@@ -94,7 +94,7 @@ class Imdb(Task):
         self._place = datasets.prepared("imdb", key, lambda place: _build(place, self.vocabulary))
 
     def split(self, name: str) -> Split:
-        """One split, memory-mapped."""
+        """Return one split, memory-mapped."""
         if known_split(name) not in self._splits:
             self.prepare()
             assert self._place is not None
@@ -114,12 +114,12 @@ class Imdb(Task):
         return -(-2 * (REVIEWS_PER_FOLDER - HELD_OUT) // batch_size)
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
-        """Reviews of like lengths; each once an epoch, in batches whose sizes differ by one at most."""
+        """Return reviews of similar lengths: each review once per epoch, in batches whose sizes differ by at most one."""
         epoch, number = divmod(step, self.steps_per_epoch(batch_size))
         return self.batch("train", self._order(epoch, seed, batch_size)[number])
 
     def _order(self, epoch: int, seed: int, batch_size: int) -> list[np.ndarray]:
-        key = (epoch, seed, batch_size)  # with the task's own options, all that decides it
+        key = (epoch, seed, batch_size)  # with the task's own options, everything that determines the batches
         if self._epoch is None or self._epoch[0] != key:
             rng = np.random.default_rng(derive_seed(seed, "order", epoch))
             lengths = np.minimum(self.split("train").lengths, self.length)
@@ -135,9 +135,9 @@ class Imdb(Task):
         protocol: str = "segment",
         stride: int | None = None,
     ) -> Iterator[Batch]:
-        """Reviews from the longest down, as many a batch as ``batch_size`` of the longest have words.
+        """Yield reviews from the longest to the shortest; a batch has at most ``batch_size * length`` words.
 
-        ``limit`` takes that many of the reviews, always the same and as many of each class.
+        ``limit`` selects that many of the reviews, always the same ones and as many of each class.
         """
         if protocol != "segment":
             raise UserError(f"imdb reads reviews whole: it has no protocol {protocol!r}")
@@ -152,7 +152,7 @@ class Imdb(Task):
         return min(reviews, limit or reviews) * self.length
 
     def batch(self, split: str, reviews: np.ndarray) -> Batch:
-        """These reviews of a split: (b, longest of them) words, padded with 0."""
+        """Return these reviews of a split: (b, length of the longest) words, padded with 0."""
         of = self.split(split)
         lengths = np.minimum(of.lengths[reviews], self.length)
         longest = int(lengths.max())
@@ -165,12 +165,12 @@ class Imdb(Task):
         return Batch(torch.from_numpy(inputs), labels, mask)
 
     def padding(self, *, batch_size: int, seed: int = 0, epoch: int = 0) -> float:
-        """The share of an epoch's training tokens that are padding."""
+        """Return the fraction of an epoch's training tokens that are padding."""
         lengths = np.minimum(self.split("train").lengths, self.length)
         return padding_share(lengths, self._order(epoch, seed, batch_size))
 
     def reference_scores(self) -> dict[str, Reference]:
-        """Linear classifiers of the reviews that an evaluation counts, of which they read every word that has a number."""
+        """Return linear classifiers of the reviews that an evaluation counts; they read every word in the vocabulary."""
 
         def texts(split: str, limit: int | None = None) -> Texts:
             of = self.split(split)
@@ -205,14 +205,14 @@ class Imdb(Task):
 
 
 def _balanced(labels: np.ndarray) -> np.ndarray:
-    """All reviews in a fixed order in which the classes take turns: every beginning of it is balanced."""
+    """Return all reviews in a fixed order with alternating classes: every prefix is balanced."""
     rng = np.random.default_rng(HOLD_OUT_SEED)
     of_class = [rng.permutation(np.flatnonzero(labels == label)) for label in range(len(CLASSES))]
     return np.stack(of_class, axis=1).reshape(-1)
 
 
 def _hold_out(names: list[str]) -> dict[str, list[str]]:
-    """Which reviews belong to which split; ``names`` in order."""
+    """Return the names of each split's reviews; ``names`` must be in order."""
     rng = np.random.default_rng(HOLD_OUT_SEED)
     held: set[str] = set()
     for label in CLASSES:
@@ -227,13 +227,13 @@ def _hold_out(names: list[str]) -> dict[str, list[str]]:
 
 
 def _word_tokenizer(texts: list[str], vocabulary: int) -> Any:
-    """Words and their numbers, the most frequent of ``texts`` first."""
+    """Return a tokenizer of the words of ``texts``, numbered from the most frequent."""
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     words = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     line_break = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
     words.normalizer = normalizers.Sequence([line_break, normalizers.Lowercase()])  # type: ignore[assignment]
-    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]  # each mark for itself
+    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]  # each punctuation mark is a word
     special = [PADDING, UNKNOWN]
     trainer = trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False)
     words.train_from_iterator(texts, trainer)
@@ -241,7 +241,7 @@ def _word_tokenizer(texts: list[str], vocabulary: int) -> Any:
 
 
 def _build(place: Path, vocabulary: int) -> None:
-    """Write the prepared files: ``words.json`` and three arrays a split."""
+    """Write the prepared files: ``words.json`` and three arrays for each split."""
     reviews = datasets.load(IMDB)
     splits = _hold_out(list(reviews))
     texts = {split: [reviews[name].decode() for name in names] for split, names in splits.items()}
@@ -253,8 +253,8 @@ def _build(place: Path, vocabulary: int) -> None:
         logger.info("imdb: encoding the %s reviews of %s", f"{len(texts[split]):,}", split)
         rows = []
         for begin in range(0, len(texts[split]), 4096):  # in parts: encodings are large
-            found = words.encode_batch_fast(texts[split][begin : begin + 4096])
-            rows += [np.asarray(one.ids or [1], dtype=kind) for one in found]  # never an empty row
+            encodings = words.encode_batch_fast(texts[split][begin : begin + 4096])
+            rows += [np.asarray(encoding.ids or [1], dtype=kind) for encoding in encodings]  # never an empty row
         np.save(place / f"{split}-tokens.npy", np.concatenate(rows))
         np.save(place / f"{split}-ends.npy", np.cumsum([len(row) for row in rows]))
         labels = [CLASSES.index(name.split("/")[1]) for name in splits[split]]

@@ -27,7 +27,7 @@ def save(state: dict[str, Any], path: Path, *, previous: Path | None = None) -> 
 
     Args:
         state: tensors, numbers, strings, and containers of them.
-        previous: where an existing file at ``path`` is moved to; None replaces it.
+        previous: destination for an existing file at ``path``; None replaces the file.
     """
     with replacing(path) as half:
         with half.open("wb") as file:
@@ -58,7 +58,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def writer(config: RunConfig) -> dict[str, str]:
-    """Return what a checkpoint must have been written by, to resume to the same bits: configuration and torch version."""
+    """Return the origin that a checkpoint must have to resume to the same bits: configuration and torch version."""
     return {"fingerprint": config.fingerprint(), "torch": str(torch.__version__)}
 
 

@@ -58,9 +58,9 @@ def extrapolate_depth(figures: Callable[[RunConfig], dict[str, int]], config: Ru
     def at(depth: int) -> dict[str, int]:
         return figures(config.model_copy(update={"model": config.model.model_copy(update={"depth": depth})}))
 
-    one = at(1)
-    two = at(2) if config.model.depth > 1 else one
-    return {name: one[name] + (config.model.depth - 1) * (two[name] - one[name]) for name in one}
+    shallow = at(1)
+    deeper = at(2) if config.model.depth > 1 else shallow
+    return {name: shallow[name] + (config.model.depth - 1) * (deeper[name] - shallow[name]) for name in shallow}
 
 
 def _meta(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
@@ -177,8 +177,8 @@ def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskSha
 
 def peaks(device: torch.device) -> dict[str, float]:
     """Return the peak memory in MiB since the start of the run: of the process, and of CUDA's allocator."""
-    found = {"host_peak_mib": peak_memory() / MIB}
+    peak_mib = {"host_peak_mib": peak_memory() / MIB}
     if device.type == "cuda":
-        found["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
-        found["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB
-    return found
+        peak_mib["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
+        peak_mib["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB
+    return peak_mib

@@ -74,8 +74,8 @@ def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, i
                 loss = task.loss(logits, batch)
             del logits
             # Tensor.backward would leave the mode, but checkpointed blocks must be recomputed inside it.
-            one = torch.ones_like(loss)
-            _engine_run_backward((loss,), (one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
+            seed_gradient = torch.ones_like(loss)
+            _engine_run_backward((loss,), (seed_gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
         del new_memory
         peak, after = (_bytes(tracker, when) for when in ("peak", "current"))
     return {"backward": peak, "update": after}
@@ -98,7 +98,7 @@ def _batch(config: RunConfig, task: Task) -> tuple[Batch, list[Tensor]]:
 
 
 class _OnCuda(TorchFunctionMode):
-    """Make attention use the kernel that CUDA uses, and autocast compute in float32 what it computes so on CUDA."""
+    """Make attention use the kernel of CUDA, and autocast use float32 for the same functions as on CUDA."""
 
     def __init__(self, enabled: bool) -> None:
         super().__init__()

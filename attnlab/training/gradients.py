@@ -41,7 +41,7 @@ def backward(
             logits, memories[i] = forward(model, part, memories[i])
             # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
             part_loss = task.loss(logits, part) * share if share else logits.float().sum() * 0
-        del logits  # free them before the backward pass, which keeps what it needs
+        del logits  # free them before the backward pass, which keeps the tensors that it needs
         part_loss.backward()
         loss += part_loss.detach()
     # One message: the loss travels with the gradients.

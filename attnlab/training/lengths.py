@@ -89,8 +89,8 @@ def _evaluated(
     rows = max(1, normal * task.length // max(length, task.length))
     eval_config = config.evaluate.model_copy(update={"batch_size": rows})
     try:
-        other = prepare_task(_task(config, length), config)
-        scores = evaluate(model, other, "test", config=config.model_copy(update={"evaluate": eval_config}), device=device)
+        length_task = prepare_task(_task(config, length), config)
+        scores = evaluate(model, length_task, "test", config=config.model_copy(update={"evaluate": eval_config}), device=device)
     except Exception as error:  # a user's position scheme or variant may raise anything
         reason = f"out of memory: requested {requested_memory(error)}" if is_out_of_memory(error) else _describe(error)
     else:

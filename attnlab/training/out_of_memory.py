@@ -1,4 +1,4 @@
-"""Recognition of out-of-memory errors, and how much memory was requested."""
+"""Recognition of out-of-memory errors, and the amount of memory that was requested."""
 
 import errno
 import re

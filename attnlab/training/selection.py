@@ -53,7 +53,7 @@ class Selection:
         return self._best["scores"]
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint stores."""
+        """Return the state that a checkpoint stores."""
         return {"best": self._best, "last": self.last, "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -93,7 +93,7 @@ class Timer:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint stores."""
+        """Return the state that a checkpoint stores."""
         names = ("seconds", "tokens", "warm_seconds", "warm_tokens", "parts", "last")
         return {name: getattr(self, name) for name in names}
 

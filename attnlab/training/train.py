@@ -1,4 +1,4 @@
-"""One run: a resolved configuration in, a result out. Knows neither Optuna nor MLflow.
+"""One run: a resolved configuration in, a result out. It knows neither Optuna nor MLflow.
 
 Finished runs are skipped, interrupted runs resume from their latest usable checkpoint, and running out of memory is
 recorded as a result. The training loop is in ``trainer``.

@@ -1,4 +1,4 @@
-"""One entry in the table of cost metrics is enough for every table, plot and view that shows costs."""
+"""Tests of cost metrics: one entry in their table reaches every table, plot and view that shows costs."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The address of a shared storage: what is taken, what is refused, and that no message repeats a password."""
+"""Tests of addresses of a shared storage: accepted ones, refused ones, and that no message repeats a password."""
 
 import importlib.util
 

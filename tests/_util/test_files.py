@@ -1,4 +1,4 @@
-"""Atomic writes and digests."""
+"""Tests of atomic writes and digests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``log_to``: the lines of ``attnlab``'s loggers, redacted, and written once."""
+"""Tests of ``log_to``: lines of ``attnlab``'s loggers are redacted and written once."""
 
 import logging
 import subprocess

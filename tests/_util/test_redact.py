@@ -1,4 +1,4 @@
-"""What is secret is taken out of text, and nothing else is."""
+"""Tests of redaction: secrets are removed from text, and nothing else is."""
 
 import signal
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ SECRET = "s3cr3t"
 
 @contextmanager
 def stopped(*, cpu_seconds: float) -> Iterator[None]:
-    """Inside, what takes so many seconds of this process's own time hangs, and fails; a busy machine does not count."""
+    """Fail a block that uses so many CPU seconds, as one that hangs does; other load on the machine does not count."""
 
     def hung(number: int, frame: object) -> None:
         pytest.fail(f"it takes more than {cpu_seconds:g} seconds of processor time")
@@ -37,7 +37,7 @@ def stopped(*, cpu_seconds: float) -> Iterator[None]:
         f"http://me:a@{SECRET}@host/db",
         f"http://me:a@b/c#{SECRET}?@host/db",
         f"http://:{SECRET}@host",
-        f"http://{SECRET}@host/db",  # a token in the place of a user
+        f"http://{SECRET}@host/db",  # a token in place of a user name
         f"https://host/a?x=1&password={SECRET}&y=2",
         f"https://host/a?access_token={SECRET}",
         f"https://host/a?X-Amz-Credential=1&X-Amz-Signature={SECRET}",
@@ -87,7 +87,7 @@ def test_pieces_of_a_password_that_somebody_could_not_read() -> None:
 
 @pytest.mark.parametrize("text", ["_", "-", "a_", "token_"])
 def test_the_work_grows_with_the_length_of_a_word_not_with_its_square(text: str) -> None:
-    with stopped(cpu_seconds=60):  # it takes one or two, the square an hour
+    with stopped(cpu_seconds=60):  # linear time takes one or two, quadratic time an hour
         long = 3_000_000 // len(text) * text
         assert redact(long) == long and redact(f"{long}password={SECRET}").endswith("password=***")
 

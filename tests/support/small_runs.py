@@ -1,4 +1,4 @@
-"""Small resolved configurations for tests that train, a small task, and what a run comes to."""
+"""Small resolved configurations for tests that train, a small task, and the record of a run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,11 +13,11 @@ from attnlab.tasks import Batch, Task
 from attnlab.training.train import Result, train
 
 Point = tuple[int, dict[str, float]]
-CLOCK = ("_seconds", "per_s", "peak_mib")  # how the names end that differ from one time to the next
+CLOCK = ("_seconds", "per_s", "peak_mib")  # suffixes of metrics that differ between repetitions
 
 
 def tiny(**changes: Any) -> RunConfig:
-    """A byte language model that trains in a second; dotted paths as keywords with ``__`` for the dot."""
+    """Return a byte language model that trains in a second; keywords are dotted paths with ``__`` for the dot."""
     base: dict[str, Any] = {
         "task": {"name": "pydocs", "length": 24, "sampling": "contiguous"},
         "variant": "dense",
@@ -33,7 +33,7 @@ def tiny(**changes: Any) -> RunConfig:
 
 
 class Reviews(Task):
-    """Made-up reviews of unequal lengths: does the first half hold more even words than odd ones?"""
+    """Generated reviews of unequal lengths; the class is whether the first half has more even words than odd ones."""
 
     kind = "classifier"
     role = "bidirectional"
@@ -69,7 +69,7 @@ class Reviews(Task):
 
 
 def recorded(config: RunConfig, folder: Path | None = None, *, stop_at: int | None = None) -> tuple[Result, list[Point]]:
-    """The result, and every point reported, both without what depends on the clock or the machine."""
+    """Train, and return the result and every reported point, both without values that depend on the clock or the machine."""
     points: list[Point] = []
 
     def report(step: int, metrics: dict[str, float]) -> bool:

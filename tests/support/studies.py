@@ -1,4 +1,4 @@
-"""Study files for tests: a good one of each sort, and what it takes to look at a mistake in one."""
+"""Study files for tests: a valid one of each kind, and helpers that return the message for an invalid one."""
 
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,14 @@ def write(folder: Path, text: str, *, name: str = "s.yaml") -> Path:
 
 
 def misread(path: Path, **kwargs: Any) -> str:
-    """The one line that reading and expanding ``path`` ends in, without its folder."""
+    """Return the one-line error of reading and expanding ``path``, without its folder."""
     with pytest.raises(UserError) as caught:
         expand(read_study(path, **kwargs))
     return _one_line(caught.value, path)
 
 
 def misplanned(path: Path, **kwargs: Any) -> str:
-    """The one line that planning ``path`` ends in, without its folder."""
+    """Return the one-line error of planning ``path``, without its folder."""
     with pytest.raises(UserError) as caught:
         plan(path, **kwargs)
     return _one_line(caught.value, path)

@@ -1,4 +1,4 @@
-"""Stand-ins for ``attnlab.training.train.train`` that end in every way a run can end; children import them by name."""
+"""Stand-ins for ``attnlab.training.train.train`` with every outcome that a run can have; children import them by name."""
 
 import ctypes
 import errno
@@ -17,7 +17,7 @@ Report = Callable[[int, dict[str, float]], bool]
 
 
 def good(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Four points of a curve and a result that tells the seeds apart."""
+    """Report four points of a curve, and return a result that differs between seeds."""
     with (folder.parent / "trained.txt").open("a") as file:
         file.write(f"{config.fingerprint()}\n")
     for step in (10, 20):
@@ -31,7 +31,7 @@ def good(config: RunConfig, *, report: Report, folder: Path) -> Result:
 
 
 def by_variant(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Each variant meets a fate of its own."""
+    """End differently for each variant."""
     report(1, {"train/loss": 1.0})
     fates: dict[str, Callable[[], Any]] = {
         "einsum": lambda: ctypes.string_at(0),  # a segmentation fault
@@ -45,7 +45,7 @@ def by_variant(config: RunConfig, *, report: Report, folder: Path) -> Result:
 
 
 def killed_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """The first attempt is killed from outside; the second goes well."""
+    """Be killed from outside at the first attempt; complete at the second."""
     mark = folder / "been_here"
     if not mark.exists():
         mark.touch()
@@ -54,7 +54,7 @@ def killed_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
 
 
 def killed_at_its_checkpoint(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Trains; when there is a checkpoint it is killed from outside, once."""
+    """Train; be killed from outside once, when there is a checkpoint."""
 
     def watched(step: int, metrics: dict[str, float]) -> bool:
         if (folder / "checkpoint.pt").exists() and not (folder / "been_here").exists():
@@ -66,7 +66,7 @@ def killed_at_its_checkpoint(config: RunConfig, *, report: Report, folder: Path)
 
 
 def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """The first attempt of seed 1 never ends, and has a child of its own; the second attempt goes well."""
+    """Hang, with a child process, at the first attempt of seed 1; complete at the second."""
     mark = folder / "pids"
     if config.seed == 1 and not mark.exists():
         report(1, {"train/loss": 1.0})
@@ -82,7 +82,7 @@ def hangs_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
 
 
 def says_strange_things(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Errors that no file can hold as they are, or that sound as if the disk of the runs took nothing more."""
+    """Raise errors that no file can store unchanged, or that resemble those of a full disk of the runs."""
     if config.variant.name == "no_wo":
         raise ValueError("bad \udc80\0")
     if config.variant.name == "wide":
@@ -91,22 +91,22 @@ def says_strange_things(config: RunConfig, *, report: Report, folder: Path) -> R
 
 
 def failing(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """The driver is broken today."""
+    """Fail like a broken driver."""
     raise RuntimeError("the driver is broken today")
 
 
 def valued(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """A trial that is completed: better the smaller its learning rate."""
+    """Complete a trial, with a better value for a smaller learning rate."""
     return Result("completed", {"valid_bits_per_byte": config.train.lr}, 20)
 
 
 def pruned(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Says nothing but that it was stopped early."""
+    """Report no point, and return that the run was pruned."""
     return Result("pruned", {}, 3, "pruned at step 3")
 
 
 def disk_fills(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Trains; when there is a checkpoint, the disk is filled, once."""
+    """Train; fill the disk once, when there is a checkpoint."""
 
     def watched(step: int, metrics: dict[str, float]) -> bool:
         if (folder / "checkpoint.pt").exists():
@@ -117,7 +117,7 @@ def disk_fills(config: RunConfig, *, report: Report, folder: Path) -> Result:
 
 
 def disk_is_full_at_the_end(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Trains; then the disk is filled, once."""
+    """Train; then fill the disk once."""
     result = train(config, report=report, folder=folder)
     _fill_once(folder)
     return result
@@ -129,7 +129,7 @@ def _fill_once(folder: Path) -> None:
 
 
 def clock_goes_back(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Trains; at its first word somebody sets the clock back by an hour."""
+    """Train; set the clock back by an hour at the first report."""
     now = time.time
 
     def watched(step: int, metrics: dict[str, float]) -> bool:
@@ -140,7 +140,10 @@ def clock_goes_back(config: RunConfig, *, report: Report, folder: Path) -> Resul
 
 
 def settling(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Seeds differ by much, pairs by little: no_wo is worse, narrow the same but for noise, wide too noisy to tell."""
+    """Return scores with large differences between seeds and small ones within pairs.
+
+    no_wo is worse, narrow is equal except for noise, and wide is too noisy for a conclusion.
+    """
     with (folder.parent / "trained.txt").open("a") as file:
         file.write(f"{config.fingerprint()}\n")
     noise = (0.8, -1.1, 0.2, 0.9, -0.7, -0.1)[config.seed % 6]
@@ -151,13 +154,13 @@ def settling(config: RunConfig, *, report: Report, folder: Path) -> Result:
 
 
 def settling_or_diverging(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """The same, but no_wo diverges with seed 1, and wide always."""
+    """Behave like ``settling``, but no_wo diverges with seed 1, and wide always."""
     if config.variant.name == "wide" or (config.variant.name == "no_wo" and config.seed == 1):
         return Result("diverged", {}, 5, "the loss became nan at step 5")
     return settling(config, report=report, folder=folder)
 
 
 def exact_match(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Scored by a metric of somebody's own, of which more is better: no_wo has more with every seed."""
+    """Return a score of a user's metric, where higher is better: no_wo scores higher with every seed."""
     value = 0.5 + config.seed / 100 + (0.1 + config.seed / 1_000) * (config.variant.name == "no_wo")
     return Result("completed", {"exact_match": value}, 20)

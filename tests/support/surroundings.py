@@ -1,4 +1,4 @@
-"""File systems of a test's own, full or read-only, mounted for real (so root only), and a file that would run code."""
+"""File systems for tests, full or read-only, really mounted (so root only), and a pickle that would run code."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def small_disk(place: Path, *, size: str) -> Iterator[Path]:
-    """``place`` as a disk of ``size`` (``"1m"``), empty; skips the test where it may not be mounted."""
+    """Mount an empty disk of ``size`` (``"1m"``) at ``place``; skip the test without the permission to mount."""
     place.mkdir(parents=True, exist_ok=True)
     with _mounted(place, "-t", "tmpfs", "-o", f"size={size}", "tmpfs"):
         yield place
@@ -18,14 +18,14 @@ def small_disk(place: Path, *, size: str) -> Iterator[Path]:
 
 @contextmanager
 def read_only(place: Path) -> Iterator[Path]:
-    """``place``, with what is in it, as it is on a disk that may only be read: permissions would not stop root."""
+    """Mount ``place`` and its contents read-only: permissions would not stop root."""
     with _mounted(place, "--bind", str(place)):
         _mount("-o", "remount,bind,ro", str(place))
         yield place
 
 
 def fill(place: Path) -> None:
-    """Leave no room on a disk; deleting ``place`` makes room again."""
+    """Fill a disk; deleting ``place`` frees the space."""
     with place.open("wb", buffering=0) as file:
         for chunk in (1 << 16, 1 << 12):  # the last is a page
             while True:
@@ -36,7 +36,7 @@ def fill(place: Path) -> None:
 
 
 class Program:
-    """In a pickle it is a program: whoever unpickles it makes ``folder``."""
+    """An object whose pickle is a program: unpickling it makes ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ def _mounted(place: Path, *words: str) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)  # even where a child that is just dying has a file open
+        subprocess.run(["umount", "-l", str(place)], check=True)  # even if a dying child still has a file open
 
 
 def _mount(*words: str) -> None:

@@ -30,7 +30,7 @@ INFO = StudyInfo(SPEC, YAML, "attnlab run ablations/made-up.yaml")
 
 
 def made_up(*, seeds: int = 3) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Runs and curves of ten cells: one is refused, one has a diverged run, the others completed."""
+    """Return runs and curves of ten cells: one is refused, one has a diverged run, the others completed."""
     noise = random.Random(7)
     luck = [noise.gauss(0, 0.03) for _ in range(seeds)]
     runs: list[dict[str, Any]] = []
@@ -98,17 +98,17 @@ def _summary(value: float, variant: str) -> dict[str, float]:
 
 
 def _curves(run: dict[str, Any], final: float, noise: random.Random) -> list[dict[str, Any]]:
-    found = []
+    points = []
     for step in range(10, 201, 10):
         loss = 0.7 * (final + 5.7 * 0.5 ** (step / 18))
         named = {"train/loss": loss + noise.gauss(0, 0.02)}
         if step % 40 == 0:
             named["valid/bits_per_byte"] = loss / 0.7 + 0.02
-        found += [
+        points += [
             {"run_id": run["run_id"], "name": run["name"], "metric": metric, "step": step, "value": value}
             for metric, value in named.items()
         ]
-    return found
+    return points
 
 
 SEARCH = SearchConfig.model_validate(
@@ -132,7 +132,7 @@ TRIALS = {  # cell -> (state, best value on valid, learning rate) of each trial
 
 
 def made_up_search() -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Runs and curves of a searched study: two cells confirmed, one where no trial completed, one on its way."""
+    """Return runs and curves of a searched study: two cells confirmed, one without a completed trial, one in progress."""
     noise = random.Random(11)
     runs: list[dict[str, Any]] = []
     points: list[dict[str, Any]] = []

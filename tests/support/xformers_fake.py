@@ -1,4 +1,4 @@
-"""xformers' attention where its kernels cannot run: its biases are its own, what they mean is computed by the formula."""
+"""xformers' attention for machines without its kernels: the biases are its own, their effect is computed by the formula."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def memory_efficient_attention(q: Tensor, k: Tensor, v: Tensor, *, attn_bias: Any, p: float, scale: float) -> Tensor:
-    """q (b, t, h, d), k (b, s, h, d), v (b, s, h, e) -> (b, t, h, e)."""
+    """Return attention: q (b, t, h, d), k (b, s, h, d), v (b, s, h, e) -> (b, t, h, e)."""
     assert p == 0, "the fake drops nothing"
     assert q.dtype == k.dtype == v.dtype, "the kernels take one type"
     logits = scale * torch.einsum("bthd,bshd->bhts", q, k)

@@ -1,4 +1,4 @@
-"""What is inside an archive decides whether it is the data set, not the archive's own bytes."""
+"""Tests of archives: the contents, not the bytes of the archive, identify the data set."""
 
 import gzip
 import hashlib
@@ -88,7 +88,7 @@ def zipped(reviews: dict[str, bytes]) -> bytes:
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_no_flipped_bit_and_no_cut_gives_other_contents(kind: str, reviews: Source, folders: Path):
-    """A bit that decides nothing (of a date, say) may flip; whatever else is changed is refused, in one line."""
+    """An irrelevant bit (of a date, say) may flip; every other change is refused, in one line."""
     whole: Any = REVIEWS if kind == "tar" else b"".join(REVIEWS.values())
     if kind == "zip":
         reviews = replace(reviews, contents=hashlib.md5(whole).hexdigest(), read=archives.read_member)
@@ -124,7 +124,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 
 def test_a_name_in_a_zip_file_reaches_nowhere(reviews: Source, folders: Path):
-    """Of a zip file one member is read, by its name; a link's contents are the path that it points to."""
+    """Only one member of a zip file is read, by its name; a link's contents are the path that it points to."""
     buffer = io.BytesIO()
     link = zipfile.ZipInfo("reviews")
     link.external_attr = 0o120777 << 16
@@ -158,7 +158,7 @@ def test_nothing_in_an_archive_reaches_out_of_it(kind: str, reviews: Source, fol
 
 
 def sparse(size: int) -> bytes:
-    """The header of a GNU file of nothing but a hole."""
+    """Return the header of a GNU sparse file that consists of one hole."""
     info = tarfile.TarInfo("aclImdb/train/pos/9_8.txt")
     block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
     block[156:157] = tarfile.GNUTYPE_SPARSE

@@ -1,4 +1,4 @@
-"""Byte tasks: what is drawn, what is counted, and that each byte is counted once."""
+"""Tests of byte tasks: sampling, the counted bytes, and that each byte is counted once."""
 
 import math
 from pathlib import Path
@@ -20,7 +20,7 @@ from attnlab.tasks.text import Text
 
 
 class Ramp(ByteTask):
-    """A text whose byte number i is i mod 251: a window tells where it was cut."""
+    """A text whose byte number i is i mod 251, so that a window shows where it was cut."""
 
     def __init__(self, size: int, *, length: int = 7, sampling: str = "random") -> None:
         super().__init__(length=length, sampling=sampling)
@@ -34,7 +34,7 @@ class Ramp(ByteTask):
 
 
 def counted(batches: list[Batch], size: int) -> np.ndarray:
-    """How often each byte of a short ramp is predicted, having checked each against its input."""
+    """Check each target of a short ramp against its input, and return how often each byte is predicted."""
     times = np.zeros(size, dtype=int)
     for batch in batches:
         kept = batch.targets != IGNORED
@@ -121,15 +121,15 @@ def test_loss_and_score_agree_with_their_definition():
 
 @pytest.mark.parametrize("sampling", ["random", "contiguous"])
 def test_a_training_batch_is_a_function_of_its_arguments(sampling: str):
-    one, other = Ramp(250, sampling=sampling), Ramp(250, sampling=sampling)
-    forward = [one.train_batch(step, seed=3, batch_size=5) for step in range(20)]
-    backward = [other.train_batch(step, seed=3, batch_size=5) for step in reversed(range(20))][::-1]
+    first, second = Ramp(250, sampling=sampling), Ramp(250, sampling=sampling)
+    forward = [first.train_batch(step, seed=3, batch_size=5) for step in range(20)]
+    backward = [second.train_batch(step, seed=3, batch_size=5) for step in reversed(range(20))][::-1]
     for a, b in zip(forward, backward, strict=True):
         assert torch.equal(a.inputs, b.inputs) and torch.equal(a.targets, b.targets) and a.fresh == b.fresh
         assert a.inputs.shape == (5, 7) and a.inputs.dtype == torch.int64 and a.inputs.is_contiguous()
         assert torch.equal((a.inputs + 1) % 251, a.targets) and a.tokens == 35
-    assert not torch.equal(forward[0].inputs, one.train_batch(0, seed=4, batch_size=5).inputs)
-    assert not torch.equal(forward[0].inputs, one.train_batch(7, seed=3, batch_size=5).inputs)
+    assert not torch.equal(forward[0].inputs, first.train_batch(0, seed=4, batch_size=5).inputs)
+    assert not torch.equal(forward[0].inputs, first.train_batch(7, seed=3, batch_size=5).inputs)
 
 
 def test_random_rows_reach_every_byte_and_stay_inside():
@@ -174,7 +174,7 @@ def test_batches_split_and_move():
     assert batch.split(1)[0].mask is not None and Batch(batch.inputs, batch.targets).split(2)[0].mask is None
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- unsupported configurations
 
 
 def settings(*, memory: int = 0, batch_size: int = 1, **evaluate: Any) -> RunConfig:
@@ -250,10 +250,12 @@ def test_pydocs_needs_nothing_and_is_the_same_again():
 
 @pytest.mark.parametrize(("split", "seen"), [("valid", "train"), ("test", "train"), ("test", "valid")])
 def test_pydocs_shares_nothing_long_between_its_splits(split: str, seen: str):
-    """128 bytes are two lines: topics of Python's help contain one another, and a model would know the answer."""
-    there, here = PyDocs().split(seen).tobytes(), PyDocs().split(split).tobytes()
-    strings = {there[place : place + 128] for place in range(len(there) - 127)}
-    assert not [here[place : place + 128] for place in range(len(here) - 127) if here[place : place + 128] in strings]
+    """128 bytes are two lines: topics of Python's help contain one another, so a model could know the answer from training."""
+    seen_text, split_text = PyDocs().split(seen).tobytes(), PyDocs().split(split).tobytes()
+    strings = {seen_text[place : place + 128] for place in range(len(seen_text) - 127)}
+    assert not [
+        split_text[place : place + 128] for place in range(len(split_text) - 127) if split_text[place : place + 128] in strings
+    ]
 
 
 def test_a_file_of_ones_own(folders: Path, monkeypatch: pytest.MonkeyPatch):

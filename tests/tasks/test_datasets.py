@@ -1,4 +1,4 @@
-"""Fetching from a server of our own on 127.0.0.1, verifying, and preparing whole or not at all."""
+"""Tests of data sets: download from a local server on 127.0.0.1, verification, and preparation, complete or not at all."""
 
 import hashlib
 import io
@@ -31,7 +31,7 @@ def zipped(contents: bytes = CONTENTS, *, member: str = "tiny", method: int = zi
 
 
 class Server(ThreadingHTTPServer):
-    """Serves ``body``; ``claimed`` is the Content-Length that it states, to cut a download short."""
+    """A server of ``body``; ``claimed`` is the Content-Length that it sends, to truncate a download."""
 
     body = zipped()
     claimed: int | None = None
@@ -122,7 +122,7 @@ def test_a_broken_download_leaves_nothing_and_the_next_one_works(fault: str, sou
     with pytest.raises(UserError) as failure:
         datasets.load(source)
     assert source.url in str(failure.value) and "\n" not in str(failure.value)
-    if fault == "corrupt":  # the checksum that was expected and the one that came
+    if fault == "corrupt":  # the expected checksum and the received one
         assert source.contents in str(failure.value)
         assert hashlib.md5(CONTENTS[::-1]).hexdigest() in str(failure.value)
     assert files(folders / "data") == []
@@ -279,7 +279,7 @@ print(datasets.prepared("thing", {}, build), flush=True)
 
 
 def child(size: int) -> subprocess.Popen[str]:
-    """A process that prepares so many bytes; it builds until it reads a line."""
+    """Start a process that prepares so many bytes; it builds until it reads a line."""
     arguments = [sys.executable, "-c", CHILD, str(size)]
     return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
@@ -295,7 +295,7 @@ def test_a_preparation_that_is_killed_leaves_nothing_half_made(folders: Path):
         killed.send_signal(signal.SIGKILL)
         killed.wait()
     left = files(folders / "prepared")
-    assert len(left) == 1 and left[0].endswith(".half")  # under no name that anyone reads
+    assert len(left) == 1 and left[0].endswith(".half")  # a name that no code reads
 
     place = datasets.prepared("thing", {}, lambda place: (place / "whole").touch())
     assert sorted(p.name for p in place.iterdir()) == ["manifest.json", "whole"]
@@ -316,5 +316,5 @@ def test_two_at_once_prepare_once(folders: Path):
 def test_importing_it_loads_nothing_heavy():
     code = "import sys, attnlab.tasks.datasets; print({'torch', 'numpy', 'pooch', 'requests'} & set(sys.modules))"
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert found.stdout.strip() == "set()"
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert process.stdout.strip() == "set()"

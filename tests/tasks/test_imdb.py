@@ -1,4 +1,4 @@
-"""Reviews: splits, words, and batches of like lengths, on a small archive made here and on the real one."""
+"""Tests of reviews: splits, words, and batches of similar lengths, on a small generated archive and on the real one."""
 
 import json
 import subprocess
@@ -35,16 +35,16 @@ def test_the_order_is_the_seeds_and_batches_mix():
     epochs = [shuffled_by_length(LENGTHS, np.random.default_rng(s), batch_size=32) for s in (1, 1, 2)]
     assert all(np.array_equal(a, b) for a, b in zip(epochs[0], epochs[1], strict=True))
     pairs = [{tuple(sorted(batch[:2].tolist())) for batch in epoch} for epoch in epochs]
-    assert len(pairs[0] & pairs[2]) < 5  # rows meet others
+    assert len(pairs[0] & pairs[2]) < 5  # a row is batched with other rows
     means = [LENGTHS[batch].mean() for batch in epochs[0]]
-    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3  # short and long take turns
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3  # short and long batches are mixed
 
 
 def test_evaluation_batches_fill_a_budget_of_tokens():
     batches = by_length(LENGTHS, tokens=4 * 512)
     assert sorted(np.concatenate(batches).tolist()) == list(range(4001))
     assert all(len(batch) * LENGTHS[batch].max() <= 4 * 512 for batch in batches)
-    assert len(batches) < 0.55 * 4001 / 4  # rather than a fixed four rows
+    assert len(batches) < 0.55 * 4001 / 4  # fewer batches than with a fixed four rows
     assert len(by_length(np.asarray([9, 9]), tokens=1)) == 2
 
 
@@ -102,7 +102,7 @@ def test_evaluation_reads_all_once_and_a_limit_is_balanced(task: Imdb):
 
 
 def reviews(texts: Texts, *, length: int | None = None) -> list[tuple[int, ...]]:
-    """Each review as its class and its words (the first ``length``), sorted."""
+    """Return each review as its class and its words (the first ``length``), sorted."""
     cut = np.split(texts.words, texts.ends[:-1])
     return sorted((int(label), *map(int, words[:length])) for label, words in zip(texts.labels, cut, strict=True))
 
@@ -131,7 +131,7 @@ def test_baselines_learn_from_train_and_valid_and_are_scored_on_what_an_evaluati
 def test_score_and_loss(task: Imdb):
     batch = next(task.eval_batches("valid", batch_size=4))
     logits = torch.nn.functional.one_hot(batch.targets, 2).float() * 3
-    logits[0] = -logits[0]  # one wrong
+    logits[0] = -logits[0]  # one wrong prediction
     n = len(batch.targets)
     score = task.score(logits, batch)
     assert score["accuracy"] == (n - 1, n)

@@ -1,4 +1,4 @@
-"""The trivial baselines: their numbers, their cache, and where a study shows them."""
+"""Tests of reference scores: their values, their cache, and their place in a study."""
 
 import gzip
 import json
@@ -41,23 +41,23 @@ def chance(model: ngram.KneserNey, history: str, byte: str) -> float:
 
 
 def test_a_hand_computed_example() -> None:
-    """Order 2 on "abac", where no discount can be estimated: half of each count is taken (0.5 of 1).
+    """Order 2 on "abac", where no discount can be estimated: half of each count is used (0.5 of 1).
 
     Pairs: ab, ba, ac, once each. Different bytes before: a 1 (b), b 1 (a), c 1 (a).
     """
     model = ngram.KneserNey(text("abac"), order=2)
-    of_all = Fraction(3, 2) / 3 * Fraction(1, 256)  # what order 1 leaves to every byte
-    single = Fraction(1, 2) / 3 + of_all  # of each byte seen
+    of_all = Fraction(3, 2) / 3 * Fraction(1, 256)  # the share of order 1 that every byte gets
+    single = Fraction(1, 2) / 3 + of_all  # for each byte seen
     assert chance(model, "", "b") == pytest.approx(float(single), rel=1e-14)
     after_a = Fraction(1, 2) / 2 + Fraction(1) / 2 * single  # a is followed by b and c
     assert chance(model, "a", "b") == pytest.approx(float(after_a), rel=1e-14)
     assert chance(model, "a", "z") == pytest.approx(float(Fraction(1, 2) * of_all), rel=1e-14)
     assert chance(model, "b", "a") == pytest.approx(float(Fraction(1, 2) + Fraction(1, 2) * single), rel=1e-14)
-    assert chance(model, "z", "a") == pytest.approx(float(single), rel=1e-14)  # an unknown history says nothing
+    assert chance(model, "z", "a") == pytest.approx(float(single), rel=1e-14)  # an unknown history has no effect
 
 
 def oracle(train: bytes, order: int) -> Any:
-    """Chen and Goodman's recursion over dictionaries, (history, byte) -> probability."""
+    """Return Chen and Goodman's recursion over dictionaries: (history, byte) -> probability."""
     counts: dict[int, Counter[bytes]] = {order: Counter(train[i : i + order] for i in range(len(train) - order + 1))}
     for n in range(order - 1, 0, -1):
         counts[n] = Counter(gram[1:] for gram in counts[n + 1])
@@ -103,8 +103,8 @@ def test_probabilities_sum_to_one(history: str) -> None:
 
 
 def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
-    found = ngram.bits_per_byte(text("a" * 50), text("aaab"))
-    assert 0 < found < 10
+    bits = ngram.bits_per_byte(text("a" * 50), text("aaab"))
+    assert 0 < bits < 10
 
 
 # ---------------------------------------------------------------- the tasks' own
@@ -112,18 +112,18 @@ def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
 
 def test_byte_baselines_read_what_an_evaluation_counts() -> None:
     task, limit = PyDocs(), 701
-    found = {name: baseline.score(limit) for name, baseline in task.reference_scores().items()}
+    scores = {name: baseline.score(limit) for name, baseline in task.reference_scores().items()}
     test = task.split("test")[:limit].tobytes()
-    assert found["gzip"] == 8 * len(gzip.compress(test, 9, mtime=0)) / limit
-    assert found["xz"] == 8 * len(lzma.compress(test, preset=9 | lzma.PRESET_EXTREME)) / limit
+    assert scores["gzip"] == 8 * len(gzip.compress(test, 9, mtime=0)) / limit
+    assert scores["xz"] == 8 * len(lzma.compress(test, preset=9 | lzma.PRESET_EXTREME)) / limit
     counted = sum(int((batch.targets >= 0).sum()) for batch in task.eval_batches("test", batch_size=3, limit=limit))
     chances = ngram.KneserNey(task.split("train")).probabilities(task.split("test")[:limit])[1:]
-    assert found["n-gram"] == pytest.approx(-np.log2(chances).sum() / counted, rel=1e-12)
-    assert found["n-gram"] < found["xz"]
+    assert scores["n-gram"] == pytest.approx(-np.log2(chances).sum() / counted, rel=1e-12)
+    assert scores["n-gram"] < scores["xz"]
 
 
 def made_up_reviews(n: int, *, seed: int, flip: float = 0.0) -> linear.Texts:
-    """Texts of 7 words out of 40: one of the words 0 to 4 in class 0, of 5 to 9 in class 1, the rest tells nothing."""
+    """Return texts of 7 words out of 40: one of 0 to 4 in class 0, one of 5 to 9 in class 1; the rest is uninformative."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 2, n)
     words = random.integers(10, 40, (n, 7))
@@ -146,10 +146,10 @@ def test_pairs_do_not_cross_from_one_text_to_the_next() -> None:
 
 
 def test_the_log_count_ratio_is_wang_and_mannings() -> None:
-    """Two features, class 1 has them (2, 1) times, class 0 (0, 1): p = (3, 2) / 5, q = (1, 2) / 3."""
+    """Two features, which occur (2, 1) times in class 1 and (0, 1) times in class 0: p = (3, 2) / 5, q = (1, 2) / 3."""
     inputs = np.array([[1, 1], [1, 0], [0, 1]])
-    found = linear.log_count_ratio(inputs, np.array([1, 1, 0]), smoothing=1.0)
-    assert found == pytest.approx([math.log((3 / 5) / (1 / 3)), math.log((2 / 5) / (2 / 3))])
+    ratio = linear.log_count_ratio(inputs, np.array([1, 1, 0]), smoothing=1.0)
+    assert ratio == pytest.approx([math.log((3 / 5) / (1 / 3)), math.log((2 / 5) / (2 / 3))])
 
 
 # ---------------------------------------------------------------- computed once
@@ -160,14 +160,14 @@ def counting(values: list[float]) -> Reference:
 
 
 def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
-    told: list[int] = []
+    started: list[int] = []
     values = counting([1.5, 2.5, 3.5])
 
     def score(limit: int | None = None, **key: Any) -> float:
-        return compute_score(values, limit, key={"baseline": "x", **key}, on_start=lambda: told.append(1)).value
+        return compute_score(values, limit, key={"baseline": "x", **key}, on_start=lambda: started.append(1)).value
 
     assert [score(), score(), score(7), score(data="other"), score(7)] == [1.5, 1.5, 2.5, 3.5, 2.5]
-    assert len(told) == 3
+    assert len(started) == 3
 
 
 @pytest.mark.parametrize("left", ["", "{", "[]", '{"value": "x"}', '{"value": NaN, "seconds": 0, "key": {}}'])
@@ -243,8 +243,8 @@ def study(task: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_one_score_serves_all_cells_with_the_same_test() -> None:
-    found = compute_reference_scores(plan(study({"name": "pydocs"})))
-    assert [(score.name, score.task, score.limit) for score in found] == [
+    scores = compute_reference_scores(plan(study({"name": "pydocs"})))
+    assert [(score.name, score.task, score.limit) for score in scores] == [
         ("gzip", "pydocs", 300),
         ("xz", "pydocs", 300),
         ("n-gram", "pydocs", 300),
@@ -263,16 +263,16 @@ def test_the_study_says_which_it_wants() -> None:
 
 
 def test_a_test_split_that_the_runs_do_not_read_is_left_alone() -> None:
-    given = study({"name": "pydocs"})
-    given["base"]["evaluate"] = {"test": False}
-    assert compute_reference_scores(plan(given)) == []
+    config = study({"name": "pydocs"})
+    config["base"]["evaluate"] = {"test": False}
+    assert compute_reference_scores(plan(config)) == []
 
 
 def test_a_reference_score_that_fails_is_one_warning(folders: Path, log: pytest.LogCaptureFixture) -> None:
     (folders / "own.py").write_text(OWN)
-    found = compute_reference_scores(plan(study({"name": f"{folders}/own.py:Own"})))
-    assert [(score.name, score.task, score.value) for score in found] == [
-        ("uniform", "Own length=16", 8.0),  # as far as is known, its length decides it
+    scores = compute_reference_scores(plan(study({"name": f"{folders}/own.py:Own"})))
+    assert [(score.name, score.task, score.value) for score in scores] == [
+        ("uniform", "Own length=16", 8.0),  # the length may determine the value
         ("uniform", "Own length=24", 8.0),
     ]
     warnings = [record.getMessage() for record in log.records if record.levelname == "WARNING"]
@@ -281,7 +281,7 @@ def test_a_reference_score_that_fails_is_one_warning(folders: Path, log: pytest.
 
 
 class Tags:
-    """An MLflow client, as far as tags of its one experiment go."""
+    """An MLflow client that supports only the tags of its one experiment."""
 
     def __init__(self) -> None:
         self.tags = {"attnlab.view": "another's"}
@@ -316,7 +316,7 @@ def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders
 
     def recorded() -> set[ReferenceScore]:
         runs = load_runs("small", folders)
-        assert len(runs) == 2  # they are no runs
+        assert len(runs) == 2  # reference scores are not runs
         there = load_study_info(runs, root=folders).reference_scores
         return set(matching_scores(there, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
 

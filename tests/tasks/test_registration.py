@@ -1,4 +1,4 @@
-"""A task is its file and one line in the registry."""
+"""Tests of registration: a task needs only its file and one line in the registry."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""A task of someone else's that is not what a task must be: one line that names the task and the method."""
+"""Tests of validation: an invalid user's task gives one line that names the task and the method."""
 
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,16 @@ class Other(Reviews):
         self.wrong = wrong
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Any:
-        found = super().train_batch(step, seed=seed, batch_size=batch_size)
+        batch = super().train_batch(step, seed=seed, batch_size=batch_size)
         changed = {
-            "no batch": (found.inputs, found.targets),
-            "numbers": Batch(found.inputs.float(), found.targets),
-            "length": Batch(found.inputs.repeat(1, 2), found.targets),
-            "targets": Batch(found.inputs, found.inputs),
-            "class": Batch(found.inputs, found.targets + 1),
-            "token": Batch(found.inputs + 28, found.targets),
+            "no batch": (batch.inputs, batch.targets),
+            "numbers": Batch(batch.inputs.float(), batch.targets),
+            "length": Batch(batch.inputs.repeat(1, 2), batch.targets),
+            "targets": Batch(batch.inputs, batch.inputs),
+            "class": Batch(batch.inputs, batch.targets + 1),
+            "token": Batch(batch.inputs + 28, batch.targets),
         }
-        return changed.get(self.wrong, found)
+        return changed.get(self.wrong, batch)
 
     def score(self, logits: Any, batch: Batch) -> Any:
         return {"acuracy": (1, 1)} if self.wrong == "name" else super().score(logits, batch)

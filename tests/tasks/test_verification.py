@@ -1,4 +1,4 @@
-"""What a run records of its data and of the user's files is what it read: a file that changes after the plan is noticed."""
+"""Tests of verification: a run records the data and user files that it read, and detects changes after the plan."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ TEXT = bytes(range(100)) * 20
 
 @pytest.fixture
 def planned(folders: Path) -> Plan:
-    """A study of two cells, dense and a variant in a file, over a text."""
+    """Return the plan of a study of two cells, dense and a variant in a file, on a text."""
     (folders / "corpus.txt").write_bytes(TEXT)
     (folders / "mine.py").write_text(COSINE)
     base = {

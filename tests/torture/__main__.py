@@ -1,4 +1,4 @@
-"""``python -m tests.torture``: kill a study at random moments and hold it to its promises."""
+"""``python -m tests.torture``: kill a study at random moments and check its promises."""
 
 import sys
 

@@ -1,8 +1,9 @@
-"""A study that is killed at every turn, started again by the same command, and held against the same study left in peace.
+"""Torture test: a study is killed repeatedly, restarted by the same command, and compared with an undisturbed one.
 
     python -m tests.torture --storage postgresql --runs 40 --workers 4 --kills 100 --seed 0
 
-The seed decides what is killed in which order after which pauses; what that meets is up to the machine.
+The seed determines the kinds, the order and the pauses of the kills; the state of the study at each kill depends on the
+machine.
 """
 
 import argparse
@@ -44,18 +45,18 @@ grid:
 seeds: {seeds}
 retries: 1000
 """
-KINDS = {"run": 5, "parent": 2, "family": 2, "any": 1}  # what is killed, and how often beside the others
+KINDS = {"run": 5, "parent": 2, "family": 2, "any": 1}  # kind of process that is killed -> relative frequency
 
 
 def write_study(folder: Path, *, runs: int, steps: int) -> Path:
-    """The study file; ``runs`` is a multiple of ``CELLS``."""
+    """Write the study file and return its path; ``runs`` is a multiple of ``CELLS``."""
     path = folder / "torture.yaml"
     path.write_text(STUDY.format(spy=Path(__file__).with_name("spy.py"), steps=steps, seeds=[*range(runs // CELLS)]))
     return path
 
 
 def undisturbed(study: Path, root: Path) -> dict[str, Curves]:
-    """Run the study in peace; fingerprint -> curves."""
+    """Run the study without disturbance; return its curves by fingerprint."""
     assert attnlab.run(study, root=root, workers=2, display=ProgressDisplay(quiet=True)).ok
     stores = Stores(f"sqlite:///{root / 'mlflow.db'}", f"sqlite:///{root / 'optuna.db'}")
     return {key: stores.curves(record) for key, record in finished(stores.records("torture")).items()}
@@ -66,9 +67,9 @@ class Torment:
     """A study under attack.
 
     Args:
-        parents: how many parents run it at a time, with ``workers`` runs at a time each.
-        database: an address for Optuna and one for MLflow; None: the sqlite files of one parent.
-        pause: seconds at most between two kills: about as long as a run.
+        parents: parents that run it at a time, each with ``workers`` runs at a time.
+        database: the addresses for Optuna and for MLflow; None: the sqlite files of one parent.
+        pause: the most seconds between two kills: about as long as a run.
     """
 
     study: Path
@@ -77,8 +78,8 @@ class Torment:
     parents: int = 1
     database: tuple[str, str] | None = None
     pause: float = 2.5
-    hits: Counter[str] = field(default_factory=Counter)  # kind -> kills that met somebody alive
-    processes: int = 0  # that were killed
+    hits: Counter[str] = field(default_factory=Counter)  # kind -> kills that hit a living process
+    processes: int = 0  # killed processes
     starts: int = 0
 
     def __post_init__(self) -> None:
@@ -90,15 +91,15 @@ class Torment:
 
     @property
     def stores(self) -> Stores:
-        """Where to look for what came of it."""
+        """Return the stores that hold the study's records."""
         storage, tracking = self.database or (f"sqlite:///{self.root / f'{name}.db'}" for name in ("optuna", "mlflow"))
         return Stores(tracking, storage)
 
     def fit(self, kinds: Sequence[str], *, seed: int, patience: float = 1_200) -> None:
-        """Kill these one after the other, start again whom it hit, until the command says that the study is done.
+        """Kill these one after the other and restart killed parents, until the command reports that the study is done.
 
         Raises:
-            AssertionError: a parent ended by itself and was not content, or it takes more than ``patience`` seconds.
+            AssertionError: a parent failed by itself, or the study takes more than ``patience`` seconds.
         """
         chance, left, until = random.Random(seed), list(kinds), time.monotonic() + patience
         running = [self._start() for _ in range(self.parents)]
@@ -109,11 +110,11 @@ class Torment:
                 if left and self._kill(left[0], running, chance, allowed=allowed):
                     left.pop(0)
                 time.sleep(0.05)
-                running = [self._start() if each.returncode else each for each in running if self._goes_on(each)]
+                running = [self._start() if parent.returncode else parent for parent in running if self._goes_on(parent)]
         finally:
-            for each in running:
-                self.marked.kill_all(self.marked.below(each.pid))
-                each.wait()
+            for parent in running:
+                self.marked.kill_all(self.marked.below(parent.pid))
+                parent.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.starts += 1
@@ -126,18 +127,18 @@ class Torment:
             return subprocess.Popen([sys.executable, *words], env=os.environ | more, stdout=log, stderr=log)
 
     def _allow(self, kills: int) -> int:
-        """How many runs may have ended by now, in step with the kills so far: the last one outlives them on any machine.
+        """Return how many runs may have ended by now, in proportion to the kills so far: the last run outlasts all kills.
 
-        The others wait where they would end (``torture_spy``), and are hit there.
+        The other runs wait before their end (``spy``), and are killed there.
         """
-        at_once = self.workers * self.parents  # so many may go through the gate together
+        at_once = self.workers * self.parents  # so many may pass the gate together
         met = self.hits.total()
         allowed = self.runs if met >= kills else (self.runs - at_once) * met // kills
         self.gate.write_text(str(allowed))
         return allowed
 
     def _kill(self, kind: str, running: list[subprocess.Popen[bytes]], chance: random.Random, *, allowed: int) -> bool:
-        """Pause, then kill; whether that met somebody. ``any`` strikes at any time, the others once something trains."""
+        """Pause, then kill; return True if a process was hit. ``any`` kills at any time, the others only in training."""
         if kind != "any" and not self._training(running):
             return False
         waiting = len(list(self.root.glob("work/*/model.pt"))) >= allowed
@@ -166,7 +167,7 @@ class Torment:
 
 
 def verdict(torment: Torment, reference: dict[str, Curves]) -> list[str]:
-    """Everything that is not as promised, after ``fit``."""
+    """Return one line for each broken promise, after ``fit``."""
     orphans = [] if torment.marked.gone() else [f"orphans: {sorted(torment.marked.parents())}"]
     torment.marked.kill_all()
     halves = [f"read half-written: {line}" for line in torment.spied.read_text().split() if line.endswith(HALF)]
@@ -174,11 +175,11 @@ def verdict(torment: Torment, reference: dict[str, Curves]) -> list[str]:
 
 
 def figures(torment: Torment, reference: dict[str, Curves], *, seconds: float) -> str:
-    """One line of what happened."""
+    """Summarise the test in one line."""
     records = torment.stores.records("torture")
-    done = Counter(each.data.tags["attnlab.fingerprint"] for each in records if each.info.status == "FINISHED")
+    done = Counter(record.data.tags["attnlab.fingerprint"] for record in records if record.info.status == "FINISHED")
     kinds = ", ".join(f"{kind} {torment.hits[kind]}" for kind in KINDS)
-    points = sum(len(found) for curves in reference.values() for found in curves.values())
+    points = sum(len(metric_points) for curves in reference.values() for metric_points in curves.values())
     resumed = torment.spied.read_text().count("checkpoint.pt")
     return (
         f"{torment.runs} runs, {torment.parents} x {torment.workers} workers: {torment.hits.total()} kills ({kinds}) hit "
@@ -189,29 +190,29 @@ def figures(torment: Torment, reference: dict[str, Curves], *, seconds: float) -
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 0: every promise was held."""
-    given = _parser().parse_args(words)
+    """Run the torture test; exit code 0 means that every promise was kept."""
+    args = _parser().parse_args(words)
     for name in ("ATTNLAB_STORAGE", "MLFLOW_TRACKING_URI"):
         os.environ.pop(name, None)
     os.environ |= {"OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    shared = given.storage == "postgresql"
+    shared = args.storage == "postgresql"
     with tempfile.TemporaryDirectory() as name, server() if shared else nullcontext() as database:
         folder = Path(name)
-        study = write_study(folder, runs=given.runs, steps=given.steps)
+        study = write_study(folder, runs=args.runs, steps=args.steps)
         began = time.monotonic()
         reference = undisturbed(study, folder / "undisturbed")
         print(f"undisturbed: {time.monotonic() - began:.0f} s", flush=True)
-        torment = Torment(study, folder / "tormented", given.workers)
+        torment = Torment(study, folder / "tormented", args.workers)
         if isinstance(database, Server):
-            torment = Torment(study, folder / "tormented", given.workers // 2, 2, (database.database(), database.database()))
-        kinds = random.Random(given.seed).choices([*KINDS], [*KINDS.values()], k=given.kills)
+            torment = Torment(study, folder / "tormented", args.workers // 2, 2, (database.database(), database.database()))
+        kinds = random.Random(args.seed).choices([*KINDS], [*KINDS.values()], k=args.kills)
         began = time.monotonic()
-        torment.fit(kinds, seed=given.seed, patience=given.patience)
+        torment.fit(kinds, seed=args.seed, patience=args.patience)
         seconds = time.monotonic() - began
         broken = verdict(torment, reference)
-        if torment.hits.total() < given.kills:
-            broken.append(f"the study was done after {torment.hits.total()} kills: expected {given.kills}")
-        print("\n".join([*broken, f"{given.storage}, seed {given.seed}: {figures(torment, reference, seconds=seconds)}"]))
+        if torment.hits.total() < args.kills:
+            broken.append(f"the study was done after {torment.hits.total()} kills: expected {args.kills}")
+        print("\n".join([*broken, f"{args.storage}, seed {args.seed}: {figures(torment, reference, seconds=seconds)}"]))
     return 1 if broken else 0
 
 

@@ -1,4 +1,4 @@
-"""Two variants for a torture study to import: their runs write down which files they read, and wait for leave to end."""
+"""Two variants for a torture study to import: their runs record which files they read, and wait for permission to end."""
 
 import os
 import sys
@@ -14,12 +14,12 @@ from attnlab.variants.transformer_xl import TransformerXL
 
 @register_variant("spied")
 class Spied(Dense):
-    """Dense attention; importing it is what counts."""
+    """Dense attention; only the import matters."""
 
 
 @register_variant("spied_xl")
 class SpiedXL(TransformerXL):
-    """Attention with a memory; importing it is what counts."""
+    """Attention with a memory; only the import matters."""
 
 
 def _hook(event: str, details: tuple[Any, ...]) -> None:
@@ -40,9 +40,9 @@ def _note(path: str, *, mode: str) -> None:
 
 
 def _wait_for_leave(model: Path) -> None:
-    """The gate's file says how many runs may have their model: one more has to wait for a larger number.
+    """Wait until the number in the gate's file allows one more run to write its model.
 
-    Where nobody is left to write one, the gate stands open.
+    The gate is open if the process that writes the file has exited.
     """
     gate, keeper = Path(os.environ["ATTNLAB_GATE"]), Path("/proc", os.environ["ATTNLAB_KEEPER"])
 

@@ -1,4 +1,4 @@
-"""`train.compile`: the same numbers within rounding, the same bits again, and a refusal where it cannot be had."""
+"""Tests of `train.compile`: equal numbers within rounding, reproducible bits, and a refusal where it is not supported."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def test_a_variant_that_does_not_compile_is_refused_with_the_reason(tmp_path: Pa
 
 
 def test_blocks_are_not_compiled(tmp_path: Path) -> None:
-    """Each length would be compiled anew, and from the ninth on nothing would, unsaid: ``auto`` is another backend."""
+    """Each length would need a new compilation, and from the ninth on, torch silently compiles nothing: ``auto`` avoids it."""
     assert "backend blocked does not support torch.compile" in str(planned(tmp_path, backend="blocked")[0])
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.replace("  position: learned\n", "").replace("seeds:", "  position: [learned, alibi]\nseeds:"))
@@ -44,13 +44,16 @@ def test_blocks_are_not_compiled(tmp_path: Path) -> None:
 
 
 def test_what_a_check_compiles_is_what_a_compiled_run_uses() -> None:
-    asked = (None, "sdpa", "blocked")
-    found = {backend: check("dense", backend=backend, position="rotary", only=["compile"]) for backend in asked}
-    statuses = {backend: results[-1].status for backend, results in found.items()}
+    backends = (None, "sdpa", "blocked")
+    results_by_backend = {backend: check("dense", backend=backend, position="rotary", only=["compile"]) for backend in backends}
+    statuses = {backend: results[-1].status for backend, results in results_by_backend.items()}
     assert statuses == {None: "passed", "sdpa": "passed", "blocked": "not declared"}
-    assert found[None][-1].detail.startswith("reference, sdpa: one graph")
-    assert found["sdpa"][-1].detail.startswith("sdpa: one graph")
-    assert "backend blocked" in found["blocked"][-1].detail and "torch.compile" in found["blocked"][-1].detail
+    assert results_by_backend[None][-1].detail.startswith("reference, sdpa: one graph")
+    assert results_by_backend["sdpa"][-1].detail.startswith("sdpa: one graph")
+    assert (
+        "backend blocked" in results_by_backend["blocked"][-1].detail
+        and "torch.compile" in results_by_backend["blocked"][-1].detail
+    )
 
 
 def test_a_machine_without_a_compiler_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +77,9 @@ def losses(config: RunConfig, folder: Path | None = None, **how: Any) -> list[fl
     ids=["plain", "recomputed", "memory bf16"],
 )
 def test_a_compiled_run_is_the_run(changes: dict[str, Any], tmp_path: Path) -> None:
-    """Losses and scores agree with the ordinary run's, also on batches of other shapes; weights have their plain names."""
+    """Losses and scores equal those of the uncompiled run, also for other batch shapes; weights keep their names."""
     ordinary, config = tiny(**changes), tiny(**changes, train__compile=True)
-    results = [train(each, folder=tmp_path / str(i)) for i, each in enumerate((ordinary, config))]
+    results = [train(run_config, folder=tmp_path / str(i)) for i, run_config in enumerate((ordinary, config))]
     near = 0.03 if "train__precision" in changes else 1e-4
     assert results[1].summary["bits_per_byte"] == pytest.approx(results[0].summary["bits_per_byte"], rel=near)
     names = [load(tmp_path / str(i) / "model.pt")["model"].keys() for i in range(2)]

@@ -1,4 +1,4 @@
-"""Costs, compared with what can be counted by hand."""
+"""Tests of costs, compared with counts by hand."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_flops_are_twice_the_multiply_accumulates() -> None:
     ],
 )
 def test_what_is_no_attention_is_counted_by_hand(variant: str | dict, products: int, biases: int) -> None:
-    """In the plan, and on this machine's own kernels."""
+    """The count holds in the plan and for this machine's own kernels."""
     config = tiny(variant=variant, position="none")
     figures = costs.plan_figures(config, Bytes())
     assert figures["attention_parameters"] == 2 * (products + biases)
@@ -51,7 +51,7 @@ def test_what_is_no_attention_is_counted_by_hand(variant: str | dict, products: 
 
 @pytest.mark.parametrize("backend", ["reference", "blocked", "sdpa"])
 def test_a_real_model_is_counted_as_in_the_plan(backend: str) -> None:
-    """On this machine's own kernels, too: a length of one block, of which ``blocked`` leaves nothing out."""
+    """The count also holds for this machine's own kernels: the length is one block, of which ``blocked`` skips nothing."""
     config = tiny(position="none", backend=backend)
     planned = costs.plan_figures(config, Bytes())["flops_per_token"]
     assert costs._flops(build(config, Bytes()), config, Bytes()) == T * planned

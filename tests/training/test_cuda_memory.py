@@ -1,4 +1,4 @@
-"""The memory of a training step that a plan tells, held against what a step really takes."""
+"""Tests of the predicted memory of a training step, compared with the memory that a real step allocates."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ TEXT = PyDocs(length=64, sampling="contiguous")
 
 
 def two_steps(config: RunConfig, task: Task, device: torch.device) -> None:
-    """As a run takes them."""
+    """Take two steps as a run does."""
     model = build(config, task).to(device).train()
     optimizer, group, memory = adamw(model, config.train), Group(), None
     feed = Prefetcher(task, config, group=group, device=device)
@@ -42,12 +42,14 @@ def two_steps(config: RunConfig, task: Task, device: torch.device) -> None:
 
 
 def allocated(config: RunConfig, task: Task, trace: Path) -> int:
-    """Bytes that two real steps on the CPU held at most, by PyTorch's profiler."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+    """Return the peak bytes of two real steps on the CPU, from PyTorch's profiler."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         two_steps(config, task, torch.device("cpu"))
-    found.export_chrome_trace(str(trace))
-    seen = [event["args"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
-    return max(each["Total Allocated"] for each in seen) - (seen[0]["Total Allocated"] - seen[0]["Bytes"])
+    profiler.export_chrome_trace(str(trace))
+    allocations = [event["args"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
+    return max(event_args["Total Allocated"] for event_args in allocations) - (
+        allocations[0]["Total Allocated"] - allocations[0]["Bytes"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_any_depth_is_known_from_two_blocks(changes: dict[str, Any]) -> None:
 
 
 def test_attention_on_cuda_keeps_no_logits() -> None:
-    """Two and a half times the length: two and a half times the memory, where logits would make it six times."""
+    """Memory grows 2.5-fold with 2.5 times the length; with logits it would grow six-fold."""
 
     def peak(length: int, **changes: Any) -> float:
         return cuda_memory.cuda_peak_mib(tiny(**{**SMALL, "train__precision": "bf16", **changes}), PyDocs(length=length))
@@ -119,12 +121,12 @@ def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypat
     path = tmp_path / "s.yaml"
     grid = "[dense, no_wo]\n  train.lr: [1e-3, 3e-4]"
     path.write_text(STUDY.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", grid))
-    asked: list[str] = []
+    estimated: list[str] = []
     estimate = memory_fit._estimate
-    monkeypatch.setattr(memory_fit, "_estimate", lambda config: asked.append(config.variant.name) or estimate(config))
+    monkeypatch.setattr(memory_fit, "_estimate", lambda config: estimated.append(config.variant.name) or estimate(config))
     cells = plan(path).cells
     peaks = memory_fit.cuda_peaks(cells)
-    assert asked == ["dense", "no_wo"] and peaks.keys() == {cell.name for cell in cells}
+    assert estimated == ["dense", "no_wo"] and peaks.keys() == {cell.name for cell in cells}
     assert list(memory_fit.memory_notes(cells, peaks)) == []
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -139,8 +141,10 @@ def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypat
 def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY)
-    here, there = (memory_fit.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda"))
-    assert here == there and here["dense"]
+    on_cpu, on_cuda = (
+        memory_fit.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda")
+    )
+    assert on_cpu == on_cuda and on_cpu["dense"]
 
 
 def test_what_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a run asks of its process, on devices that are not there. Memory limits: test_out_of_memory.py."""
+"""Tests of device and process settings, with fake devices. Memory limits: test_out_of_memory.py."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from attnlab.training.device import set_up
 
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have torch.cuda's functions check what they are given and do nothing; the devices that were chosen, as they come."""
-    found: list[int] = []
+    """Replace torch.cuda's functions by argument checks, and return a list that collects the selected devices."""
+    selected: list[int] = []
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: found.append(_get_device_index(device)))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: selected.append(_get_device_index(device)))
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: _get_device_index(device, optional=True))
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: found[-1])
-    return found
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: selected[-1])
+    return selected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A trained model at other lengths: what is scored there, by which batches, and what is said where it cannot go."""
+"""Tests of evaluation at other lengths: scores, batches, and the reasons for lengths that are not supported."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ REVIEWS = {"task": {"name": "tests.support.small_runs:Reviews"}, "position": "ro
 
 
 class Short(Rotary):
-    """A scheme of someone else's that does not say how far it goes."""
+    """A user's position scheme that does not state its maximum length."""
 
     def rotate(self, q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if k.shape[-2] > 30:
@@ -35,13 +35,13 @@ class Short(Rotary):
 
 
 def scored(config: RunConfig, task: Any = None) -> tuple[dict[str, float], dict[str, str]]:
-    """The lengths of an untrained model: what they cost is the same."""
+    """Evaluate an untrained model at the configured lengths; the cost is that of a trained one."""
     task = task or PyDocs(**config.task.options)
     return lengths.evaluate_lengths(build(config, task), task, {"bits_per_byte": 7.0}, config=config, device=CPU)
 
 
 def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[int, list[Batch]]:
-    """Length -> every batch that is scored there."""
+    """Return every scored batch by length."""
     seen: dict[int, list[Batch]] = {}
     score = PyDocs.score
 
@@ -73,17 +73,17 @@ def test_lengths_change_nothing_else() -> None:
 
 @pytest.mark.parametrize("protocol", [{}, {"evaluate": {"protocol": "sliding", "stride": 5, "test_limit": 300}}])
 def test_the_same_bytes_are_scored_at_every_length(protocol: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    how = {**protocol, "evaluate.lengths": [7, 48, 120]}
-    for found in batches(tiny(), monkeypatch, **how).values():
-        targets = torch.cat([batch.targets.flatten() for batch in found])
+    changes = {**protocol, "evaluate.lengths": [7, 48, 120]}
+    for scored_batches in batches(tiny(), monkeypatch, **changes).values():
+        targets = torch.cat([batch.targets.flatten() for batch in scored_batches])
         assert int((targets >= 0).sum()) == 299
         counted = torch.bincount(targets[targets >= 0], minlength=256)
         assert torch.equal(counted, torch.bincount(torch.tensor(list(PyDocs().split("test")[1:300])), minlength=256))
 
 
 def test_a_batch_never_holds_more_tokens_or_rows_than_a_normal_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    how = {"evaluate.lengths": [7, 48, 95, 290], "evaluate.test_limit": 2_000}
-    rows = {length: len(found[0].inputs) for length, found in batches(tiny(), monkeypatch, **how).items()}
+    changes = {"evaluate.lengths": [7, 48, 95, 290], "evaluate.test_limit": 2_000}
+    rows = {length: len(scored_batches[0].inputs) for length, scored_batches in batches(tiny(), monkeypatch, **changes).items()}
     assert rows == {7: 4, 48: 2, 95: 1, 290: 1}
 
 
@@ -115,7 +115,7 @@ def test_a_review_is_cut_off_at_the_length(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_length_need_not_fit_the_training_batch() -> None:
-    config = tiny(train__batch_size=4_000)  # of 84 bytes each
+    config = tiny(train__batch_size=4_000)  # rows of 84 bytes each
     task = PyDocs(**config.task.options)
     assert task.unsupported(config) is None
     assert "too short for 4000 rows of 96" in str(PyDocs(length=96, sampling="contiguous").unsupported(config))
@@ -185,17 +185,17 @@ def test_what_a_run_cost_is_taken_before_it_meets_other_lengths(monkeypatch: pyt
 
 def test_the_plan_says_who_cannot_go_where(tmp_path: Path) -> None:
     text = STUDY.replace("  machine:", "  evaluate: {lengths: [12, 48, 96]}\n  machine:")
-    found = plan(write(tmp_path, text.replace("position: learned", "position: rotary")))
-    assert found.notes == []
-    found = plan(write(tmp_path, text))
-    assert "'no_wo' is not tested at length 48, 96: learned positions: trained up to 24" in found.notes
-    assert len(found.notes) == 3 and all(cell.refusal is None for cell in found.cells)
+    planned = plan(write(tmp_path, text.replace("position: learned", "position: rotary")))
+    assert planned.notes == []
+    planned = plan(write(tmp_path, text))
+    assert "'no_wo' is not tested at length 48, 96: learned positions: trained up to 24" in planned.notes
+    assert len(planned.notes) == 3 and all(cell.refusal is None for cell in planned.cells)
 
 
 def test_a_search_is_not_done_anew_for_other_lengths(tmp_path: Path) -> None:
     path, chosen = write(tmp_path, SEARCH), {"train.lr": 1e-3}
     plain, longer = plan(path), plan(path, sets={"evaluate.lengths": [12]})
-    for one, other in zip(plain.cells, longer.cells, strict=True):
-        assert plain.search_digest(one) == longer.search_digest(other)
-        assert plain.search_run(one, 0, chosen).config == longer.search_run(other, 0, chosen).config
-        assert longer.confirm_run(other, 1, chosen).config.evaluate.lengths == (12,)
+    for cell, longer_cell in zip(plain.cells, longer.cells, strict=True):
+        assert plain.search_digest(cell) == longer.search_digest(longer_cell)
+        assert plain.search_run(cell, 0, chosen).config == longer.search_run(longer_cell, 0, chosen).config
+        assert longer.confirm_run(longer_cell, 1, chosen).config.evaluate.lengths == (12,)

@@ -1,4 +1,4 @@
-"""Batches come ahead of their steps, and change nothing by it."""
+"""Tests of prefetching: batches are drawn ahead of their steps, with no effect on the result."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 def test_a_step_gets_its_batch_prefetched_or_not() -> None:
     task, config = Reviews(), tiny(train__batch_size=6, train__gradient_accumulation=3)
     prefetcher = Prefetcher(task, config, group=Group(), device=CPU)
-    for step in (0, 1, 5, 2):  # 5 and 2: another one lay ready, as after a jump to a checkpoint
+    for step in (0, 1, 5, 2):  # 5 and 2: another batch was prefetched, as after a jump to a checkpoint
         batch_of_rank = prefetcher.take(step)
         prefetcher.prefetch(step + 1)
         batch = task.train_batch(step, seed=config.seed, batch_size=6)
@@ -28,7 +28,7 @@ def test_a_step_gets_its_batch_prefetched_or_not() -> None:
 
 
 def test_the_next_batch_is_drawn_before_the_loss_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a device that computes has its next step's data by the time that somebody waits for it."""
+    """A busy device then has the data of its next step before the program waits for the loss."""
     happened: list[str] = []
     draw, log = Prefetcher.prefetch, trainer.Trainer._log
 
@@ -47,7 +47,7 @@ def test_the_next_batch_is_drawn_before_the_loss_is_read(monkeypatch: pytest.Mon
 
 
 def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No loss, no gradient norm, no count: a tensor's value is asked for when a point is logged, and only then."""
+    """Losses, gradient norms and counts are read from the device only when a point is logged."""
     run = trainer.Trainer(
         tiny(train__gradient_accumulation=2), group=Group(), folder=None, device=CPU, report=lambda step, metrics: False
     )
@@ -60,7 +60,7 @@ def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.
         run.prefetcher._ahead = {step: run.prefetcher._ahead[step]}
         with monkeypatch.context() as patch:
             patch.setattr(Prefetcher, "take", ready)
-            patch.setattr(Prefetcher, "prefetch", lambda self, step: None)  # which counts on the CPU
+            patch.setattr(Prefetcher, "prefetch", lambda self, step: None)  # prefetching counts on the CPU
             for name in ("item", "tolist", "__bool__", "__float__", "__int__", "cpu", "numpy"):
                 patch.setattr(torch.Tensor, name, _refused(name))
             run._step()
@@ -69,7 +69,7 @@ def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.
 
 @pytest.mark.parametrize("empty", [slice(2, 4), slice(0, 4)], ids=["a micro-batch", "a whole batch"])
 def test_rows_without_a_target_teach_nothing_and_harm_nothing(empty: slice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a language model is asked for the ends of texts only: the loss is that of the other rows."""
+    """A language model may have targets only at the ends of texts; the loss is that of the other rows."""
     draw = PyDocs.train_batch
 
     def drawn(self: PyDocs, step: int, **how: Any) -> Batch:
@@ -116,9 +116,9 @@ def test_a_copy_to_cuda_is_pinned_and_right() -> None:
 def test_a_step_on_cuda_never_synchronises(changes: dict[str, Any]) -> None:
     device = torch.device("cuda")
     run = trainer.Trainer(tiny(**changes), group=Group(), folder=None, device=device, report=lambda step, metrics: False)
-    run._step()  # the first makes workspaces
+    run._step()  # the first step allocates workspaces
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")  # whatever waits for the device raises
+    torch.cuda.set_sync_debug_mode("error")  # operations that wait for the device raise
     try:
         for _ in range(3):
             run._step()

@@ -1,4 +1,4 @@
-"""One run: pace, evaluation, selection and states. That a resumed run is the run: see test_resume.py."""
+"""Tests of one run: schedule, evaluation, selection and states. Resumed runs: test_resume.py."""
 
 import itertools
 import math
@@ -52,8 +52,8 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(memory: int) -> 
 def test_accumulation_changes_memory_and_not_the_numbers() -> None:
     _, whole = recorded(tiny())
     _, parts = recorded(tiny(train__gradient_accumulation=4))
-    for (_, one), (_, other) in zip(whole, parts, strict=True):
-        assert one == pytest.approx(other, rel=1e-4)
+    for (_, metrics), (_, accumulated) in zip(whole, parts, strict=True):
+        assert metrics == pytest.approx(accumulated, rel=1e-4)
 
 
 def test_the_test_split_is_read_once_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_the_test_split_is_read_once_and_at_the_end(monkeypatch: pytest.MonkeyPa
 
 
 class Unread(Reviews):
-    """A task of someone else's whose splits are empty."""
+    """A user's task whose splits are empty."""
 
     def eval_batches(self, split: str, **_: Any) -> Any:
         return iter(())
@@ -106,7 +106,7 @@ def test_an_evaluation_is_by_the_protocol_the_stride_and_the_limits_of_the_confi
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
-    """The rows of each batch in which the first 2,400 bytes of ``test`` are read: 100 segments of 24."""
+    """Return the rows of each batch that reads the first 2,400 bytes of ``test``: 100 segments of 24."""
     config = tiny(variant="transformer_xl", position="relative", evaluate__test_limit=2_400, **changes)
     task, rows = PyDocs(**config.task.options), []
     monkeypatch.setattr(task, "score", lambda logits, batch: {"bits_per_byte": (8.0, 1)})
@@ -128,7 +128,7 @@ def test_a_memory_is_filled_sixteen_times_whatever_the_batch(batch_size: int, mo
 
 
 def scored(monkeypatch: pytest.MonkeyPatch, *scores: float) -> list[tuple[str, float]]:
-    """Let ``valid`` score these in turn; what is evaluated when is added to the list: split, sum of a weight."""
+    """Make ``valid`` return these scores in turn; the returned list collects each evaluation: split, sum of a weight."""
     left = iter(scores)
     seen: list[tuple[str, float]] = []
 
@@ -150,7 +150,7 @@ def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_patience_ends_a_run_early(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = scored(monkeypatch, 3.0, 2.0, 2.0, 2.5, 1.0, 0.5)  # an equal score is no better one
+    seen = scored(monkeypatch, 3.0, 2.0, 2.0, 2.5, 1.0, 0.5)  # an equal score is not an improvement
     result, points = recorded(tiny(train__eval_every=2, train__patience=2, train__checkpoint_selection=select))
     assert (result.state, result.step, result.summary["steps"]) == ("completed", 8, 8)
     assert [split for split, _ in seen] == ["valid"] * 4 + ["test"]
@@ -228,16 +228,16 @@ def test_the_rate_of_the_curve_is_that_of_its_step() -> None:
 
 
 def norms(**changes: Any) -> list[float]:
-    """The norm of all gradients together, at each step of the optimiser."""
-    found: list[float] = []
+    """Return the total gradient norm at each step of the optimiser."""
+    totals: list[float] = []
 
     def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
-        found.append(torch.stack([each.norm() for each in gradients]).norm().item())
+        totals.append(torch.stack([gradient.norm() for gradient in gradients]).norm().item())
 
     with register_optimizer_step_pre_hook(look):
         recorded(tiny(**changes))
-    return found
+    return totals
 
 
 def test_gradients_are_clipped_to_the_norm_that_is_asked_for() -> None:
@@ -261,7 +261,7 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.
         try:
             raise OSError("disk full")
         finally:
-            raise RuntimeError("unexpected pos")  # torch's own words
+            raise RuntimeError("unexpected pos")  # torch's own message
 
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(OSError, match="disk full"):
