@@ -82,7 +82,7 @@ class Silent(PyDocs):
 
 
 def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
-    silent = {"name": "test_maps:Silent", "length": 24}
+    silent = {"name": "tests.study.test_attention_maps:Silent", "length": 24}
     train(tiny(task=silent, train__steps=1), folder=tmp_path)
     recorded = record(tmp_path, length=3)
     first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()

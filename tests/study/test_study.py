@@ -333,9 +333,9 @@ def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
         result = searched(root, train="tests.support.study_fakes:valued", sets={"search.trials": trials})
         return [row.params["train.lr"] for row in result.rows if row.phase == phase and row.cell == "dense"]
 
-    tried = rates(3, "search")
+    tried = rates(6, "search")
     fewer = tried.index(min(tried))
-    assert fewer > 0 and set(rates(3, "confirm")) == {min(tried)}
+    assert fewer > 0 and set(rates(6, "confirm")) == {min(tried)}
     assert rates(fewer, "search") == tried[:fewer] and set(rates(fewer, "confirm")) == {min(tried[:fewer])}
 
 

@@ -340,7 +340,7 @@ for i in range(4):
         client = connect(root, create=True)
         run = client.create_run(client.create_experiment(f"p{i}"))
         client.log_metric(run.info.run_id, "x", 1.0)
-        Queue(Store(root), f"p{i}", direction="min").fill([f"p{i}"])
+        Queue(Store(root), f"p{i}", direction="min").enqueue([f"p{i}"])
         os._exit(0)
 sys.exit(any([os.wait()[1] for i in range(4)]))
 """
