@@ -25,8 +25,8 @@ class _LineHandler(logging.Handler):
 def log_to(write: Callable[[str], None]) -> Iterator[None]:
     """Pass the messages of ``attnlab``'s loggers, from INFO up, to ``write`` while the block runs.
 
-    An inner block takes over from an outer one, so that no line is written twice: the progress display of a study takes
-    over from the command line. Handlers that a program installed itself stay, and so does a level that it set.
+    An inner block replaces an outer one, so that no line is written twice: the progress display of a study replaces the
+    command line. Handlers and a level that the program set itself are kept.
     """
     logger = logging.getLogger("attnlab")
     outer = [handler for handler in logger.handlers if isinstance(handler, _LineHandler)]

@@ -9,11 +9,12 @@ from urllib.parse import unquote
 HIDDEN = "***"
 SHORTEST = 8  # characters of a secret that is redacted wherever it occurs: a shorter one may be a common word
 
-# What a secret's name ends in, and what is a whole part of it. Nothing repeats before them: it would be tried from every place.
+# Suffixes of a secret's name, and words that are a whole part of it. No repetition precedes them: it would be tried from
+# every position.
 _ENDS = "password|passwd|token|secret|api_?key"
 _PARTS = "pwd|passphrase|(?:access|secret|private)_?key(?:_?id)?|sig|signature|credentials?|auth|authorization"
 _NAME = rf"(?:{_ENDS}|(?<![^\W_])(?:{_PARTS}))".replace("_?", "[_-]?")
-# A password may hold "/" and "@" that nobody encoded: after "user:" the last "@" of the word ends it. "host:80/" is no user.
+# A password may contain "/" and "@" unencoded: after "user:", the last "@" of the word ends it. "host:80/" is not a user.
 _ADDRESS = re.compile(r"//(?:[^/\s:@]*:(?!\d+[/?#])\S*|[^/\s]*)@")
 _LOGIN = re.compile(r"\w://[^/\s:@]*:(?!\d+[/?#])[^\s@]+@")
 _FIELD = re.compile(rf"(?i)({_NAME}=)[^\s&;'\"]+")

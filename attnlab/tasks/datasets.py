@@ -78,7 +78,7 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None]) -> P
     with file_lock(lock, activity=f"{name} is being prepared", timeout=math.inf, on_wait=logger.info):
         if _is_intact(place):
             return place
-        for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed process: we hold the lock
+        for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed process: this one holds the lock
             shutil.rmtree(left_over)
         half = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".half"))
         try:
@@ -113,7 +113,7 @@ def _is_intact(place: Path) -> bool:
     try:
         digests = json.loads((place / "manifest.json").read_text())["sha256"].items()
         return all(files.sha256(place / file) == digest for file, digest in digests)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or no manifest of ours
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a valid manifest
         return False
 
 
@@ -145,7 +145,7 @@ def load(source: Source) -> Any:
 
 
 def fetch(source: Source) -> Path:
-    """Download an archive if it is missing, verify it, and return its path. Raises as ``load`` does."""
+    """Download an archive if it is missing, verify it, and return its path. Errors are those of ``load``."""
     load(source)
     return folder() / source.file
 

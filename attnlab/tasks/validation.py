@@ -32,23 +32,23 @@ def check_definition(task: Task, *, name: str) -> None:
         UserError: an attribute is missing or invalid, or a method is missing or has another signature.
     """
     for attribute, known in {"kind": MODELS.names(), **CHOICES}.items():
-        if (found := getattr(task, attribute, None)) not in known:
-            raise UserError(f"task {name}: expected {attribute} to be {' or '.join(known)}, got {found!r}")
-    if not isinstance(found := getattr(task, "metric", None), str):
-        raise UserError(f"task {name}: expected metric to be the name of a score, got {found!r}")
+        if (value := getattr(task, attribute, None)) not in known:
+            raise UserError(f"task {name}: expected {attribute} to be {' or '.join(known)}, got {value!r}")
+    if not isinstance(value := getattr(task, "metric", None), str):
+        raise UserError(f"task {name}: expected metric to be the name of a score, got {value!r}")
     for attribute in ("length", "vocabulary", *(["classes"] if task.kind == "classifier" else [])):
-        found = getattr(task, attribute, None)
-        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            raise UserError(f"task {name}: expected {attribute} to be a whole number of at least 1, got {found!r}")
+        value = getattr(task, attribute, None)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"task {name}: expected {attribute} to be a whole number of at least 1, got {value!r}")
     for method in METHODS:
         if getattr(type(task), method) is getattr(Task, method):
             raise UserError(f"task {name}: expected a method {method}{_signature(method)}, got none")
     for method in (*METHODS, *OPTIONAL):
-        found = inspect.signature(getattr(task, method))
+        signature = inspect.signature(getattr(task, method))
         try:
-            _bind(found, method)
+            _bind(signature, method)
         except TypeError as error:
-            raise UserError(f"task {name}: expected {method}{_signature(method)}, got {method}{found}: {error}") from None
+            raise UserError(f"task {name}: expected {method}{_signature(method)}, got {method}{signature}: {error}") from None
 
 
 def _signature(method: str) -> str:

@@ -53,7 +53,7 @@ def load(path: Path) -> dict[str, Any]:
         raise ValueError(f"its member {damaged} is damaged")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError:  # torch's message explains how to run the code anyway
+    except UnpicklingError:  # torch's message would explain how to run the code anyway
         raise ValueError("expected tensors and plain values only, got other objects (no code was run)") from None
 
 

@@ -1,3 +1,5 @@
+"""Tests of metrics as (sum, count) pairs, and of their names."""
+
 import math
 
 from attnlab._util.metrics import Mean, merge

@@ -13,7 +13,7 @@ SECRET = "s3cr3t"
 
 @contextmanager
 def stopped(*, cpu_seconds: float) -> Iterator[None]:
-    """Fail a block that uses so many CPU seconds, as one that hangs does; other load on the machine does not count."""
+    """Fail a block that hangs, measured in CPU seconds of this process, so that other load on the machine does not count."""
 
     def hung(number: int, frame: object) -> None:
         pytest.fail(f"it takes more than {cpu_seconds:g} seconds of processor time")

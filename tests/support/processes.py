@@ -47,7 +47,7 @@ class Marked:
         return [process for process, parent in self.parents().items() if process in family and parent in servers]
 
     def kill(self, pid: int) -> bool:
-        """Send SIGKILL to a process; return True if it was a marked one and alive. A process that reuses its number is safe."""
+        """Send SIGKILL to a process; return True if it was marked and alive. A reused number is not hit."""
         try:
             if pid <= 0:  # its file was still being written
                 return False

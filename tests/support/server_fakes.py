@@ -19,7 +19,7 @@ def _wait(path: Path) -> None:
 
 
 def while_it_hangs(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Seed 0 stops the server (``ATTNLAB_SERVER``: its process group) and ends; its parent then waits for a response.
+    """Stop the server in seed 0 (``ATTNLAB_SERVER``: its process group) and end; the parent then waits for a response.
 
     Meanwhile seed 1 trains to its end and makes the file ``trained``, after which a test may wake the server. The parent
     makes the file ``waiting`` when it is about to close the record of seed 0.

@@ -279,7 +279,7 @@ print(datasets.prepared("thing", {}, build), flush=True)
 
 
 def child(size: int) -> subprocess.Popen[str]:
-    """Start a process that prepares so many bytes; it builds until it reads a line."""
+    """Start a process that prepares ``size`` bytes; it builds until it reads a line."""
     arguments = [sys.executable, "-c", CHILD, str(size)]
     return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 

@@ -95,8 +95,8 @@ def test_evaluation_reads_all_once_and_a_limit_is_balanced(task: Imdb):
     some = list(task.eval_batches("test", batch_size=3, limit=10))
     assert sum(len(batch.targets) for batch in some) == 10
     assert sum(int(batch.targets.sum()) for batch in some) == 5
-    told = {limit: task.eval_tokens("test", limit=limit, protocol="segment", stride=None) for limit in (None, 10)}
-    assert told == {None: 40 * 17, 10: 10 * 17}
+    tokens = {limit: task.eval_tokens("test", limit=limit, protocol="segment", stride=None) for limit in (None, 10)}
+    assert tokens == {None: 40 * 17, 10: 10 * 17}
     with pytest.raises(UserError, match="no protocol"):
         next(task.eval_batches("test", batch_size=3, protocol="sliding", stride=1))
 

@@ -90,8 +90,8 @@ def test_every_probability_is_the_recursions(order: int) -> None:
     task = PyDocs()
     train, test = task.split("train")[:3_001], np.concatenate([task.split("test")[:211], text("\x00é")])
     expected = oracle(train.tobytes(), order)
-    found = ngram.KneserNey(train, order=order).probabilities(test)
-    assert found == pytest.approx([expected(test[:i].tobytes(), int(test[i])) for i in range(len(test))], rel=1e-12)
+    chances = ngram.KneserNey(train, order=order).probabilities(test)
+    assert chances == pytest.approx([expected(test[:i].tobytes(), int(test[i])) for i in range(len(test))], rel=1e-12)
 
 
 @pytest.mark.parametrize("history", ["", "t", "with the ", "never seen: \x00\x01\x02\x03\x04\x05\x06"])
@@ -203,7 +203,7 @@ def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path
     write.write(tmp_path / "without", info=INFO, runs=runs, curves=points)
     write.write(tmp_path / "with", info=replace(INFO, reference_scores=(GZIP,)), runs=runs, curves=points)
     lines = (tmp_path / "with" / "README.md").read_text().splitlines()
-    (line,) = [each for each in lines if each.startswith("| reference: gzip")]
+    (line,) = [text_line for text_line in lines if text_line.startswith("| reference: gzip")]
     assert "2.9000" in line and "not compared" in line and "±" not in line
     assert "what gzip makes of it (0.31 s)" in "\n".join(lines)
     assert "reference: gzip" in (tmp_path / "with" / "index.html").read_text()
@@ -212,9 +212,9 @@ def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path
 
 def test_only_what_was_measured_as_the_runs_were_stands_beside_them() -> None:
     runs = [{"data": "0123456789abcdef", "evaluate.test_limit": math.nan}, {"data": "b", "evaluate.test_limit": 500.0}]
-    here, there = other(), other(data="b", limit=500)
+    first, second = other(), other(data="b", limit=500)
     strangers = [other(data="c"), other(limit=500), other(data="b"), other(metric="loss")]
-    assert matching_scores([here, *strangers, there], runs, metric=SPEC.metric) == [here, there]
+    assert matching_scores([first, *strangers, second], runs, metric=SPEC.metric) == [first, second]
 
 
 def test_two_of_one_name_are_told_apart() -> None:
@@ -309,17 +309,17 @@ def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> No
 
 def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders: Path) -> None:
     def go(**words: Any) -> list[ReferenceScore]:
-        given = study({"name": "pydocs"})
+        config = study({"name": "pydocs"})
         return run(
-            given, root=folders, display=ProgressDisplay(quiet=True), train="tests.support.study_fakes:good", **words
+            config, root=folders, display=ProgressDisplay(quiet=True), train="tests.support.study_fakes:good", **words
         ).reference_scores
 
     def recorded() -> set[ReferenceScore]:
         runs = load_runs("small", folders)
         assert len(runs) == 2  # reference scores are not runs
-        there = load_study_info(runs, root=folders).reference_scores
-        return set(matching_scores(there, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
+        stored = load_study_info(runs, root=folders).reference_scores
+        return set(matching_scores(stored, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
 
     assert go(reference_scores=False) == [] and recorded() == set()
-    found = go()
-    assert len(found) == 3 and recorded() == set(found)
+    scores = go()
+    assert len(scores) == 3 and recorded() == set(scores)

@@ -72,9 +72,9 @@ def test_what_is_made_after_training_reads_the_same_data_or_none(
         lambda: trained.generate(str(folders), length=2),
         lambda: attention_maps._compute_map(folders, length=2),
     ]
-    for each in made:
+    for compute in made:
         with pytest.raises(UserError, match="its data have changed since this was planned"):
-            each()
+            compute()
     assert trained.generate(str(folders), prompt="a", length=2).origin == "as given"  # it reads no data
 
     assert compute_reference_scores(planned) == []

@@ -96,7 +96,7 @@ class Torment:
         return Stores(tracking, storage)
 
     def fit(self, kinds: Sequence[str], *, seed: int, patience: float = 1_200) -> None:
-        """Kill these one after the other and restart killed parents, until the command reports that the study is done.
+        """Kill processes of these kinds in turn and restart killed parents until the command reports a finished study.
 
         Raises:
             AssertionError: a parent failed by itself, or the study takes more than ``patience`` seconds.
@@ -131,7 +131,7 @@ class Torment:
 
         The other runs wait before their end (``spy``), and are killed there.
         """
-        at_once = self.workers * self.parents  # so many may pass the gate together
+        at_once = self.workers * self.parents  # number of runs that may pass the gate together
         met = self.hits.total()
         allowed = self.runs if met >= kills else (self.runs - at_once) * met // kills
         self.gate.write_text(str(allowed))

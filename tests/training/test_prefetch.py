@@ -80,8 +80,8 @@ def test_rows_without_a_target_teach_nothing_and_harm_nothing(empty: slice, monk
     monkeypatch.setattr(PyDocs, "train_batch", drawn)
     (whole, points), (parts, others) = recorded(tiny()), recorded(tiny(train__gradient_accumulation=2))
     assert whole.state == parts.state == "completed"
-    for (_, one), (_, other) in zip(points, others, strict=True):
-        assert one == pytest.approx(other, rel=1e-4)
+    for (_, metrics_whole), (_, metrics_parts) in zip(points, others, strict=True):
+        assert metrics_whole == pytest.approx(metrics_parts, rel=1e-4)
     losses = [metrics["train/loss"] for _, metrics in points if "train/loss" in metrics]
     assert all(loss > 2 for loss in losses) if empty.start else losses == [0] * len(losses)
 

@@ -101,8 +101,8 @@ def test_an_evaluation_is_by_the_protocol_the_stride_and_the_limits_of_the_confi
         with torch.no_grad():
             pairs = [task.score(model.eval()(batch.inputs)[0], batch)["bits_per_byte"] for batch in windows]
         by_hand = sum(float(total) for total, _ in pairs) / sum(int(count) for _, count in pairs)
-        found = evaluate.evaluate(model, task, split, config=config, device=CPU)
-        assert found["bits_per_byte"] == pytest.approx(by_hand, rel=1e-5)
+        scores = evaluate.evaluate(model, task, split, config=config, device=CPU)
+        assert scores["bits_per_byte"] == pytest.approx(by_hand, rel=1e-5)
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
@@ -128,7 +128,7 @@ def test_a_memory_is_filled_sixteen_times_whatever_the_batch(batch_size: int, mo
 
 
 def scored(monkeypatch: pytest.MonkeyPatch, *scores: float) -> list[tuple[str, float]]:
-    """Make ``valid`` return these scores in turn; the returned list collects each evaluation: split, sum of a weight."""
+    """Make ``valid`` return these scores in turn; return a list that collects (split, sum of a weight) of each evaluation."""
     left = iter(scores)
     seen: list[tuple[str, float]] = []
 

@@ -26,7 +26,7 @@ class Texts:
 
     @cached_property
     def features(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of every word and every pair of adjacent words, and the index of the text of each."""
+        """Return the ids of every word and every pair of adjacent words, and the index of the text of each."""
         words = self.words.astype(np.int64)
         text = np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
         within = text[1:] == text[:-1]
