@@ -61,10 +61,10 @@ def loop_row(row: dict) -> dict[str, float | str]:
 def run_in_fresh_process(task: str, *, steps: int, limit: int | None, cache: Path) -> dict[str, float | str]:
     """Call ``run`` in a fresh process that uses and fills the folder of prepared data ``cache``."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "benchmarks.loop", "--one", task, "--steps", str(steps), "--folder", folder]
-        words += ["--limit", str(limit)] if limit else []
+        command = [sys.executable, "-m", "benchmarks.loop", "--one", task, "--steps", str(steps), "--folder", folder]
+        command += ["--limit", str(limit)] if limit else []
         environment = {**os.environ, "ATTNLAB_CACHE": str(cache)}
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return loop_row(json.loads(done.stdout.splitlines()[-1]))
 
 

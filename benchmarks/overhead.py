@@ -166,7 +166,7 @@ def _row(steps: object, pairs: pd.DataFrame) -> str:
     return f"| {pairs['runs'].iloc[0]} | {of} | {columns} |"
 
 
-def _spread(column: Any, digits: int = 3) -> str:  # a column of floats: pandas' own types leave it open
+def _spread(column: Any, digits: int = 3) -> str:  # a column of floats, which pandas' stubs do not express
     values = [float(value) for value in column]
     middle = f"{median(values):.{digits}f}"
     return middle if len(values) == 1 else f"{middle} ({min(values):.{digits}f} to {max(values):.{digits}f})"

@@ -46,7 +46,7 @@ def compare(*, studies: int, seed: int) -> list[Outcome]:
         center, error = _looks(random.standard_normal((studies, LAST)) + mean)
         far = _tail(abs(center) / error) * 2
         near = numpy.ones_like(far) if margin is None else _tail((margin - abs(center)) / error)
-        hits = {rule: (far <= two) | (near <= one) for rule, (two, one) in levels.items()}
+        hits = {rule: (far <= two_sided) | (near <= one_sided) for rule, (two_sided, one_sided) in levels.items()}
         hits["always valid (e-process)"] = _e_process(center / error) >= 20
         if margin is not None:
             towards = (margin - abs(center)) / error

@@ -1,7 +1,7 @@
 """The report's section on hyperparameter search.
 
-Searched runs only choose a configuration. What is compared are runs of that configuration with fresh seeds, so the rest of a
-report shows no trial.
+Trials only choose a configuration. The report compares runs of that configuration with fresh seeds, and shows trials in no
+other section.
 """
 
 from __future__ import annotations

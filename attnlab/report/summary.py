@@ -34,7 +34,7 @@ Sentence = Sequence[str]  # its parts, some of them `Strong`
 
 @dataclass(frozen=True)
 class Summary:
-    """The two sentences at the top of a report: conclusive results, and open comparisons."""
+    """The two sentences at the top of a report: conclusive results, and inconclusive comparisons."""
 
     conclusive: Sentence
     open: Sentence

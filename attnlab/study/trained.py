@@ -147,7 +147,7 @@ def load_model(folder: Path, *, backend: str | None = None) -> TrainedModel:
     model = build(config, task)
     try:
         model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
-    except Exception as error:  # of any library: the file may be damaged or hostile
+    except Exception as error:  # any exception: the file may be damaged or hostile
         raise UserError(f"{folder / 'model.pt'} is no model of this run: {describe_error(error)}") from error
     return TrainedModel(config, model.eval(), task)
 

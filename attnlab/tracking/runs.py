@@ -32,7 +32,7 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
     """
     experiment = client.get_experiment_by_name(study)
     if experiment is None:
-        known = [other.name for other in client.search_experiments() if other.name != "Default"]
+        known = [existing.name for existing in client.search_experiments() if existing.name != "Default"]
         hint = _study_file_hint(Path(study)) or nearest(study, known)
         raise UserError(f"no study {study!r}{hint}; known studies: {', '.join(known) or 'none'}")
     return experiment

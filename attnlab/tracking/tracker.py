@@ -46,7 +46,7 @@ MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
 
 
 class Tracker:
-    """Writes a study's records to MLflow. A context manager that closes itself, with a short deadline after an exception.
+    """Writes a study's records to MLflow. As a context manager it closes itself, with a short deadline after an exception.
 
     Only the calls that need a response (``start``, ``finish``, looking up records) wait for a store that does not
     respond, for ``ATTNLAB_TRACKING_PATIENCE`` seconds. Metrics, tags and files are buffered and delivered later.
@@ -101,7 +101,7 @@ class Tracker:
         if not any(record.info.status == "FINISHED" for record in self._active.values()):
             return [current]
         earlier = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))
-        return [*[other for other in earlier if other != current][-MAX_EARLIER_QUESTIONS:], current]
+        return [*[past for past in earlier if past != current][-MAX_EARLIER_QUESTIONS:], current]
 
     def log_reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
         """Record the study's reference scores; ``partial`` keeps earlier scores that are not in ``scores``."""

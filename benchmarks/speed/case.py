@@ -48,7 +48,7 @@ def own_settings(case: Case) -> dict[str, Any]:
 
 
 class Row(NamedTuple):
-    """A measured value: ``quantity`` has the unit in its name, ``item`` tells several values of it apart."""
+    """A measured value: ``quantity`` has the unit in its name, ``item`` distinguishes several values of one quantity."""
 
     quantity: str
     item: str

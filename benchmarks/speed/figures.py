@@ -52,8 +52,8 @@ def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
 def _ratios(some: pd.DataFrame, title: str) -> str:
     """Return a plot with a row for each case and settings."""
     rows = []
-    for i, ((name, settings), one) in enumerate(groups(some, "name", "settings")):
-        values = {int(r): float(v) for r, v in zip(one["round"], one["ratio"], strict=True)}
+    for i, ((name, settings), case) in enumerate(groups(some, "name", "settings")):
+        values = {int(r): float(v) for r, v in zip(case["round"], case["ratio"], strict=True)}
         rows.append(SeedRow(f"{name}, {settings}", COLORS[i % len(COLORS)], values, median(values.values())))
     return seed_plot(rows, title=title, note=NOTE)
 

@@ -32,8 +32,8 @@ from benchmarks.speed.peers import READERS
 from benchmarks.speed.step import peer_device, plain_step
 
 T = TypeVar("T")
-SEED = 0  # that of ``attnlab_step.config``
-WARM, STEPS, SAMPLE = 3, 200, 24  # steps; the last: steps, and batches of the evaluation, where a peer is near
+SEED = 0  # the seed of ``attnlab_step.config``
+WARM, STEPS, SAMPLE = 3, 200, 24  # steps; SAMPLE: steps and evaluation batches in comparisons with peers
 
 
 def absent() -> str | None:

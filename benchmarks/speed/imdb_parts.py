@@ -19,7 +19,7 @@ def bounds(size: Size, device: torch.device, *, epoch: tuple[int, int], evaluati
     Args:
         epoch, evaluation: numbers of computed positions, and of pairs of positions within a review.
     """
-    forward, backward = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)  # seconds a position, or a pair of positions
+    forward, backward = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)  # seconds per position, or per pair of positions
 
     def add(part: str, acts: Iterable[Callable[[], object]], share: float) -> None:
         first, *rest = [1e-3 * share * median_ms(act, device) for act in acts]

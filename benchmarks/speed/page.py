@@ -53,8 +53,8 @@ def write(out: Path) -> None:
 def _section(out: Path, name: str, frames: Mapping[str, pd.DataFrame], *, about: pd.DataFrame) -> str:
     frame = frames[name]
     parts = [f"\n## {tables.SECTIONS[name].title}\n"]
-    for (device,), one in groups(about, "device"):
-        notes = dict(zip(one["name"], one["value"], strict=True))
+    for (device,), described in groups(about, "device"):
+        notes = dict(zip(described["name"], described["value"], strict=True))
         command, _ = notes.pop("command", ""), notes.pop(CONFIGURATION, "")
         machine = ", ".join(value if key in ("machine", "GPU") else f"{key} {value}" for key, value in notes.items())
         loads = on(frame, device=device)["load"]

@@ -56,7 +56,7 @@ class GPT2(nn.Module):
         sizes = {"n_positions": size.length, "n_embd": size.dim, "n_layer": size.depth, "n_head": size.heads}
         still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
         alike = {"activation_function": "gelu", "tie_word_embeddings": False, "use_cache": False}
-        ends = {"bos_token_id": None, "eos_token_id": None}  # bytes have none
+        ends = {"bos_token_id": None, "eos_token_id": None}  # bytes have no special tokens
         self.model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **sizes, **still, **alike, **ends))
 
     def forward(self, tokens: Tensor) -> Tensor:

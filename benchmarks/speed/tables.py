@@ -17,7 +17,7 @@ from benchmarks.speed.xl import MEMORY, ORIGINAL, SLIDING
 
 TIMES = "attnlab, times as fast"
 TOP = 12  # number of longest operations in the profile's table
-LOOP_PARTS = ("evaluation_seconds", "logging_seconds", "checkpoint_seconds")  # of a run, besides its steps
+LOOP_PARTS = ("evaluation_seconds", "logging_seconds", "checkpoint_seconds")  # parts of a run other than its steps
 
 
 Frames = Mapping[str, pd.DataFrame]  # section -> the rows of its CSV file

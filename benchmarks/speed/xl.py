@@ -1,8 +1,8 @@
 """Section ``xl``: Transformer-XL, one layer of it against the original, and evaluation with memory against sliding windows.
 
 The original is the port of the authors' code that ``transformers`` shipped until 4.57: the same ``RelPartialLearnable...``
-modules, relative shift by padding and copying, logits laid out (t, s, b, h). It is given its position embeddings and its mask,
-as its model makes them once for all layers; attnlab's layer makes its own.
+modules, relative shift by padding and copying, logits laid out (t, s, b, h). It receives position embeddings and a mask,
+because its model makes them once for all layers; attnlab's layer makes its own.
 """
 
 from collections.abc import Callable, Iterator

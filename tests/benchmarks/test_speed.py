@@ -185,7 +185,7 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
 
 @pytest.fixture
 def fake_cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
-    """Return 2 for every quantity of every case; the cases, in the order in which they are measured."""
+    """Make every quantity of every case 2; return the cases in the order in which they are measured."""
     seen: list[Case] = []
 
     def fake(case: Case, python: Path) -> dict:
@@ -327,7 +327,7 @@ def test_sparse_attention_is_timed_and_what_it_saves_is_counted(name: str) -> No
         rows = sparse.measure(Case("sparse", name, str(length)), TINY)
         assert len([row for row in rows if row.quantity == "ms" and row.value > 0]) == TINY.steps
         (saved[length],) = (row.value for row in rows if row.quantity == "saved_mib")
-    assert saved[256] < 8 * saved[64]  # no t x t matrix, which would be 16 times as many
+    assert saved[256] < 8 * saved[64]  # no t x t matrix, which would take 16 times as much
 
 
 def test_the_table_of_sparse_attention_has_a_part_a_device() -> None:

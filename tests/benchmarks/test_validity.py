@@ -1,4 +1,4 @@
-"""Error rates of verdicts in a few thousand simulated studies (``benchmarks.validity`` simulates more)."""
+"""Tests of the error rates of verdicts in a few thousand simulated studies (``benchmarks.validity`` simulates more)."""
 
 import csv
 from functools import partial
@@ -12,7 +12,7 @@ from benchmarks.validity_page import page
 from tests.support.paths import ROOT
 
 STUDIES = 2_000
-MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # upper bound of an observed 5 % in this many studies
+MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # 5 % plus three standard errors in this many studies
 
 
 @pytest.mark.parametrize("noise", ["normal", "t3", "contaminated", "skewed"])

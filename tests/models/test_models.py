@@ -1,4 +1,4 @@
-"""The models around a variant: effects of the configuration's fields, memory, and padding."""
+"""Tests of the models around a variant: effects of the configuration's fields, memory, and padding."""
 
 from dataclasses import dataclass
 
@@ -78,7 +78,7 @@ def test_building_a_model_moves_no_random_stream() -> None:
 @pytest.mark.parametrize("position", ["none", "rotary", "relative", "alibi"])
 @pytest.mark.parametrize("variant", ["dense", "transformer_xl", "einsum"])
 def test_memory_of_one_block_equals_the_whole_sequence(variant: str, position: str) -> None:
-    """With one block, the memory holds everything that the whole sequence would; segments need not divide its length."""
+    """With one block, the memory holds the same as the whole sequence; segments need not divide its length."""
     config = tiny(variant=variant, position=position, model__depth=1, model__mem_len=40)
     model = language_model(config).double()
     whole, _ = language_model(tiny(variant=variant, position=position, model__depth=1)).double()(tokens(2, 23))

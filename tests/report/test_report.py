@@ -215,7 +215,7 @@ def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
 
 def test_the_marks_of_a_forest_are_the_differences_of_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[str, ForestRow] = {}
-    monkeypatch.setattr(figures, "forest_plot", lambda effects, **_: drawn.update({each.label: each for each in effects}) or "")
+    monkeypatch.setattr(figures, "forest_plot", lambda effects, **_: drawn.update({row.label: row for row in effects}) or "")
     cells, (_, points) = table(), made_up()
     figures.draw_figures(list(cells.values()), [], points, spec=SPEC)
     for name, effect in drawn.items():

@@ -188,10 +188,10 @@ def test_a_clock_that_goes_back_an_hour(
     plan: Plan, root: Path, undisturbed: dict[str, Curves], attnlab_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock is set back between two attempts of a run, then between the start and the end of one (parent and child)."""
-    now, words = time.time, iter(range(1_000))
+    now, calls = time.time, iter(range(1_000))
 
     def metrics(self: ProgressDisplay, name: str, step: int, values: dict[str, float]) -> None:
-        count = next(words)
+        count = next(calls)
         if count == 0:
             raise KeyboardInterrupt
         monkeypatch.setattr(time, "time", lambda: now() - 3_600 * count)

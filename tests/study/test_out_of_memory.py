@@ -128,8 +128,8 @@ WIDE = {"model__heads": 4, "model__depth": 8}
 @pytest.mark.parametrize(
     ("changes", "room", "step"),
     [
-        ({**WIDE, "model__dim": 1024}, 160, 0),  # MiB; 400 of weights
-        ({**WIDE, "model__dim": 512}, 160, 0),  # 100 of weights, and again of gradients
+        ({**WIDE, "model__dim": 1024}, 160, 0),  # MiB; the weights take 400
+        ({**WIDE, "model__dim": 512}, 160, 0),  # the weights take 100, and the gradients as much
         ({"evaluate__batch_size": 4096, "evaluate__valid_limit": None, "model__ff_mult": 500.0}, 160, 4),
     ],
     ids=["building", "training", "evaluating"],

@@ -132,8 +132,8 @@ def test_many_parents_never_claim_one_ticket(url: str, tmp_path: Path) -> None:
         thread.join(timeout=60)
     assert set(taken) == set(KEYS)
     with closing(Store(tmp_path, url)) as store:
-        # A parent that came late may have entered a key again once it was done: such doubles are dropped by the runner,
-        # which asks MLflow before it begins; none is ever claimed by two at a time.
+        # A late parent may have queued a key again after its run was finished. The runner drops such duplicates, because it
+        # looks up the record in MLflow before it starts a run. Two parents never hold tickets of one key at the same time.
         assert len(taken) == len(queue(store).trials("COMPLETE"))
 
 

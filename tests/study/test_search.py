@@ -22,7 +22,7 @@ Begin = Callable[[], tuple[Search, Ticket]]
 
 @pytest.fixture(params=PRUNERS)
 def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
-    """Return a function that starts a parent: its search, and the ticket of the second trial (the first one was good)."""
+    """Return a function that starts a parent and returns its search and the second trial's ticket; the first trial was good."""
     planned = plan(write(tmp_path, SEARCH.replace("{name: MedianPruner, n_startup_trials: 2}", request.param)))
     with closing(Store(tmp_path)) as store:
 

@@ -1,4 +1,4 @@
-"""Studies as Slurm jobs: submission, the job itself, errors before anything is queued, and no password in any file."""
+"""Tests of studies as Slurm jobs: submission, the job itself, errors before anything is queued, and no password in any file."""
 
 import importlib.util
 import os
@@ -68,7 +68,7 @@ ADDRESS = f"postgresql://attnlab:{PASSWORD}@127.0.0.1:9/optuna"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary working directory with a study file."""
+    """Return a temporary working directory with a study file."""
     (tmp_path / "shared.yaml").write_text(STUDY)
     (tmp_path / "meeting.py").write_text(MEETING)
     monkeypatch.chdir(tmp_path)

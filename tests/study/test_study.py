@@ -44,8 +44,8 @@ def study(**changes: Any) -> dict[str, Any]:
 
 
 def go(root: Path, fate: str = "good", **changes: Any) -> StudyResult:
-    words = {key: changes.pop(key) for key in ("workers", "only", "sets", "retry") if key in changes}
-    return run(study(**changes), root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}", **words)
+    options = {key: changes.pop(key) for key in ("workers", "only", "sets", "retry") if key in changes}
+    return run(study(**changes), root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}", **options)
 
 
 def trained(root: Path) -> list[str]:
@@ -181,7 +181,7 @@ def test_a_run_that_hangs_is_ended_and_tried_again_the_next_time(root: Path) -> 
 
 
 def test_a_run_beyond_its_memory_limit_ends_alone(root: Path) -> None:
-    wide = {"variant": ["dense"], "model.dim": [4096, 8]}  # 200 million parameters, and as many gradients
+    wide = {"variant": ["dense"], "model.dim": [4096, 8]}  # 200 million parameters and as many gradients
     result = run(study(grid=wide, seeds=[0], run={"memory_limit": "1500MiB"}), root=root, display=QUIET)
     large, small = result.rows
     assert (large.state, small.state) == ("out_of_memory", "completed") and result.ok
@@ -418,11 +418,11 @@ from attnlab.study.run import run
 sys.path.insert(0, {here!r})
 from tests.study.test_study import QUIET, study
 print(run(study(), root={root!r}, workers=2, display=QUIET, train="tests.support.study_fakes:hangs_once").ok)
-"""  # no main guard: the children must not run it again
+"""  # without a main guard: children must not run the script again
 
 
 def parent(root: Path, tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    """Start a study in another process and wait until both runs of the second seed hang; return it and the ids of theirs."""
+    """Start a study in another process; return it, and the process ids of the second seed's runs, once both runs hang."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(here=str(ROOT), root=str(root)))
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]

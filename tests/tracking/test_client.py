@@ -1,4 +1,4 @@
-"""Params, tags and the preset view of MLflow records, the UI server, and secrets that must not be recorded."""
+"""Tests of params, tags and the preset view of MLflow records, the UI server, and secrets that must not be recorded."""
 
 import base64
 import json
@@ -140,7 +140,7 @@ def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path)
     first = tracker.start(planned.runs[0])
     tracker.finish(first, RunState.INTERRUPTED)
     before = client.get_run(first)
-    second = client.create_run(before.info.experiment_id, tags=before.data.tags).info.run_id  # and no more: SIGKILL
+    second = client.create_run(before.info.experiment_id, tags=before.data.tags).info.run_id  # then the parent is killed
     assert [record.info.run_id for record in Tracker(planned, tmp_path).reconcile().values()] == [second]
     assert client.get_run(first).info.lifecycle_stage == "deleted"
     assert client.get_run(second).info.status == "KILLED"

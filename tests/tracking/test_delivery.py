@@ -1,4 +1,4 @@
-"""Delivery to an unreliable MLflow store: everything arrives once and in order. (HTTP servers: test_server_outage.)"""
+"""Tests of delivery to an unreliable MLflow store: everything once and in order. (HTTP servers: test_server_outage.)"""
 
 import errno
 import signal
@@ -61,7 +61,7 @@ def points(root: Path, run_id: str, key: str = "train/loss") -> list[tuple[int, 
 
 
 class FakeStore:
-    """Records the values it is given; does not respond while it is unavailable."""
+    """Records the values of its calls; does not respond while it is unavailable."""
 
     def __init__(self, *, available: bool = True) -> None:
         self.available = available
@@ -221,7 +221,7 @@ def test_a_record_is_created_once_although_the_response_was_lost(root: Path) -> 
 
     tracker._raw.create_run = lose_response  # type: ignore[method-assign]
     run_id = tracker.start(small().runs[0])
-    assert [each[0] for each in made] == [run_id]
+    assert [created for created, _, _ in made] == [run_id]
     _, args, kwargs = made[0]
     late = create_run(*args, **kwargs).info.run_id  # a server that hung processes the same request much later
     tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
@@ -314,8 +314,8 @@ def test_a_database_that_another_process_locks(root: Path, seconds: float, log: 
     tracker = Tracker(small(), root)
     run_id = tracker.start(small().runs[0])
     tracker.delivery.call(lambda: None)
-    words = [sys.executable, "-c", LOCK, str(root / "mlflow.db"), str(seconds)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as locker:
+    command = [sys.executable, "-c", LOCK, str(root / "mlflow.db"), str(seconds)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as locker:
         assert locker.stdin is not None and locker.stdout is not None and locker.stdout.readline() == "locked\n"
         for step in range(500):  # if logging waited for the database, it would wait forever: the lock is still held
             tracker.log_metrics(run_id, step, {"train/loss": 1.0 / (1 + step)})
@@ -416,8 +416,8 @@ for step in itertools.count():
 def test_a_parent_killed_in_the_middle_of_a_flush_leaves_a_sound_store(root: Path, kills: int) -> None:
     before: list[str] = []
     for i in range(kills):
-        words = [sys.executable, "-c", HEAVY.format(here=str(ROOT)), str(root)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
+        command = [sys.executable, "-c", HEAVY.format(here=str(ROOT)), str(root)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
             run_id = parent.stdout.readline().strip()
             assert parent.stdout.readline() == "delivered\n"
@@ -428,7 +428,7 @@ def test_a_parent_killed_in_the_middle_of_a_flush_leaves_a_sound_store(root: Pat
         assert steps and steps == list(range(len(steps))), "a gap in the curve"
         client = connect(root)
         assert client.get_run(run_id).info.status == "RUNNING"
-        assert all(client.get_run(each).info.status == "KILLED" for each in before)
+        assert all(client.get_run(earlier).info.status == "KILLED" for earlier in before)
         before.append(run_id)
     with Tracker(small(), root) as tracker:
         tracker.reconcile()

@@ -1,4 +1,4 @@
-"""A study's question (metric, direction, baseline, margin) is read back from its record, in its latest form."""
+"""Tests that a study's question (metric, direction, baseline, margin) is read back from its record, in its latest form."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ class Recall(PyDocs):
 
 
 def asked(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], methods.StudyInfo]:
-    """Run the study, and return the rows of the table that `attnlab run` prints, and what its report reads."""
+    """Run the study; return the rows of the table that `attnlab run` prints, and the study's information for its report."""
     result = run({**study(), **changes}, root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}")
     source = methods.load_study_info(load_runs("small", root), root=root)
     return summarize_cells(result.records(), result.comparison()), source

@@ -1,4 +1,4 @@
-"""An MLflow server that hangs or dies and comes back while a study runs: nothing is lost, doubled or slowed down."""
+"""Tests of an MLflow server that hangs, or dies and restarts, during a study: nothing is lost, doubled or slowed down."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ QUIET = ProgressDisplay(quiet=True)
 
 
 class UnreliableServer:
-    """An MLflow server on this machine with its store in ``root`` that can hang, die and come back."""
+    """An MLflow server on this machine with its store in ``root`` that can hang, die and restart."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -86,14 +86,14 @@ def left_running(root: Path) -> list[str]:
 def test_a_server_that_goes_away_and_comes_back(
     server: UnreliableServer, tmp_path: Path, failure: str, seconds: float, log: pytest.LogCaptureFixture
 ) -> None:
-    """Two runs, from their first step to their last, fall into the time in which the server does not respond."""
+    """The server does not respond from the first step to the last of two runs."""
     plan = small(failure)
     tracker = Tracker(plan, tmp_path)
     runs = [tracker.start(run) for run in plan.runs]
     tracker.delivery.call(lambda: None)
     server.hang() if failure == "hangs" else server.die()
     back = threading.Timer(seconds, server.wake if failure == "hangs" else server.start)
-    for step in range(1_500):  # if logging waited for the server, it would wait forever: it is not back yet
+    for step in range(1_500):  # if logging waited for the server, it would wait forever: the server has not restarted yet
         for run_id in runs:
             tracker.log_metrics(run_id, step, {"train/loss": 1 / (1 + step), "train/lr": 0.1})
         time.sleep(seconds / 3_000)

@@ -128,7 +128,7 @@ class ProgressDisplay:
             self._done += 1
         if self._progress is not None and self._overall is not None:
             self._progress.update(self._overall, completed=self._done)
-        summary, metrics = ending.summary, (self._metric, f"valid_{self._metric}")  # a trial has only the second
+        summary, metrics = ending.summary, (self._metric, f"valid_{self._metric}")  # a trial has only the validation metric
         score = next((f"{metric} {summary[metric]:.4f}" for metric in metrics if metric in summary), "")
         parts = [
             ending.state,

@@ -30,7 +30,7 @@ def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
         try:
             task = _task(config)
             references = task.reference_scores() if plan.metric == task.metric else {}
-        except Exception as error:  # of any kind: the task may be the user's own
+        except Exception as error:  # any exception: the task may be the user's own
             logger.warning("reference scores of %s: %s", config.task.label, _why(error))
             continue
         for name, reference in references.items():

@@ -42,7 +42,7 @@ class _ActiveRun:
     slot: int
     started: float = field(default_factory=time.monotonic)
     oom_kills_before: int = field(default_factory=memory.oom_kills)
-    peak_memory: int = 0  # bytes, as seen so far
+    peak_memory: int = 0  # bytes, largest value so far
     outcome: Outcome | None = None
 
     @property
@@ -164,7 +164,7 @@ class Runner:
         received = any(active.worker.inbox for active in self._active)
         waitables = [waitable for active in self._active for waitable in active.worker.waitables]
         ready = wait(waitables, timeout=0 if received else POLL_SECONDS)
-        # 3. Handle messages, ends and time limits. Iterate over a copy: ended runs leave the list, retries join it.
+        # 3. Handle messages, ends and time limits. Iterate over a copy, because ended runs leave the list and retries join it.
         for active in list(self._active):
             worker = active.worker
             active.peak_memory = max(active.peak_memory, worker.peak_memory)

@@ -95,7 +95,7 @@ class Scheduler:
         return record.info.run_id not in self._to_replace and has_result(record, retries=self._plan.study.retries)
 
     def _add(self, runs: list[Run]) -> None:
-        """Queue those of these runs that have no result. The first seed of each cell comes first: an early table."""
+        """Queue the runs that have no result, first seeds of all cells first, so that a whole table exists early."""
         new = {run.key: run for run in runs}
         self.runs |= new
         known = {key: self._records[key] for key in new if key in self._records}

@@ -74,7 +74,7 @@ class Search:
         if step not in stored.intermediate_values:
             ticket.trial.report(metrics[self.metric], step)
         elif step != stored.last_step:
-            return False  # an earlier attempt came further, so it was not stopped here
+            return False  # an earlier attempt continued past this step, so it was not stopped here
         elif stored.user_attrs.get(STOP) == step:
             return True
         stop = bool(ticket.trial.should_prune())

@@ -88,7 +88,7 @@ class Store:
                         grace_period=self.grace_period,
                         engine_kwargs={"pool_pre_ping": True},  # reconnect after a restart of the database
                     )
-            except Exception as error:  # of any driver; its text may quote the address
+            except Exception as error:  # any driver's exception, whose text may quote the address
                 if not tries_left:
                     reason = redact(str(error), address=url).strip().splitlines()[0]
                     raise UserError(f"cannot use the storage {redact(url)}: {reason}") from None
