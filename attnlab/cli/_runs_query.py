@@ -67,7 +67,7 @@ def _columns(frame: Frame, columns: str) -> list[str]:
 
 
 def _column(frame: Frame, name: str, *, place: str) -> str:
-    """Return the column of that name, or the only one whose last part it is."""
+    """Return the column of that name, or the only column with that name as its last part."""
     known = [str(column) for column in frame.columns]
     matches = [column for column in known if column.rpartition(".")[2] == name]
     if name in known or len(matches) == 1:
@@ -138,7 +138,7 @@ def _operand(column: Series, value: str, *, place: str) -> Any:
 
 
 def _comparable(column: Series) -> Series:
-    """Return the column as it is compared and sorted: numbers and times as such, everything else as text."""
+    """Return the column for comparing and sorting: numbers and times unchanged, everything else as text."""
     import pandas
 
     if _is_numeric(column) or isinstance(column.dtype, pandas.DatetimeTZDtype):
@@ -155,7 +155,7 @@ def _is_numeric(column: Series) -> bool:
 def format_column(column: Series) -> list[str]:
     """Return the cells of a column as text.
 
-    Numbers are integers where all of them are, else they have four decimals, or four significant digits below 0.01.
+    If all numbers are integers, they are shown as such; else they have four decimals, or four significant digits below 0.01.
     """
     if not _is_numeric(column):
         return [_one_line(value) for value in column]

@@ -25,7 +25,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    """Print a row per check, and for each failure the smallest failing case and what to change.
+    """Print a row per check, and for each failure the smallest failing case and the change to make.
 
     Returns:
         0 if no check failed, else 1.

@@ -46,7 +46,7 @@ def canonical(value: Any) -> str:
 
 
 def pick(axis: str, values: Sequence[Any], wanted: Any, *, place: str) -> list[int]:
-    """Return the indices of the values that ``wanted`` means: the equal one, else those with that label, else that name.
+    """Return the indices of the values that match ``wanted``: the equal one, else those with that label, else that name.
 
     Raises:
         UserError: no value matches; at ``place``.

@@ -79,7 +79,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
 
 
 def cell_name(axes: dict[str, Label]) -> str:
-    """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if two end alike)."""
+    """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if last parts are equal)."""
     ends = [axis.rpartition(".")[2] for axis in axes]
     parts = []
     for axis, value in axes.items():

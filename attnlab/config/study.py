@@ -92,7 +92,7 @@ class StudyConfig(Section):
         return self._source.at(loc, key=key)
 
     def place(self, loc: Loc, /, *, key: bool = False) -> str:
-        """Return ``where(*loc, key=key)``: the same as a ``Where``."""
+        """Return ``where(*loc, key=key)``; this method can be passed as a ``Where``."""
         return self._source.at(loc, key=key)
 
     def set_source(self, path: Path | None, source: "StudySource", sets: dict[str, Any]) -> None:

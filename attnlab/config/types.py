@@ -15,7 +15,7 @@ def expected(what: str) -> PydanticCustomError:
 
 
 def conflict(message: str, field: str) -> PydanticCustomError:
-    """Return the error of fields that contradict each other; ``field`` is the one whose place is shown."""
+    """Return the error of fields that contradict each other; the message shows the place of ``field``."""
     return PydanticCustomError("conflict", "{message}", {"message": message, "field": field})
 
 

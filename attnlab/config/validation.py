@@ -60,7 +60,7 @@ def _first(
     ignore: frozenset[str],
 ) -> UserError:
     problems = [problem for problem in error.errors() if problem["type"] not in ignore]
-    # A misspelt key is also a missing one; the misspelling is the mistake, so it comes first.
+    # A misspelt key is also a missing one; the misspelling is the mistake, so it is reported first.
     problems.sort(key=lambda problem: (problem["type"] == "missing", problem["type"] != "extra_forbidden"))
     problem = problems[0]
     loc: Loc = problem["loc"]

@@ -166,9 +166,8 @@ def _on_steps(name: str, arguments: dict[str, Any], schedule: EvaluationSchedule
 def _rung(arguments: dict[str, Any]) -> tuple[int, str]:
     """Return the first step at which successive halving prunes; with "auto", Optuna uses a hundredth of the run."""
     least = 1 if arguments["min_resource"] == "auto" else arguments["min_resource"]
-    rate = min(
-        arguments.get("min_early_stopping_rate", 0), 40
-    )  # more than any run needs; a larger exponent would be a number of many digits
+    # 40 is more than any run needs; a larger exponent would give a number of many digits.
+    rate = min(arguments.get("min_early_stopping_rate", 0), 40)
     return least * min(arguments["reduction_factor"], 1_000) ** rate, "min_early_stopping_rate" if rate else "min_resource"
 
 

@@ -66,11 +66,8 @@ def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
         near = f" (no folder {path.parent})"
         if path.parent.is_dir():
             near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # a name that is too long, a folder without permission, an unknown ~user
+    except (OSError, RuntimeError, ValueError) as error:
+        # A name that is too long, a folder without permission, or an unknown ~user.
         raise UserError(f"{what}: expected a file, but {name!r} cannot be looked up ({error})", place) from None
     raise UserError(f"{what}: expected a file, but there is no {name!r}{near}", place)
 

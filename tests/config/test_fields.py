@@ -99,7 +99,7 @@ def test_an_old_key_is_an_error_with_the_new_name(path: str) -> None:
     assert mistake(study(), {path: value}).where.startswith(f"{path}=")
     search = {"trials": 2, "space": {path: {"choices": [value, value]}}}
     error = mistake(study(search=search, confirm={"seeds": [1]}))
-    assert path in error.where and (new in error.message or section == "machine")  # a search sets no part of the machine
+    assert path in error.where and (new in error.message or section == "machine")  # a search cannot set fields of machine
 
 
 def test_the_old_key_of_reference_scores_is_an_error_with_the_new_name() -> None:

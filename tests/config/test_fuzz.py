@@ -125,7 +125,7 @@ def examples(count: int, *, repeatable: bool = True) -> Callable[[Any], Any]:
 
 
 def survey(folder: Path, limits: Callable[[Any], Any]) -> Counter[str]:
-    """Plan mutated studies and count how they end."""
+    """Plan mutated studies and count the outcomes."""
     counts: Counter[str] = Counter()
 
     @limits
