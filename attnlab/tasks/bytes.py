@@ -85,14 +85,14 @@ class ByteTask(Task):
     def unsupported(self, config: RunConfig) -> str | None:
         evaluate = config.evaluate
         if config.model.mem_len and self.sampling == "random":
-            return "memory goes on from the segment before: it needs the task's option sampling: contiguous"
+            return "memory continues the previous segment: it requires sampling: contiguous"
         try:
             steps = self.steps_per_epoch(config.train.batch_size)
         except UserError as error:
             return error.message
         if config.model.mem_len and steps == 1:  # a pass has as many steps as a row has segments
             rows = f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} bytes to itself"
-            return f"memory goes on from the segment before, and there is none: {rows}"
+            return f"memory continues the previous segment, but there is none: {rows}"
         for name in ("valid_limit", "test_limit"):
             if getattr(evaluate, name) == 1:
                 return f"evaluate.{name}: one byte leaves nothing to predict, expected at least 2"

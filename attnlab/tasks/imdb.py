@@ -105,7 +105,7 @@ class Imdb(Task):
 
     def unsupported(self, config: RunConfig) -> str | None:
         if config.model.mem_len:
-            return "memory needs a text that goes on: reviews do not follow one another"
+            return "memory requires a continuous text: reviews are independent of each other"
         if config.evaluate.protocol != "segment":
             return f"the {config.evaluate.protocol} protocol is for language models: reviews are read whole"
         return None
