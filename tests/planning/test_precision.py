@@ -25,7 +25,7 @@ NO_LSTM = "lstm: this processor has no bf16 kernel for nn.LSTM: use train.precis
 WITHOUT_AVX512 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}  # imitates such a processor
 ON_IT = """
 import json, torch
-from attnlab import processor
+from attnlab.nn import processor
 from attnlab.planning.plan import plan
 def works():
     try:
