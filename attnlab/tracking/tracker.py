@@ -40,7 +40,7 @@ STATUS = {  # MLflow's; FINISHED for all other states
     RunState.REFUSED: "KILLED",
 }
 MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
-RESET_TAG = "attnlab.anew"  # tag of an attempt that deletes the earlier result first
+RESET_TAG = "attnlab.reset"  # tag of an attempt that deletes the earlier result first
 DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
 

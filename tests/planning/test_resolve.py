@@ -57,7 +57,7 @@ MISTAKES = {
     "a module without a name": ("no_wo, ", '":x", ', "9:20", "cannot import module '' (ValueError: Empty module name)"),
     "a module that is no package": ("no_wo, ", "a.b:C, ", "9:20", "(ModuleNotFoundError: No module named 'a')"),
     "a file's name that is too long": ("no_wo, ", f"{'x' * 300}.py:C, ", "9:20", "cannot be looked up"),
-    "a file of nobody's": ("no_wo, ", "~nobody_here/x.py:C, ", "9:20", "cannot be looked up"),
+    "a file of an unknown user": ("no_wo, ", "~nobody_here/x.py:C, ", "9:20", "cannot be looked up"),
     "a width that no tensor has": ("dim: 12", "dim: 1000000000000000", "9:13", "Storage size calculation overflowed"),
     "an option of nobody": (
         "dense,",

@@ -31,8 +31,8 @@ def test_results_are_discarded_but_not_the_checkpoints_of_a_failure() -> None:
 
 
 def test_a_discard_that_an_earlier_call_did_not_get_to_is_made_up_for() -> None:
-    ordered = record("interrupted", status="KILLED", more={"attnlab.anew": "yes"})
-    begun = record("interrupted", status="KILLED", more={"attnlab.anew": "yes", "attnlab.device": "cpu"})
+    ordered = record("interrupted", status="KILLED", more={"attnlab.reset": "yes"})
+    begun = record("interrupted", status="KILLED", more={"attnlab.reset": "yes", "attnlab.device": "cpu"})
     assert results_to_discard({"ordered": ordered, "begun": begun}, set()) == {"ordered"}
 
 

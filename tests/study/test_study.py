@@ -154,7 +154,7 @@ def test_whatever_an_error_says_it_ends_its_own_run_only(root: Path) -> None:
 def test_a_killed_child_is_tried_again(root: Path) -> None:
     result = go(root, "killed_once", seeds=[0])
     assert result.ok and list(load_runs("small", root)["attempt"]) == [2, 2]
-    assert trials(root) == ["COMPLETE", "COMPLETE"], "the same trial goes on"
+    assert trials(root) == ["COMPLETE", "COMPLETE"], "the same trial is resumed"
     active = [record for record in every_record(root) if record.info.lifecycle_stage == "active"]
     assert [record.info.status for record in active] == ["FINISHED", "FINISHED"]
     assert "SIGKILL" in active[0].data.tags["attnlab.earlier"]

@@ -139,7 +139,7 @@ def test_random_rows_reach_every_byte_and_stay_inside():
     assert set(torch.cat([batch.targets.flatten() for batch in batches]).tolist()) == set(range(1, 30))
 
 
-def test_contiguous_rows_go_on_and_begin_anew():
+def test_contiguous_rows_continue_and_restart():
     task = Ramp(250, sampling="contiguous")
     turn = task.steps_per_epoch(3)
     assert turn == 249 // 3 // 7 - 1

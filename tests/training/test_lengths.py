@@ -192,7 +192,7 @@ def test_the_plan_says_who_cannot_go_where(tmp_path: Path) -> None:
     assert len(planned.notes) == 3 and all(cell.refusal is None for cell in planned.cells)
 
 
-def test_a_search_is_not_done_anew_for_other_lengths(tmp_path: Path) -> None:
+def test_a_search_is_not_repeated_for_other_lengths(tmp_path: Path) -> None:
     path, chosen = write(tmp_path, SEARCH), {"train.lr": 1e-3}
     plain, longer = plan(path), plan(path, sets={"evaluate.lengths": [12]})
     for cell, longer_cell in zip(plain.cells, longer.cells, strict=True):
