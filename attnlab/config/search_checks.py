@@ -12,6 +12,7 @@ from attnlab.errors import UserError
 # Fields of a run that a search must not choose -> the reason.
 UNSEARCHABLE = {
     "seed": "expected no 'seed': trials are trained with search.seed, the confirming runs with confirm.seeds",
+    "task": "expected no path into 'task': cells are compared, so all must be trained and tested on the same data",
     "evaluate": "expected no path into 'evaluate': trials are compared, so all must be evaluated in the same way",
     "machine": "expected no path into 'machine', which decides speed: set it in the base or the grid",
     "backend": "expected no 'backend', which computes the same function in another way: set it in the base or the grid",

@@ -1,4 +1,4 @@
-"""Notes on settings of a search that have no effect, such as samplers that only draw at random and pruners that never prune.
+"""Notes on settings of a search: samplers that only draw at random, pruners that never prune, unequal training budgets.
 
 Optuna counts in the training steps at which ``valid`` is evaluated. The run ends at the last of them, so a pruner can only
 act at those before it.
@@ -56,13 +56,13 @@ def evaluation_schedule(config: RunConfig, task: Any) -> EvaluationSchedule:
 
 
 def advice(search: SearchConfig, schedules: Sequence[EvaluationSchedule], *, metric: str, direction: str) -> list[str]:
-    """Return notes on settings that have no effect, each with the change to make.
+    """Return notes on settings that have no effect, each with the change to make, and on those that make budgets unequal.
 
     Args:
         schedules: of the cells.
         metric, direction: of the study.
     """
-    notes = [*_on_sampler(search), *_on_space(search)]
+    notes = [*_on_sampler(search), *_on_space(search), *_on_budget(search, schedules)]
     if search.pruner.name != "NopPruner":
         notes += _on_pruner(search.pruner, search, schedules, metric, direction)
     return list(dict.fromkeys(notes))
@@ -90,6 +90,28 @@ def _on_space(search: SearchConfig) -> Iterator[str]:
         except UserError:  # a field of whole numbers
             continue
         yield f"search.space.{path}: both ends are whole, so only whole numbers are tried; for all between: {dimension.low}.0"
+
+
+def _on_budget(search: SearchConfig, schedules: Sequence[EvaluationSchedule]) -> Iterator[str]:
+    """Yield notes on fields with which the confirmed runs of two cells differ in data read, in steps or in cost."""
+    by_epochs = all(schedule.epochs for schedule in schedules)
+    lengths = [path for path in ("train.steps", "train.epochs", "train.batch_size") if path in search.space]
+    if by_epochs and lengths == ["train.batch_size"]:
+        yield (
+            "search.space: train.batch_size decides the number of steps of a run of so many epochs, so cells can be confirmed "
+            "with unequal numbers of steps"
+        )
+    elif lengths:
+        decide = "decides" if len(lengths) == 1 else "decide"
+        yield (
+            f"search.space: {' and '.join(lengths)} {decide} how much data a run reads, so cells can be confirmed with unequal "
+            "budgets, and a difference between them may be due to the budget"
+        )
+    if "train.gradient_accumulation" in search.space:
+        yield (
+            "search.space: train.gradient_accumulation changes the speed and memory of a run, not the batch that it learns "
+            "from, so cells can be confirmed with costs that are not comparable"
+        )
 
 
 def _on_pruner(

@@ -79,6 +79,8 @@ MISTAKES = {
     "a whole section": ("train.lr:", "train:", "13:5", "expected a path into 'train', got 'train' itself"),
     "the seed": ("train.lr:", "seed:", "13:5", "trained with search.seed"),
     "how valid is read": ("train.lr:", "evaluate.stride:", "13:5", "all must be evaluated in the same way"),
+    "other data": ("train.lr:", "task.path:", "13:5", "search.space: expected no path into 'task'"),
+    "another length": ("train.lr:", "task.length:", "13:5", "same data"),
     "the machine": ("train.lr:", "machine.threads:", "13:5", "expected no path into 'machine'"),
     "the backend": ("train.lr:", "backend:", "13:5", "expected no 'backend'"),
     "an axis of the grid": (
