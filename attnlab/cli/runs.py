@@ -32,10 +32,10 @@ def main(arguments: Namespace) -> int:
         return _print_runs(arguments)
     if arguments.where or arguments.columns or arguments.sort:
         raise UserError("--where, --columns and --sort require a study's name")
-    from attnlab.tracking.client import connect, runs_folder
+    from attnlab.tracking.client import connect, runs_folder, search_studies
 
-    names = [experiment.name for experiment in connect(runs_folder()).search_experiments() if experiment.name != "Default"]
-    print("\n".join(sorted(names)) or "no studies yet")
+    names = [experiment.name for experiment in search_studies(connect(runs_folder()))]
+    print("\n".join(names) or "no studies yet")
     return 0
 
 

@@ -93,16 +93,14 @@ def find_run(run: str, *, root: str | Path | None = None) -> tuple[str, Path]:
     if path.is_dir():
         _require_model(path, run)
         return str(path), path
-    from attnlab.tracking.client import connect, runs_folder
+    from attnlab.tracking.client import connect, runs_folder, search_studies
     from attnlab.tracking.runs import load_runs
 
-    client = connect(runs_folder(root))
     matches: list[dict[Any, Any]] = []
-    for experiment in client.search_experiments():
-        if experiment.name != "Default":
-            frame = load_runs(experiment.name, root)
-            records = frame.to_dict("records") if not frame.empty else []
-            matches += [record for record in records if record["run_id"].startswith(run) or record["name"] == run]
+    for experiment in search_studies(connect(runs_folder(root))):
+        frame = load_runs(experiment.name, root)
+        records = frame.to_dict("records") if not frame.empty else []
+        matches += [record for record in records if record["run_id"].startswith(run) or record["name"] == run]
     if not matches:
         raise UserError(f"no run and no folder is named {run!r}: `attnlab runs STUDY` lists the runs")
     if len(matches) > 1:

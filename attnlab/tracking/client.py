@@ -1,15 +1,21 @@
-"""Connection to MLflow: the store's address, its client, error classification, batched writes and run search."""
+"""Connection to MLflow: the store's address, its client, error classification, batched writes, studies and their records.
+
+A store may hold experiments and runs of other programs. Those of attnlab have tags: `is_study` and `search_runs`.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.database import is_postgresql, one_at_a_time, storage_url
 from attnlab._util.files import describe_disk_error
@@ -19,14 +25,30 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Experiment
     from mlflow.entities import Run as Record
 
+logger = logging.getLogger(__name__)
+
 MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
+RUNS_PER_PAGE = 1_000  # of a search; a server prepares a page in a few seconds
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
+STUDY_TAG = "attnlab.study"  # of experiments (since 0.4.0) and runs: the study's name
+VIEW_KEY = "attnlab"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
 REPORT_PHASE = "report"  # value of attnlab.phase for the MLflow run that holds a study's report (artifacts.log_report)
+RECORD_TAGS: dict[str, Callable[[str], object]] = {  # tags that every record of a run has -> parser of their values
+    "attnlab.fingerprint": str,
+    "attnlab.cell": str,
+    "attnlab.seed": int,
+    "attnlab.axes": json.loads,
+    "attnlab.config": json.loads,
+}
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
-# Fail fast and leave retries to ``delivery``. MLflow's defaults are 7 retries and 120 s.
+# MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+READER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+_reader_values: dict[str, str] = {}  # variables that this module set for readers; a writer replaces them
 TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
 
 
@@ -53,8 +75,8 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
 
     Args:
         root: the runs folder.
-        create: set by writers: create a missing database, and disable MLflow's own retries because ``delivery``
-            retries (``WRITER_ENVIRONMENT``).
+        create: set by writers: create a missing database, and leave the errors of calls to ``delivery``, which retries.
+            Without it, a call that fails raises a ``UserError``.
 
     Raises:
         UserError: the runs folder has no database (and ``create`` is false), or the store cannot be reached.
@@ -70,8 +92,7 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
 
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each of the 50 migrations of a new database
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback for a locked database
-    for name, value in WRITER_ENVIRONMENT.items() if create else ():
-        os.environ.setdefault(name, value)  # for the whole process, since calls are made by another thread
+    _set_http_environment(writer=create)
     root.mkdir(parents=True, exist_ok=True)
     try:
         if missing:
@@ -83,7 +104,42 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         raise
     except Exception as error:  # any exception of the store's driver; its text may quote the address
         raise UserError(f"cannot use the MLflow store {redact(uri)}: {summarize_error(error, address=uri)}") from None
-    return client
+    return client if create else cast("MlflowClient", _ReadingClient(client, uri))
+
+
+def _set_http_environment(*, writer: bool) -> None:
+    """Set MLflow's timeout and retries for the whole process, since a writer's calls are made by another thread.
+
+    Variables that the user set are kept, and so are a writer's when the process reads, too.
+    """
+    for name, value in (WRITER_ENVIRONMENT if writer else READER_ENVIRONMENT).items():
+        if name not in os.environ or (writer and os.environ[name] == _reader_values.pop(name, None)):
+            os.environ[name] = value
+            if not writer:
+                _reader_values[name] = value
+
+
+class _ReadingClient:
+    """An ``MlflowClient`` whose methods raise a ``UserError`` if the store does not respond or rejects the call."""
+
+    def __init__(self, client: MlflowClient, uri: str) -> None:
+        self._client, self._uri = client, uri
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            from mlflow.exceptions import MlflowException
+            from requests import RequestException
+
+            try:
+                return method(*args, **kwargs)
+            except (MlflowException, RequestException) as error:
+                ending = "did not respond" if unavailable_reason(error) else "rejected the request"
+                message = f"MLflow at {redact(self._uri)} {ending}: {summarize_error(error, address=self._uri)}"
+                raise UserError(message) from error
+
+        return call
 
 
 def _create_database(path: Path) -> None:
@@ -152,16 +208,52 @@ def log_batch(
         client.log_batch(run_id, metrics=metrics, params=all_params, tags=all_tags)
 
 
-def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "") -> list[Record]:
-    """Return all active MLflow runs of an experiment that match ``filter_string``, in the order in which they started.
+def is_study(experiment: Experiment) -> bool:
+    """Return whether an experiment belongs to attnlab. Those of versions before 0.4.0 have the view but not ``STUDY_TAG``."""
+    return STUDY_TAG in experiment.tags or VIEW_TAG in experiment.tags
 
-    The run that holds the study's report (``artifacts.log_report``) is excluded.
+
+def search_studies(client: MlflowClient) -> list[Experiment]:
+    """Return the experiments of all studies, sorted by name; deleted experiments and those of others are left out."""
+    experiments, token = [], None
+    while True:
+        page = client.search_experiments(page_token=token)
+        experiments += [experiment for experiment in page if is_study(experiment)]
+        token = page.token
+        if not token:
+            return sorted(experiments, key=lambda experiment: experiment.name)
+
+
+def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "") -> list[Record]:
+    """Return the records of a study that match ``filter_string``, in the order in which they started.
+
+    Runs of other programs are left out, and so is the one that holds the report (``artifacts.log_report``). A record whose
+    tags are damaged is left out with a warning.
     """
     records, token = [], None
     order = ["attributes.start_time ASC"]
     while True:
-        page = client.search_runs([experiment_id], filter_string, max_results=5_000, order_by=order, page_token=token)
-        records += [record for record in page if record.data.tags.get("attnlab.phase") != REPORT_PHASE]
+        page = client.search_runs([experiment_id], filter_string, max_results=RUNS_PER_PAGE, order_by=order, page_token=token)
+        records += [record for record in page if _is_record(record)]
         token = page.token
         if not token:
             return records
+
+
+def _is_record(run: Record) -> bool:
+    tags = run.data.tags
+    if "attnlab.fingerprint" not in tags:
+        return False
+    for name, parse in RECORD_TAGS.items():
+        try:
+            parse(tags[name])
+        except (KeyError, ValueError):
+            _warn_of_damage(run.info.run_id, name)
+            return False
+    return True
+
+
+@cache
+def _warn_of_damage(run_id: str, tag: str) -> None:
+    """Warn once per process, because a report reads the records several times."""
+    logger.warning("ignoring MLflow run %s: its tag %s is missing or damaged", run_id, tag)

@@ -12,7 +12,7 @@ from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.client import QUESTIONS_TAG, connect, runs_folder, search_runs
+from attnlab.tracking.client import QUESTIONS_TAG, connect, is_study, runs_folder, search_runs, search_studies
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
@@ -28,13 +28,16 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
     """Return the MLflow experiment of a study.
 
     Raises:
-        UserError: there is no such study; the message suggests similar names.
+        UserError: there is no such study (the message suggests similar names), or its experiment was deleted in MLflow.
     """
     experiment = client.get_experiment_by_name(study)
-    if experiment is None:
-        known = [existing.name for existing in client.search_experiments() if existing.name != "Default"]
-        hint = _study_file_hint(Path(study)) or nearest(study, known)
+    if experiment is None or not is_study(experiment):
+        known = [existing.name for existing in search_studies(client)]
+        foreign = ": the MLflow experiment of this name is not attnlab's" if experiment else ""
+        hint = foreign or _study_file_hint(Path(study)) or nearest(study, known)
         raise UserError(f"no study {study!r}{hint}; known studies: {', '.join(known) or 'none'}")
+    if experiment.lifecycle_stage == "deleted":
+        raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there")
     return experiment
 
 

@@ -21,10 +21,10 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
-from attnlab.tracking.client import QUESTIONS_TAG, connect, log_batch, search_runs, tracking_uri
+from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, log_batch, search_runs, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_note, study_text, to_yaml
-from attnlab.tracking.ui import VIEW_TAG, view_state
+from attnlab.tracking.ui import view_state
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -79,13 +79,15 @@ class Tracker:
             local = not tracking_uri(self._root).startswith("http")  # a server chooses its artifact location
             folder = (self._root / "artifacts" / name).as_uri() if local else None
             try:
-                return self._client.create_experiment(name, artifact_location=folder)
+                return self._client.create_experiment(name, artifact_location=folder, tags={STUDY_TAG: name})
             except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
                 experiment = self._client.get_experiment_by_name(name)
                 if experiment is None:
                     raise
         if experiment.lifecycle_stage == "deleted":
             raise UserError(f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study")
+        if STUDY_TAG not in experiment.tags:
+            self._client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, name)
         return experiment.experiment_id
 
     def log_study(self) -> None:

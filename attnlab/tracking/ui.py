@@ -25,15 +25,12 @@ from attnlab._util.cost_metrics import shown_in
 from attnlab._util.redact import without_login
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
-from attnlab.tracking.client import connect, runs_folder, tracking_uri
+from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import param_names
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-
-VIEW_KEY = "attnlab"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 
 
 def view_state(plan: Plan) -> str:
@@ -207,10 +204,6 @@ def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.
 
 def _study_urls(root: Path, base: str, study: str | None) -> list[str]:
     client = connect(root)
-    experiments = [find_experiment(client, study)] if study else client.search_experiments()
-    urls = [
-        f"{experiment.name}: {ui_url(experiment.experiment_id, base)}"
-        for experiment in experiments
-        if study or experiment.name != "Default"
-    ]
+    experiments = [find_experiment(client, study)] if study else search_studies(client)
+    urls = [f"{experiment.name}: {ui_url(experiment.experiment_id, base)}" for experiment in experiments]
     return urls or [ui_url(None, base)]
