@@ -25,6 +25,8 @@ __all__ = [
     "set_path",
 ]
 
+FILE_OPTIONS = ("path", "valid", "test")  # of tasks: ``data`` identifies the content, so their folders do not count
+
 
 class ModelConfig(Section):
     """The network around the attention variant."""
@@ -194,8 +196,9 @@ class RunConfig(Section):
             if fields[kind] is not None:
                 named = fields[kind] = dict(fields[kind])
                 named["name"] = named["name"].rpartition("/")[2]
-                if isinstance(named.get("path"), str):
-                    named["path"] = Path(named["path"]).name
+                for option in FILE_OPTIONS:
+                    if isinstance(value := named.get(option), str) and Path(value).is_absolute():  # as the plan resolves it
+                        named[option] = Path(value).name
         text = json.dumps({"version": __version__, **fields}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -144,8 +144,8 @@ class Resolver:
         options = dict(named.options)
         for name, value in options.items():
             check_option(cls, name, value, place=cell.where(kind, name))
-            if name == "path" and isinstance(value, str):
-                what, place = f"{kind}.path", cell.where(kind, name)
+            if name in getattr(cls, "files", ("path",)) and isinstance(value, str):
+                what, place = f"{kind}.{name}", cell.where(kind, name)
                 options[name] = str(_existing(self._study, value, what=what, place=place))
         return options
 

@@ -100,6 +100,7 @@ class Task:
         length: tokens of the longest row.
         vocabulary: number of token ids.
         classes: number of classes; 0 for language models.
+        files: the options that name a file. In a study, such a path is relative to the study's file.
     """
 
     kind: Literal["language_model", "classifier"]
@@ -109,6 +110,7 @@ class Task:
     length: int
     vocabulary: int
     classes: int = 0
+    files: tuple[str, ...] = ("path",)
 
     def identity(self) -> str:
         """Return a string that identifies the content of the data, such as a checksum; cheap, without fetching anything."""

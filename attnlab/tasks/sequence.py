@@ -1,0 +1,200 @@
+"""Language models over one sequence: the common base of the tasks over bytes and of ``tokens``.
+
+A sequence is one array of tokens, cut into ``train``, ``valid`` and ``test`` in that order. An evaluation predicts every token
+of a split but its first exactly once.
+
+Evaluation protocols:
+
+- ``segment``: disjoint segments of ``length``. Each row of a batch reads consecutive segments, so that a memory can be carried
+  from batch to batch; ``evaluate`` then decides the number of rows.
+- ``sliding``: windows of ``length`` that advance by ``stride``. Only the last ``stride`` predictions of a window count (all of
+  the first window), so every token but the first ``length`` is predicted from at least ``length - stride`` tokens before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+
+from attnlab._util.rng import derive_seed
+from attnlab.errors import UserError, nearest
+from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
+
+if TYPE_CHECKING:
+    from attnlab.config.run import RunConfig
+
+SAMPLINGS = ("random", "contiguous")
+
+
+class SequenceTask(Task):
+    """Predict the next token. A subclass defines the sequence with ``cuts``, ``read`` and ``identity``.
+
+    Args:
+        length: tokens of a row.
+        sampling: how training rows are drawn: at ``random`` positions, or ``contiguous``. Contiguous rows each read a part
+            of the text in order, as a memory requires, and restart from a shifted position at its end. Random positions
+            overlap and leave gaps: an epoch reads as many tokens as ``train`` has, but only 63 % (1 - 1/e) of its tokens,
+            and five epochs read 99 %.
+
+    Attributes:
+        unit: the name of a token in messages.
+    """
+
+    kind: Literal["language_model", "classifier"] = "language_model"
+    role: Literal["causal", "bidirectional"] = "causal"
+    direction: Literal["min", "max"] = "min"
+    unit = "token"
+
+    def __init__(self, *, length: int, sampling: str) -> None:
+        if sampling not in SAMPLINGS:
+            hint = nearest(str(sampling), SAMPLINGS)
+            raise UserError(f"sampling: expected {' or '.join(SAMPLINGS)}, got {sampling!r}{hint}")
+        self.length = whole_number(length, name="length")
+        self.sampling = sampling
+        self._text: np.ndarray | None = None
+
+    def cuts(self) -> tuple[int, int, int]:
+        """Return the ends of ``train``, ``valid`` and ``test`` in tokens; callable before ``prepare``."""
+        raise NotImplementedError
+
+    def read(self) -> np.ndarray:
+        """Return the whole sequence as (n,) of an unsigned integer type, memory-mapped if it is large."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        if self._text is None:
+            text = self.read()
+            if len(text) != self.cuts()[-1]:
+                raise UserError(f"expected a text of {self.cuts()[-1]:,} {self.unit}s, found {len(text):,}")
+            self._text = text
+
+    def split(self, name: str) -> np.ndarray:
+        """Return one split as (n,), without a copy."""
+        self.prepare()
+        assert self._text is not None
+        return self._text[self._place(name)]
+
+    def _place(self, split: str) -> slice:
+        which = SPLITS.index(known_split(split))
+        ends = (0, *self.cuts())
+        return slice(ends[which], ends[which + 1])
+
+    def unsupported(self, config: RunConfig) -> str | None:
+        evaluate = config.evaluate
+        if config.model.mem_len and self.sampling == "random":
+            return "memory continues the previous segment: it requires sampling: contiguous"
+        try:
+            steps = self.steps_per_epoch(config.train.batch_size)
+        except UserError as error:
+            return error.message
+        if config.model.mem_len and steps == 1:  # a pass has as many steps as a row has segments
+            rows = (
+                f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} {self.unit}s to itself"
+            )
+            return f"memory continues the previous segment, but there is none: {rows}"
+        for name in ("valid_limit", "test_limit"):
+            if getattr(evaluate, name) == 1:
+                return f"evaluate.{name}: one {self.unit} leaves nothing to predict, expected at least 2"
+        if evaluate.protocol == "sliding" and not (evaluate.stride and 1 <= evaluate.stride <= self.length):
+            return f"the sliding protocol needs evaluate.stride from 1 to the length {self.length}"
+        return None
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        if self.sampling == "contiguous":
+            return self._segments_per_pass(batch_size)
+        return max(1, self._predicted() // (self.length * batch_size))
+
+    def _predicted(self) -> int:
+        """Return the number of predictable tokens of ``train``; raise ``UserError`` if they do not fill one row."""
+        count = self.cuts()[0] - 1
+        if count < self.length:
+            least = self.length + 1
+            raise UserError(f"the text is too short: train has {count + 1:,} {self.unit}s, a row needs {least:,}")
+        return count
+
+    def _segments_per_pass(self, batch_size: int) -> int:
+        part = self._predicted() // batch_size
+        if part < self.length:
+            rows = f"{batch_size} rows of {self.length} {self.unit}s each"
+            raise UserError(f"the text is too short for {rows}: train has {self.cuts()[0]:,} {self.unit}s")
+        return max(1, part // self.length - 1)  # one less than would fit: a pass may begin at any shift
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        if self.sampling == "random":
+            rng = np.random.default_rng(derive_seed(seed, "order", step))
+            starts = rng.integers(0, self._predicted() - self.length + 1, size=batch_size)
+            return _windows(self.split("train"), starts, self.length, fresh=True)
+        steps = self._segments_per_pass(batch_size)
+        turn, segment = divmod(step, steps)
+        part = self._predicted() // batch_size
+        rng = np.random.default_rng(derive_seed(seed, "order", turn))
+        shifts = rng.integers(0, part - steps * self.length + 1, size=batch_size)
+        starts = np.arange(batch_size) * part + shifts + segment * self.length
+        return _windows(self.split("train"), starts, self.length, fresh=segment == 0)
+
+    def eval_batches(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        protocol: str = "segment",
+        stride: int | None = None,
+    ) -> Iterator[Batch]:
+        """Return the batches of a split, or of its first ``limit`` tokens, under one of the protocols above."""
+        text = self.split(split)
+        text = text if limit is None else text[:limit]
+        if len(text) < 2:
+            raise UserError(f"the {split} split has {len(text)} {self.unit}s: there is nothing to predict")
+        if protocol == "segment":
+            return _segments(text, self.length, batch_size)
+        if protocol != "sliding":
+            raise UserError(f"unknown protocol {protocol!r}: expected segment or sliding")
+        stride = whole_number(stride, name="stride")
+        if stride > self.length:
+            raise UserError(f"stride: expected at most the length {self.length}, got {stride}")
+        return _sliding(text, self.length, batch_size, stride)
+
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        place = self._place(split)
+        read = min(place.stop - place.start, limit or place.stop)
+        step = self.length if protocol == "segment" else stride or self.length
+        return self.length * _window_count(read, self.length, step)
+
+
+def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool) -> Batch:
+    """Return rows of ``length`` tokens from ``starts``, padded with zeros without targets beyond the end of the text."""
+    places = starts[:, None] + np.arange(length + 1)  # (b, length + 1): a row and the token after it
+    rows = torch.from_numpy(text[np.minimum(places, len(text) - 1)].astype(np.int64))
+    outside = torch.from_numpy(places >= len(text))
+    inputs, targets = rows[:, :-1].contiguous(), rows[:, 1:].clone()  # slices of a single row would share memory
+    if outside.any():
+        inputs, targets = inputs.masked_fill(outside[:, :-1], 0), targets.masked_fill(outside[:, 1:], IGNORED)
+    return Batch(inputs, targets.contiguous(), fresh=fresh)
+
+
+def _window_count(size: int, length: int, step: int) -> int:
+    """Return the number of windows, each ``step`` after the last, that predict all tokens of a text but the first."""
+    return 1 + -(-max(0, size - 1 - length) // step)
+
+
+def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]:
+    """Yield disjoint segments; row r reads the r-th run of consecutive ones, and every batch has the same rows."""
+    count = _window_count(len(text), length, length)
+    run = -(-count // min(batch_size, count))
+    first = np.arange(-(-count // run)) * run  # the last row may end before the others
+    for step in range(run):
+        yield _windows(text, (first + step) * length, length, fresh=step == 0)
+
+
+def _sliding(text: np.ndarray, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
+    """Yield windows that overlap by ``length - stride``; tokens that an earlier window has counted are ignored."""
+    count = _window_count(len(text), length, stride)
+    for begin in range(0, count, batch_size):
+        numbers = np.arange(begin, min(begin + batch_size, count))
+        batch = _windows(text, numbers * stride, length, fresh=True)
+        batch.targets[int(begin == 0) :, : length - stride] = IGNORED
+        yield batch

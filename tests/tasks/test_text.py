@@ -1,0 +1,102 @@
+"""Tests of ``text``: one file that is split, or files of its own for ``valid`` and ``test``."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.planning.plan import plan
+from attnlab.tasks.text import Text
+from tests.support.studies import STUDY, misplanned, write
+
+TRAIN, VALID, TEST = (bytes(range(start, start + 60)) * 10 for start in (0, 70, 140))
+SPLITS = ("train", "valid", "test")
+
+
+@pytest.fixture
+def corpus(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(folders)
+    for name, contents in zip(SPLITS, (TRAIN, VALID, TEST), strict=True):
+        (folders / f"{name}.txt").write_bytes(contents)
+    return folders
+
+
+def splits(task: Text) -> list[bytes]:
+    return [task.split(name).tobytes() for name in SPLITS]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, [TRAIN[:540], TRAIN[540:570], TRAIN[570:]]),
+        ({"valid": "valid.txt", "test": "test.txt"}, [TRAIN, VALID, TEST]),
+        ({"test": "test.txt"}, [TRAIN[:570], TRAIN[570:], TEST]),
+        ({"valid": "valid.txt"}, [TRAIN[:570], VALID, TRAIN[570:]]),
+    ],
+)
+def test_a_split_without_a_file_is_the_end_of_path(files: dict[str, str], expected: list[bytes], corpus: Path) -> None:
+    task = Text(path="train.txt", length=16, **files)
+    sizes = [len(contents) for contents in expected]
+    assert task.cuts() == (sizes[0], sizes[0] + sizes[1], sum(sizes))  # known before the data are read
+    assert task.steps_per_epoch(4) == (sizes[0] - 1) // 64
+    assert splits(task) == expected
+    assert Text(path="train.txt", length=16, **files).identity() == task.identity()
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_change_of_any_file_is_another_identity_and_a_read_text_keeps_its_own(name: str, corpus: Path) -> None:
+    options = {"path": "train.txt", "valid": "valid.txt", "test": "test.txt"}
+    task, before = Text(length=16, **options), Text(length=16, **options).identity()
+    task.prepare()
+    (corpus / f"{name}.txt").write_bytes(b"another text " * 40)
+    assert Text(length=16, **options).identity() != before
+    assert task.identity() == before and splits(task) == [TRAIN, VALID, TEST]
+
+
+def test_the_role_of_a_file_is_part_of_the_identity(corpus: Path) -> None:
+    one = Text(path="train.txt", valid="valid.txt", test="test.txt", length=16)
+    other = Text(path="train.txt", valid="test.txt", test="valid.txt", length=16)
+    assert one.identity() != other.identity()
+    assert splits(other) == [TRAIN, TEST, VALID] and splits(one) == [TRAIN, VALID, TEST]
+
+
+def test_one_file_keeps_the_identity_of_its_contents(corpus: Path) -> None:
+    """Results recorded for a single file stay valid: its identity is the checksum of the file."""
+    assert Text(path="train.txt", length=16).identity() == f"text sha256:{hashlib.sha256(TRAIN).hexdigest()}"
+
+
+def test_small_and_missing_files_are_named_with_their_option(corpus: Path) -> None:
+    (corpus / "one.txt").write_bytes(b"x")
+    for option in ("valid", "test"):
+        with pytest.raises(UserError, match=f"^{option}: .*does not exist"):
+            Text(path="train.txt", length=16, **{option: "none.txt"})
+        with pytest.raises(UserError, match=f"^{option}: .*one.txt has 1 byte"):
+            Text(path="train.txt", length=16, **{option: "one.txt"})
+    with pytest.raises(UserError, match=r"^path: .*test.txt has 600 bytes; rows of 600 need 601"):
+        Text(path="test.txt", valid="valid.txt", test="test.txt", length=600)
+    Text(path="test.txt", valid="valid.txt", test="test.txt", length=599)
+
+
+def study(folder: str = "") -> str:
+    """Return a study over the three files in ``folder``."""
+    files = ", ".join(f"{option}: {folder}{name}.txt" for option, name in zip(("path", *SPLITS[1:]), SPLITS, strict=True))
+    return STUDY.replace("{name: pydocs, length: 24}", f"{{name: text, {files}, length: 24}}")
+
+
+def test_files_of_a_study_are_relative_to_it_and_mistakes_have_their_place(corpus: Path) -> None:
+    options = plan(write(corpus / "lab", study("../"))).cells[0].config.task.options
+    assert [options[name] for name in ("path", "valid", "test")] == [str(corpus / f"{name}.txt") for name in SPLITS]
+    line = misplanned(write(corpus, study().replace("test: test.txt", "test: tset.txt")))
+    assert line.startswith("s.yaml:3:") and "task.test" in line and "did you mean 'test.txt'" in line
+
+
+def test_a_moved_project_keeps_its_fingerprints(corpus: Path) -> None:
+    for name in SPLITS:
+        (corpus / "moved").mkdir(exist_ok=True)
+        (corpus / "moved" / f"{name}.txt").write_bytes((corpus / f"{name}.txt").read_bytes())
+    first, moved = plan(write(corpus, study())), plan(write(corpus / "moved", study()))
+    assert [cell.config.fingerprint() for cell in first.cells] == [cell.config.fingerprint() for cell in moved.cells]
+    (corpus / "moved" / "test.txt").write_bytes(TRAIN)
+    changed = plan(corpus / "moved" / "s.yaml")
+    assert not {cell.config.fingerprint() for cell in first.cells} & {cell.config.fingerprint() for cell in changed.cells}
