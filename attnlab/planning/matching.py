@@ -19,10 +19,15 @@ from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Match
 from attnlab.errors import UserError
+from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.registry import VARIANTS, options_of
 
 TOLERANCE = 0.01  # of the baseline's cost
-COST_NAMES = {"params": "parameters", "flops": "FLOPs per token"}
+COSTS = {"params": ("parameters", "parameters"), "flops": ("flops_per_token", "FLOPs per token")}  # -> field of a Cell, words
+# The fields that decide the size of the model. An option of a variant that is a whole number can be adjusted, too.
+MATCHABLE = ("model.ff_mult", "model.dim", "model.depth", "model.heads", "model.mem_len")
+COSTLESS = {"train", "evaluate", "machine", "seed"}  # fields of a run on which neither cost depends
 MAX_STEPS = 2**16  # of the field that is adjusted
 
 CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
@@ -34,10 +39,17 @@ def match_costs(study: StudyConfig, cells: list[CellPair], resolver: Resolver) -
     Raises:
         UserError: no baseline to match to, or a field that cannot be adjusted; with the place in the study.
     """
-    return [
-        _Matching(study, cell, resolved, cells, resolver)() if resolved.config.variant.match else (cell, resolved)
-        for cell, resolved in cells
-    ]
+    resolved: dict[str, ResolvedCell] = {cell.name: resolution for cell, resolution in cells}
+    fixed: dict[str, set[str]] = {}
+    for cell, resolution in cells:
+        match = resolution.config.variant.match
+        if match is not None:
+            matching = _Matching(study, cell, resolution, match, cells, resolver)
+            resolved[cell.name] = matching()
+            if resolved[cell.name].matched:
+                for name in (cell.name, matching.baseline[0].name):
+                    fixed.setdefault(name, set()).add(COSTS[match.cost][0])
+    return [(cell, replace(resolved[cell.name], fixed_costs=tuple(sorted(fixed.get(cell.name, ()))))) for cell, _ in cells]
 
 
 @dataclass(frozen=True)
@@ -47,42 +59,37 @@ class _Matching:
     study: StudyConfig
     cell: CellConfig
     resolved: ResolvedCell
+    match: Match
     cells: list[CellPair]
     resolver: Resolver
 
-    def __call__(self) -> CellPair:
+    def __call__(self) -> ResolvedCell:
         bare = _without_match(self.resolved.config)
+        unmatched = replace(self.resolved, config=bare)
         if self.resolved.refusal is not None:
-            return self.cell, replace(self.resolved, config=bare)
-        self._check_field(bare)
-        base_cell, base = self._baseline()
+            return unmatched
+        before = self._check_field(bare)
+        base_cell, base = self.baseline
         if base.refusal is not None:
-            return self.cell, replace(self.resolved, config=bare, refusal=f"match: its baseline {base_cell.name!r} is refused")
-        target, unit = _cost(base, self._match.cost), _unit(bare, self._match.by)
+            return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused")
+        target, unit = cost_of(base, self.match.cost), _unit(bare, self.match.by)
+        limit = self.resolved.task.length if self.match.by.startswith("variant.") else MAX_STEPS
 
         def at(steps: int) -> ResolvedCell:
-            return self._resolve_with({self._match.by: steps * unit})
+            return self._resolve_with({self.match.by: steps * unit})
 
         try:
-            start = round(_value(bare, self._match.by) / unit)
-            best = at(_nearest(lambda steps: _cost(at(steps), self._match.cost), target, start=start))
+            start = min(round(before / unit), limit)
+            best = at(_nearest(lambda steps: cost_of(at(steps), self.match.cost), target, start=start, limit=limit))
         except _Refused as error:
-            return self.cell, replace(self.resolved, config=bare, refusal=f"match: {error}")
-        cost, unit_name = _cost(best, self._match.cost), COST_NAMES[self._match.cost]
-        before, after = (text(_short(_value(config, self._match.by))) for config in (bare, best.config))
+            return replace(unmatched, refusal=f"match: {error}")
+        cost, words = cost_of(best, self.match.cost), COSTS[self.match.cost][1]
+        values = " becomes ".join(text(_short(value)) for value in (before, _value(best.config, self.match.by)))
         gap = cost / target - 1
-        summary = f"{self._match.by} {before} becomes {after}: {cost:,} {unit_name}, {gap:+.2%} against {base_cell.name!r}"
+        summary = f"{self.match.by} {values}: {cost:,} {words}, {gap:+.2%} against {base_cell.name!r}"
         if abs(gap) > TOLERANCE:
-            return self.cell, replace(
-                self.resolved, config=bare, refusal=f"match: expected {target:,} {unit_name} within 1 %, but {summary}"
-            )
-        self._check_search(best, cost)
-        return self.cell, replace(best, matched=summary)
-
-    @property
-    def _match(self) -> Match:
-        assert self.resolved.config.variant.match is not None
-        return self.resolved.config.variant.match
+            return replace(unmatched, refusal=f"match: expected {target:,} {words} within 1 %, but {summary}")
+        return replace(best, matched=summary)
 
     @property
     def _place(self) -> str:
@@ -100,17 +107,23 @@ class _Matching:
             raise _Refused(f"with {shown}: {resolved.refusal}")
         return resolved
 
-    def _check_field(self, config: RunConfig) -> None:
-        by = self._match.by
+    def _check_field(self, config: RunConfig) -> int | float:
+        """Return the value of the field to adjust; raise unless it decides the size of the model and nothing else sets it."""
+        by = self.match.by
         check_path(by, place=self._place)
         value = _value(config, by)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise UserError(f"match: expected a field with a number to adjust, got {by} ({text(value)})", self._place)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if by not in MATCHABLE and not (by.startswith("variant.") and whole):
+            options = f"an option of {config.variant.label} that is a whole number"
+            raise UserError(f"match: expected one of {', '.join(MATCHABLE)}, or {options}, got {by}", self._place)
         for part, fields in (("grid", self.study.grid), ("search.space", self.study.search.space if self.study.search else {})):
             if by in fields:
                 raise UserError(f"match: expected a field to adjust, but {part} sets {by} already", self._place)
+        return value
 
-    def _baseline(self) -> CellPair:
+    @property
+    def baseline(self) -> CellPair:
+        """The cell to match to, and its resolution."""
         if self.study.baseline is None:
             raise UserError("match: expected a 'baseline' in the study to match to, got none", self._place)
         axes = {**self.cell.axes, **self.study.baseline}
@@ -121,16 +134,6 @@ class _Matching:
             raise UserError("match: the baseline cannot be matched to itself", self._place)
         return baseline
 
-    def _check_search(self, best: ResolvedCell, cost: int) -> None:
-        """Raise if a dimension of the search changes the cost that is matched."""
-        space = self.study.search.space if self.study.search else {}
-        for path in (path for path in space if not path.startswith("train.")):
-            for _, value in space[path].ends:
-                moved = self._resolve_with({self._match.by: _value(best.config, self._match.by), path: value})
-                if _cost(moved, self._match.cost) != cost:
-                    message = f"the search moves the {COST_NAMES[self._match.cost]} that {self.cell.name!r} is matched in"
-                    raise UserError(message, self.study.where("search", "space", path, key=True))
-
 
 class _Refused(Exception):
     """A value of the field with which the cell cannot run."""
@@ -140,17 +143,36 @@ def _without_match(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"variant": config.variant.model_copy(update={"match": None})})
 
 
-def _cost(resolved: ResolvedCell, cost: str) -> int:
+def cost_of(resolved: ResolvedCell, cost: str) -> int:
+    """Return the cost of a cell in which others are matched: ``params`` or ``flops``."""
     from attnlab.training.costs import plan_figures, plan_parameters
 
-    return (
-        plan_parameters(resolved.config, resolved.task)
-        if cost == "params"
-        else plan_figures(resolved.config, resolved.task)["flops_per_token"]
-    )
+    if cost == "params":
+        return plan_parameters(resolved.config, resolved.task)
+    return plan_figures(resolved.config, resolved.task)["flops_per_token"]
+
+
+def check_fixed_costs(cell: Cell, resolved: ResolvedCell) -> None:
+    """Raise if a configuration that a search chose for ``cell`` costs more or less than the one that was matched.
+
+    Raises:
+        UserError: without a place.
+    """
+    fields = set(type(cell.config).model_fields)
+    if all(getattr(resolved.config, name) == getattr(cell.config, name) for name in fields - COSTLESS):
+        return
+    for cost, (field, words) in COSTS.items():
+        if field in cell.fixed_costs and (actual := cost_of(resolved, cost)) != getattr(cell, field):
+            message = f"expected {getattr(cell, field):,} {words}, got {actual:,}"
+            raise UserError(f"{message}: a search must not change the {words} in which cells are matched")
 
 
 def _value(config: RunConfig, path: str) -> Any:
+    """Return the value of a field; of an option that is not written out, its default."""
+    section, _, name = path.partition(".")
+    if section == "variant" and name not in config.variant.options:
+        option = options_of(VARIANTS.get(config.variant.name)).get(name)
+        return None if option is None else option.default
     fields: Any = config.model_dump()
     for part in path.split("."):
         fields = fields.get(part) if isinstance(fields, dict) else None
@@ -168,21 +190,21 @@ def _unit(config: RunConfig, path: str) -> int | float:
     return config.model.heads if path == "model.dim" else 1
 
 
-def _nearest(cost: Callable[[int], int], target: int, *, start: int) -> int:
-    """Return the number of steps whose cost is nearest to ``target``; costs increase with the steps.
+def _nearest(cost: Callable[[int], int], target: int, *, start: int, limit: int) -> int:
+    """Return the number of steps, at most ``limit``, whose cost is nearest to ``target``; costs increase with the steps.
 
     Args:
         start: an estimate to begin with.
 
     Raises:
-        _Refused: no number of steps up to ``MAX_STEPS`` reaches the target.
+        _Refused: no number of steps up to ``limit`` reaches the target.
     """
     cost = cache(cost)
-    low, high = 1, max(2, start)
+    low, high = 1, min(max(2, start), limit)
     while cost(high) < target:
-        low, high = high, 2 * high
-        if high > MAX_STEPS:
-            raise _Refused(f"expected a cost that grows to {target:,}, got {cost(low):,} at {low:,} steps of the field")
+        if high == limit:
+            raise _Refused(f"expected a cost that grows to {target:,}, got {cost(high):,} at {high:,} steps of the field")
+        low, high = high, min(2 * high, limit)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if cost(middle) < target else (low, middle)

@@ -237,7 +237,16 @@ def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
     """Return the cell with its costs, from a model on the meta device."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
     place = cell.where(*last.split("."))
-    result = Cell(cell.name, cell.axes, it.config, it.refusal, where=place, matched=it.matched, cuda_backend=it.cuda_backend)
+    result = Cell(
+        cell.name,
+        cell.axes,
+        it.config,
+        it.refusal,
+        where=place,
+        matched=it.matched,
+        cuda_backend=it.cuda_backend,
+        fixed_costs=it.fixed_costs,
+    )
     if it.refusal is not None:
         return result
     from attnlab.training.costs import plan_figures

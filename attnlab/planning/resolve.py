@@ -33,6 +33,7 @@ class ResolvedCell:
         refusal: the reason why it cannot run, or None.
         matched: a description of the match of its cost to that of its baseline, or "".
         cuda_backend: the backend that it would use on CUDA.
+        fixed_costs: names of the costs in which it is matched, or others are matched to it.
     """
 
     config: RunConfig
@@ -41,6 +42,7 @@ class ResolvedCell:
     refusal: str | None
     matched: str = ""
     cuda_backend: str = ""
+    fixed_costs: tuple[str, ...] = ()
 
 
 def import_files(study: StudyConfig) -> list[Path]:

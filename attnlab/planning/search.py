@@ -12,6 +12,7 @@ from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig, assignment
 from attnlab.errors import UserError
 from attnlab.planning.advice import advice, evaluation_schedule
+from attnlab.planning.matching import check_fixed_costs
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.samplers import check
 
@@ -42,7 +43,8 @@ def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> Ru
     """Return the configuration of a cell with dotted paths set, validated and resolved.
 
     Raises:
-        UserError: an invalid configuration, or one that cannot run; it names the cell and the changes.
+        UserError: an invalid configuration, one that cannot run, or one that is no longer matched to its baseline; it names
+            the cell and the changes.
     """
     try:
         config = cell.config.replace(changes)
@@ -50,6 +52,8 @@ def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> Ru
         raise _with_changes(str(error), study, cell, changes) from error
     try:
         resolved = Resolver(study)(CellConfig(cell.name, cell.axes, config, study, {}))
+        if resolved.refusal is None:
+            check_fixed_costs(cell, resolved)
     except UserError as error:
         raise _with_changes(error.message, study, cell, changes) from error
     if resolved.refusal is not None:

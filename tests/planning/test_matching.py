@@ -87,11 +87,11 @@ def by(field: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("variant", "more", "said"),
+    ("variant", "more", "words"),
     [
         (TO_PARAMS, {"baseline": None}, "expected a 'baseline' in the study to match to, got none"),
         (TO_PARAMS, {"baseline": {"variant": "no_wo"}}, "cannot be matched to itself"),
-        (by("model.norm"), {}, "a field with a number to adjust, got model.norm"),
+        (by("model.norm"), {}, "expected one of model.ff_mult, "),
         (by("model.wdth"), {}, "'model.wdth' is not a field of a run"),
         ({"name": "no_wo", "match": "size"}, {}, "expected 'params', 'flops' or {cost: ..., by: ...}, got 'size'"),
         (
@@ -102,14 +102,18 @@ def by(field: str) -> dict[str, Any]:
         (
             TO_PARAMS,
             {"search": {"trials": 2, "space": {"model.depth": {"low": 1, "high": 4}}}, "confirm": {"seeds": [1]}},
-            "the search moves the parameters that 'no_wo match=params' is matched in",
+            "a search must not change the parameters in which cells are matched",
         ),
+        (by("task.length"), {}, "expected one of model.ff_mult, "),
+        (by("train.steps"), {}, "expected one of model.ff_mult, "),
+        (by("model.dropout"), {}, "expected one of model.ff_mult, "),
+        (by("variant.stride"), {}, "or an option of no_wo that is a whole number, got variant.stride"),
     ],
 )
-def test_a_match_that_means_nothing_is_one_line(variant: Any, more: dict[str, Any], said: str) -> None:
+def test_a_match_that_means_nothing_is_one_line(variant: Any, more: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
         planned(variant, **more)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_search_keeps_what_was_matched() -> None:
@@ -117,3 +121,38 @@ def test_a_search_keeps_what_was_matched() -> None:
     matched = study_plan.cells[1]
     trial = study_plan.search_run(matched, 0, {"model.dropout": 0.25})
     assert trial.config.model.ff_mult == matched.config.model.ff_mult != 4.0 and trial.config.model.dropout == 0.25
+
+
+@pytest.mark.parametrize("cell", ["wide", "no_wo match=params"])
+def test_a_search_cannot_move_what_is_matched_in_the_baseline_either(cell: str) -> None:
+    """The parameters of `wide` depend on the number of heads, those of `no_wo` do not."""
+    more = {"grid": {"variant": ["wide", TO_PARAMS]}, "baseline": {"variant": "wide"}, "confirm": {"seeds": [5]}}
+    with pytest.raises(UserError) as caught:
+        planned(**more, search={"trials": 2, "space": {"model.heads": {"choices": [4, 2]}}})
+    assert caught.value.where == "search.space.model.heads.choices[1]" and "the cell 'wide'" in caught.value.message
+    alone = planned(**more, search={"trials": 2, "space": {"model.activation": {"choices": ["relu", "gelu"]}}})
+    other = next(candidate for candidate in alone.cells if candidate.name == cell)
+    with pytest.raises(UserError, match="must not change the parameters"):  # also a trial that no end of a dimension shows
+        alone.search_run(other, 0, {"model.activation": "relu", "model.depth": 2})
+    assert alone.search_run(other, 0, {"model.activation": "relu"}).config.model.activation == "relu"
+
+
+def test_the_baseline_alone_is_held_to_the_match() -> None:
+    study = {"study": "match", "grid": {"variant": ["wide", TO_PARAMS]}, "baseline": {"variant": "wide"}}
+    study |= {"base": {"task": {"name": "pydocs", "length": 32}, "model": {"dim": DIM}, "train": {"steps": 3}}}
+    study |= {"confirm": {"seeds": [5]}, "search": {"trials": 2, "space": {"model.heads": {"choices": [4, 2]}}}}
+    with pytest.raises(UserError, match="must not change the parameters"):
+        plan(study, only={"variant": "wide"})
+
+
+def test_an_option_is_matched_within_the_length() -> None:
+    def option(**options: Any) -> dict[str, Any]:
+        return {"name": "strided_sparse", "match": {"cost": "flops", "by": "variant.stride"}, **options}
+
+    dense, matched = planned(option(stride=7)).cells
+    assert matched.flops_per_token == pytest.approx(dense.flops_per_token, rel=0.01)
+    assert 7 < matched.config.variant.options["stride"] <= 32
+    default = planned(grid={"variant": ["no_wo", option()]}, baseline={"variant": "no_wo"}).cells[1]
+    assert default.matched.startswith("variant.stride 16 becomes "), "an option that is not written out has its default"
+    wide = planned(grid={"variant": ["wide", option()]}, baseline={"variant": "wide"}).cells[1]
+    assert wide.refusal is not None and "at 32" in wide.refusal, "no stride beyond the length is tried"
