@@ -8,7 +8,7 @@ Running a study again resumes it. A failing run never stops the others.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,13 +137,12 @@ def run(
         try:
             start_fork_server(PRELOAD)
             with Tracker(plan, folder) as tracker:
-                store = Store(folder, url)
-                scheduler = Scheduler(plan, tracker, store, retry=_states(retry))
-                runner = Runner(
-                    plan, folder, tracker=tracker, scheduler=scheduler, display=display, workers=workers, train=train
-                )
-                rows = runner.run(partial=bool(only))
-                store.close()
+                with closing(Store(folder, url)) as store:
+                    scheduler = Scheduler(plan, tracker, store, retry=_states(retry))
+                    runner = Runner(
+                        plan, folder, tracker=tracker, scheduler=scheduler, display=display, workers=workers, train=train
+                    )
+                    rows = runner.run(partial=bool(only))
                 scores = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))

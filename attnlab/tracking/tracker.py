@@ -109,21 +109,24 @@ class Tracker:
         """Record the study's reference scores; ``partial`` keeps earlier scores that are not in ``scores``."""
         write_reference_scores(self._client, self._experiment_id, scores, partial=partial)
 
-    def reconcile(self, *, alive: Collection[str] = (), shared: bool = False) -> dict[str, Record]:
+    def reconcile(self, *, alive: Callable[[], set[str]] | None = None) -> dict[str, Record]:
         """Clean up the records of earlier processes; return the active record of each key.
 
         A record that is RUNNING although its parent has ended becomes ``interrupted``. Of two records with one key, the
         finished one is kept, else the later one.
 
         Args:
-            alive: keys that other parents are training.
-            shared: whether other parents may be at work. If so, every RUNNING record whose key is not in ``alive`` has
-                lost its parent; otherwise this is known only of records written from this runs folder.
+            alive: returns the keys that other parents are training. Every other RUNNING record has then lost its parent.
+                None: there are no other parents, and this is known only of records written from this runs folder.
         """
-        for record in search_runs(self._client, self._experiment_id):
+        # Read the keys before and after the records: another parent may claim a run, or finish one, in between.
+        before = alive() if alive else set()
+        records = search_runs(self._client, self._experiment_id)
+        keys_alive = before | (alive() if alive else set())
+        for record in records:
             tags = record.data.tags
-            orphaned = shared or tags.get("attnlab.owner") == self._owner
-            if record.info.status == "RUNNING" and orphaned and tags.get("attnlab.fingerprint") not in alive:
+            orphaned = alive is not None or tags.get("attnlab.owner") == self._owner
+            if record.info.status == "RUNNING" and orphaned and tags.get("attnlab.fingerprint") not in keys_alive:
                 record = self.finish(record.info.run_id, RunState.INTERRUPTED, reason="its parent process ended")
             self._add_active(record)
         return dict(self._active)

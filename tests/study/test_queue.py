@@ -176,6 +176,74 @@ def test_a_released_ticket_can_be_claimed_at_once_by_another(url: str, tmp_path:
         assert second is not None and second.number != first.number
 
 
+def test_a_parent_that_dies_between_its_result_and_its_ticket_loses_nothing(url: str, tmp_path: Path) -> None:
+    """A parent is killed, or recovered as stale, after it wrote the state of a completed run and before it closed the trial."""
+    with closing(Store(tmp_path, url)) as living, closing(Store(tmp_path, url)) as dying:
+        ours, theirs = queue(living), queue(dying)
+        theirs.enqueue(["completed", "failed"])
+        for state in (RunState.COMPLETED, RunState.FAILED):
+            ticket = theirs.claim([str(state)])
+            assert ticket is not None
+            ticket.trial.set_user_attr("state", str(state))
+        dying.close()  # no more heartbeats
+        until = time.monotonic() + 4 * living.grace_period
+        while ours.keys("RUNNING") and time.monotonic() < until:
+            ours.recover({}, wanted=[])
+            time.sleep(0.2)
+        assert ours.keys("WAITING") == {"completed"}, "a failed run has its outcome, a completed one needs its value"
+        assert ours.open_keys() == {"completed"}
+        again = ours.claim(["completed"])
+        assert again is not None
+        ours.close_finished(again, 1.5)
+        assert ours.keys("COMPLETE") == {"completed"} and ours.open_keys() == set()
+
+
+def test_a_ticket_that_was_recovered_while_its_parent_closed_it_is_closed_by_the_next_owner(url: str, tmp_path: Path) -> None:
+    with closing(Store(tmp_path, url)) as slow_store, closing(Store(tmp_path, url)) as other_store:
+        slow, other = queue(slow_store), queue(other_store)
+        slow.enqueue(["k"])
+        late = slow.claim(["k"])
+        assert late is not None
+        other.study.tell(late.number, state=other._states.FAIL)  # as its recovery does
+        slow.tell(late, RunState.COMPLETED, 2.5)
+        assert slow.open_keys() == {"k"}, "not waiting, not running, and yet without its value"
+        other.recover({}, wanted=[])
+        again = other.claim(["k"])
+        assert again is not None
+        other.close_finished(again, 2.5)
+        assert [trial.value for trial in slow.trials("COMPLETE")] == [2.5]
+
+
+def test_a_waiting_ticket_that_another_parent_has_closed_meanwhile_is_passed_over(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Store(tmp_path, url)) as first_store, closing(Store(tmp_path, url)) as second_store:
+        first, second = queue(first_store), queue(second_store)
+        first.enqueue(["a", "b"])
+        listed = second.trials("WAITING")
+        closed = first.claim(["a"])
+        assert closed is not None
+        first.tell(closed, RunState.COMPLETED, 1.0)
+        monkeypatch.setattr(second, "trials", lambda *states: listed)
+        claimed = second.claim(["a", "b"])
+        assert claimed is not None and claimed.key == "b"
+
+
+def test_the_end_of_heartbeats_does_not_come_before_that_of_the_trial(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Store(tmp_path, url)) as store:
+        waiting, order = queue(store), list[str]()
+        waiting.enqueue(["k"])
+        ticket = waiting.claim(["k"])
+        assert ticket is not None
+        tell, stop = waiting._tell, store.stop_heartbeat
+        monkeypatch.setattr(waiting, "_tell", lambda *words: order.append("trial") or tell(*words))
+        monkeypatch.setattr(store, "stop_heartbeat", lambda number: order.append("heartbeats") or stop(number))
+        waiting.tell(ticket, RunState.COMPLETED, 1.0)
+        assert order == ["trial", "heartbeats"]
+
+
 def test_a_storage_needs_a_record_that_all_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert shared_storage(None) is None

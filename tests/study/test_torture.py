@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from mlflow import MlflowClient
 
 import attnlab
 from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.trials.queue import Queue
 from attnlab.study.trials.store import storage_url
 from tests.support.exactly_once import Curves, Stores, broken_promises, finished
 from tests.support.postgres import PASSWORD, Server
@@ -185,3 +187,26 @@ def test_a_ticket_that_a_dead_parent_left_of_a_finished_run_is_settled(
     trials = optuna.load_study(study_name=name, storage=storage_url(storage))
     # One trial for each seed, and the leftover ticket.
     assert [trial.state.name for trial in trials.trials] == ["COMPLETE", "COMPLETE", "FAIL"]
+
+
+def test_a_parent_killed_between_a_record_and_its_ticket_leaves_a_complete_trial_for_every_run(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is FINISHED and the trial has its state, but not its value, when the parent dies."""
+    storage, tracking = postgres.database(), postgres.database()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
+    monkeypatch.setenv("ATTNLAB_HEARTBEAT", "1")
+    path, options = write(tmp_path, STUDY), {"root": tmp_path / "runs", "storage": storage, "only": {"variant": "no_wo"}}
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Queue, "_tell", killed)
+        attnlab.run(path, display=QUIET, **options)
+    assert attnlab.run(path, display=QUIET, **options).ok
+    trials = Stores(tracking, storage_url(storage)).trials()
+    assert Counter(trial.user_attrs["key"] for trial in trials if trial.state.name == "COMPLETE") == {
+        run.fingerprint: 1 for run in attnlab.plan(path, only={"variant": "no_wo"}).runs
+    }
+    assert all(trial.state.is_finished() for trial in trials)

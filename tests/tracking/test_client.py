@@ -146,6 +146,18 @@ def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path)
     assert client.get_run(second).info.status == "KILLED"
 
 
+@pytest.mark.parametrize("alive", [[set(), {"key"}], [{"key"}, set()]], ids=["claimed meanwhile", "ended meanwhile"])
+def test_a_run_of_another_parent_is_not_closed(tmp_path: Path, alive: list[set[str]]) -> None:
+    """The other parent claims or ends the run between the first reading of the queue and the second."""
+    planned = small()
+    run_id = Tracker(planned, tmp_path).start(planned.runs[0])
+    running = iter([keys and {planned.runs[0].key} for keys in alive])
+    records = Tracker(planned, tmp_path).reconcile(alive=lambda: next(running))
+    assert [(record.info.run_id, record.info.status) for record in records.values()] == [(run_id, "RUNNING")]
+    orphans = Tracker(planned, tmp_path).reconcile(alive=set)
+    assert [record.info.status for record in orphans.values()] == ["KILLED"]
+
+
 def test_a_record_that_is_replaced_is_not_left_running(tmp_path: Path) -> None:
     planned = small()
     with Tracker(planned, tmp_path) as tracker:

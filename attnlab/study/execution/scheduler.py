@@ -61,8 +61,7 @@ class Scheduler:
     def open(self) -> None:
         """Restore the queues after earlier calls, and queue every run without a result."""
         # 1. Close the records of dead parents, so that step 2 reads final states. Runs that other parents train stay open.
-        alive = {key for queue in self._queues for key in queue.keys("RUNNING")} if self._store.shared else set()
-        self._records = self._tracker.reconcile(alive=alive, shared=self._store.shared)
+        self._records = self._tracker.reconcile(alive=self._keys_of_others if self._store.shared else None)
         # 2. Decide which results count. From here on a record to be replaced is not a result (see `_has_result`).
         self._to_replace = records_to_replace(self._records, self._retry)
         self.to_discard = results_to_discard(self._records, self._retry)
@@ -86,6 +85,10 @@ class Scheduler:
         recorded = {key for key, record in self._records.items() if record.info.status != "RUNNING"}
         tickets = trials_to_queue(search.keys, ended=search.ended, recorded=recorded, finished=finished)
         search.queue.enqueue(tickets)
+
+    def _keys_of_others(self) -> set[str]:
+        """Return the keys that other parents are training."""
+        return {key for queue in self._queues for key in queue.keys("RUNNING")}
 
     @property
     def _queues(self) -> list[Queue]:
@@ -186,4 +189,4 @@ class Scheduler:
     def has_pending(self) -> bool:
         """True while a run of this study is waiting or running, here or in another parent."""
         searching = any(not search.is_over for search in self._searches.values())
-        return searching or bool(self._grid.keys("WAITING", "RUNNING") & self.runs.keys())
+        return searching or bool(self._grid.open_keys() & self.runs.keys())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -78,6 +79,20 @@ class Queue:
         """Return the keys of the trials in these states."""
         return {trial.user_attrs["key"] for trial in self.trials(*states)}
 
+    def open_keys(self) -> set[str]:
+        """Return the keys whose newest ticket waits, runs, or was lost with its parent and has yet to be queued again."""
+        newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
+        return {key for key, trial in newest.items() if not trial.state.is_finished() or self._is_lost(trial)}
+
+    def _is_lost(self, trial: FrozenTrial) -> bool:
+        """Return whether a shared queue's trial failed with its parent, not by itself.
+
+        A run that failed by itself leaves its state. A parent that dies between writing the state of a completed run and
+        closing its trial leaves a trial that fails as stale, although its run has a result.
+        """
+        state = trial.user_attrs.get("state")
+        return self._store.shared and trial.state == self._states.FAIL and state not in WITHOUT_RESULT
+
     def enqueue(self, keys: Iterable[str]) -> None:
         """Add a ticket for each key without a live one. It takes the parameters of the key's last ticket."""
         with self._store.exclusive():
@@ -123,22 +138,31 @@ class Queue:
             for number, since in self._silent_since.items():
                 if time.monotonic() - since > self._store.grace_period:
                     self._tell(number, RunState.INTERRUPTED, math.nan)
-            # 3. Queue them again. A trial that failed by itself carries its state and stays failed.
+            # 3. Queue them again.
             newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
             for key, trial in newest.items():
-                if trial.state == self._states.FAIL and "state" not in trial.user_attrs:
+                if self._is_lost(trial):
                     self.study.enqueue_trial(trial.params, user_attrs={"key": key})
 
     def claim(self, keys: Collection[str]) -> Ticket | None:
         """Claim the oldest waiting ticket with one of these keys; None if none waits."""
         for trial in self.trials("WAITING"):
             key = trial.user_attrs["key"]
-            if key in keys and self._store.rdb.set_trial_state_values(trial._trial_id, self._states.RUNNING):
+            if key in keys and self._set_running(trial):
                 self._store.start_heartbeat(trial._trial_id)
                 claimed = self._new_trial(self.study, trial._trial_id)
                 claimed.set_user_attr("begun", True)
                 return Ticket(key, claimed)
         return None
+
+    def _set_running(self, trial: FrozenTrial) -> bool:
+        """Set a waiting trial to RUNNING; return False if another parent has claimed it, or even closed it, meanwhile."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        try:
+            return self._store.rdb.set_trial_state_values(trial._trial_id, self._states.RUNNING)
+        except UpdateFinishedTrialError:
+            return False
 
     def owns(self, ticket: Ticket) -> bool:
         """Return whether the ticket is still this parent's: another parent may have recovered it as stale."""
@@ -155,10 +179,16 @@ class Queue:
         self.enqueue([ticket.key])
 
     def tell(self, ticket: Ticket, state: RunState, value: float) -> None:
-        """Close a ticket whose run ended in ``state`` with this value (NaN where it has none)."""
-        self._store.stop_heartbeat(ticket.trial._trial_id)
-        ticket.trial.set_user_attr("state", str(state))
-        self._tell(ticket.number, state, value)
+        """Close a ticket whose run ended in ``state`` with this value (NaN where it has none).
+
+        If another parent has recovered the ticket as stale meanwhile, that parent closes it with the recorded result.
+        """
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        with suppress(UpdateFinishedTrialError):
+            ticket.trial.set_user_attr("state", str(state))  # a finished trial takes no attributes
+            self._tell(ticket.number, state, value)
+        self._store.stop_heartbeat(ticket.trial._trial_id)  # last: until here the trial must not look stale
 
     def close_finished(self, ticket: Ticket, value: float) -> None:
         """Close a ticket whose run turns out to be finished: as completed, unless another ticket of its key is."""
