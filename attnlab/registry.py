@@ -261,6 +261,7 @@ TASKS = Registry(
         "enwik8": "attnlab.tasks.enwik8:Enwik8",
         "pydocs": "attnlab.tasks.pydocs:PyDocs",
         "text": "attnlab.tasks.text:Text",
+        "tokens": "attnlab.tasks.tokens:Tokens",
     },
 )
 MODELS = Registry(

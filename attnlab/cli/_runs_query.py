@@ -17,7 +17,7 @@ from attnlab.errors import UserError, nearest, one_line
 
 Frame = Series = Any  # pandas' own types do not define the type of an indexing result
 ALL = "all"
-SCORES = ("bits_per_byte", "accuracy")
+SCORES = ("bits_per_byte", "bits_per_token", "accuracy")
 MAX_LISTED = 12  # values of a column that a message lists
 OPERATORS = {
     "<": operator.lt,

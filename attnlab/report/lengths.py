@@ -131,7 +131,7 @@ def _score(curve: LengthCurve, length: int, spec: ComparisonSpec) -> str:
 
 
 def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Iterable[str]:
-    items = "bytes" if spec.metric == "bits_per_byte" else "texts, truncated to the length,"
+    items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(spec.metric, "texts, truncated to the length,")
     yield (
         f"{spec.metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
         f"that it was not trained on. The same {items} are scored at every length. ± is half the width of the 95 % interval "

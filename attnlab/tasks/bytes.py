@@ -31,7 +31,7 @@ class ByteTask(SequenceTask):
             return self.split("test")[:limit]
 
         def counted(limit: int | None) -> float:
-            return ngram.bits_per_byte(self.split("train"), test(limit))
+            return ngram.bits_per_token(self.split("train"), test(limit))
 
         n = ngram.ORDER
         about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"

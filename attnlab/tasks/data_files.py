@@ -186,3 +186,12 @@ def _chunks(part: Part) -> Iterator[bytes]:
         while remaining and (chunk := file.read(min(CHUNK, remaining))):
             remaining -= len(chunk)
             yield chunk
+
+
+def decode(contents: bytes, file: DataFile, *, encoding: str) -> str:
+    """Return the text of a file, without a byte order mark; raise ``UserError`` with the offset of the first invalid byte."""
+    try:
+        return contents.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        problem = f"the byte 0x{contents[error.start]:02x} at offset {error.start:,}"
+        raise UserError(f"{file.option}: expected a text in {encoding.upper()}, but {file.path} has {problem}") from None

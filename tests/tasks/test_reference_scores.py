@@ -102,8 +102,24 @@ def test_probabilities_sum_to_one(history: str) -> None:
     assert math.fsum(after) == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize(("vocabulary", "order"), [(2, 8), (300, 7), (50_257, 4), (2**32, 2)])
+def test_a_model_of_a_larger_vocabulary_sums_to_one(vocabulary: int, order: int) -> None:
+    tokens = np.random.default_rng(0).integers(0, min(vocabulary, 300), size=2_003).astype(np.uint32)
+    model = ngram.KneserNey(tokens, order=order, vocabulary=vocabulary)
+    history = tokens[500 : 500 + order]
+    seen = np.arange(min(vocabulary, 300))
+    after = [model.probabilities(np.append(history, np.uint32(token)))[-1] for token in seen]
+    unseen = model.probabilities(np.append(history, np.uint32(vocabulary - 1)))[-1] if vocabulary > 300 else 0
+    assert math.fsum(after) + (vocabulary - len(seen)) * unseen == pytest.approx(1, abs=1e-9)
+
+
+def test_an_order_that_does_not_fit_into_one_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 4"):
+        ngram.KneserNey(np.zeros(9, np.uint16), order=5, vocabulary=50_257)
+
+
 def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
-    bits = ngram.bits_per_byte(text("a" * 50), text("aaab"))
+    bits = ngram.bits_per_token(text("a" * 50), text("aaab"))
     assert 0 < bits < 10
 
 

@@ -1,16 +1,16 @@
-"""``n-gram``: an interpolated byte model with modified Kneser-Ney smoothing.
+"""``n-gram``: an interpolated model of bytes or tokens with modified Kneser-Ney smoothing.
 
 Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 4.1 and equations
-(26) to (28). Of a byte w after a history h of n - 1 bytes, with h' the history without its first byte:
+(26) to (28). Of a token w after a history h of n - 1 tokens, with h' the history without its first token:
 
-    p_n(w | h) = (c(hw) - D(c(hw))) / c(h) + rest(h) * p_{n-1}(w | h'),   p_0(w) = 1/256
+    p_n(w | h) = (c(hw) - D(c(hw))) / c(h) + rest(h) * p_{n-1}(w | h'),   p_0(w) = 1 / vocabulary
 
-c counts occurrences at the highest order and, below it, the different bytes that occur before hw. D(c) is D1, D2 or D3 for
-counts of 1, 2 and more; rest(h) is all that D took from the bytes seen after h, so that p_n sums to 1. A history that was
+c counts occurrences at the highest order and, below it, the different tokens that occur before hw. D(c) is D1, D2 or D3 for
+counts of 1, 2 and more; rest(h) is all that D took from the tokens seen after h, so that p_n sums to 1. A history that was
 never seen leaves p_{n-1} as it is.
 
-Everything is sorted arrays of n-grams, each packed into one number: order 8 on the 90 MB of enwik8 takes 2 GB and about a
-minute.
+Everything is sorted arrays of n-grams, each packed into one number of 64 bits, which limits the order: 8 for bytes. That
+takes 2 GB and about a minute on the 90 MB of enwik8.
 """
 
 from __future__ import annotations
@@ -19,14 +19,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ORDER = 8  # bytes of an n-gram: as many as one uint64 holds
-BYTE = np.uint64(8)  # bits
+ORDER = 8  # the longest n-gram, if it fits into an uint64
+BYTES = 256  # the vocabulary of bytes
 
 
-def bits_per_byte(train: np.ndarray, test: np.ndarray, *, order: int = ORDER) -> float:
-    """Return the bits per byte of every byte of ``test`` but the first, under a model of ``train``; both (n,) uint8."""
-    chances = KneserNey(train, order=order).probabilities(test)
+def longest(vocabulary: int) -> int:
+    """Return the order of the model of a vocabulary: ``ORDER``, or as many tokens as an uint64 holds."""
+    return min(ORDER, 64 // _bits(vocabulary))
+
+
+def bits_per_token(train: np.ndarray, test: np.ndarray, *, vocabulary: int = BYTES) -> float:
+    """Return the mean bits of every token of ``test`` but the first, under a model of ``train``.
+
+    Args:
+        train, test: (n,) of unsigned integers below ``vocabulary``.
+    """
+    chances = KneserNey(train, order=longest(vocabulary), vocabulary=vocabulary).probabilities(test)
     return float(-np.log2(chances[1:]).mean())
+
+
+def _bits(vocabulary: int) -> int:
+    return max(1, (vocabulary - 1).bit_length())
 
 
 @dataclass(frozen=True)
@@ -43,40 +56,47 @@ class KneserNey:
     """An interpolated n-gram model of a text.
 
     Args:
-        text: (n,) uint8, of at least ``order`` bytes.
-        order: bytes of the longest n-gram, 1 to 8.
+        text: (n,) unsigned integers, at least ``order``.
+        order: tokens of the longest n-gram, at least 1.
+        vocabulary: number of tokens; each is smaller.
+
+    Raises:
+        ValueError: an n-gram of this order does not fit into 64 bits.
     """
 
-    def __init__(self, text: np.ndarray, *, order: int = ORDER) -> None:
-        grams, counts = _counted(_packed(text, order)[order - 1 :])
+    def __init__(self, text: np.ndarray, *, order: int = ORDER, vocabulary: int = BYTES) -> None:
+        self._vocabulary, self._bits = vocabulary, _bits(vocabulary)
+        if order * self._bits > 64:
+            raise ValueError(f"expected an order of at most {64 // self._bits} for {vocabulary:,} tokens, got {order}")
+        grams, counts = _counted(_packed(text, order, self._bits)[order - 1 :])
         self._levels: list[_Level] = []
         for n in range(order, 0, -1):
-            self._levels.insert(0, _level(grams, counts))
-            grams, counts = _counted(_last(grams, n - 1))
+            self._levels.insert(0, _level(grams, counts, self._bits))
+            grams, counts = _counted(_last(grams, n - 1, self._bits))
 
     def probabilities(self, text: np.ndarray) -> np.ndarray:
-        """Return (n,) float64: the probability of each byte of (n,) uint8 after the ``order - 1`` bytes before it, or fewer."""
-        packed = _packed(text, len(self._levels))
-        chances = np.full(len(text), 1 / 256)
+        """Return (n,) float64: the probability of each token of (n,) after the ``order - 1`` tokens before it, or fewer."""
+        packed = _packed(text, len(self._levels), self._bits)
+        chances = np.full(len(text), 1 / self._vocabulary)
         for n, level in enumerate(self._levels, start=1):
-            grams, back = np.unique(_last(packed[n - 1 :], n), return_inverse=True)  # sorted keys are looked up faster
+            grams, back = np.unique(_last(packed[n - 1 :], n, self._bits), return_inverse=True)  # sorted: looked up faster
             shares = _look_up(level.grams, level.shares, grams, default=0)
-            rests = _look_up(level.histories, level.rests, grams >> BYTE, default=1)
+            rests = _look_up(level.histories, level.rests, grams >> np.uint64(self._bits), default=1)
             chances[n - 1 :] = shares[back] + rests[back] * chances[n - 1 :]
         return chances
 
 
-def _packed(text: np.ndarray, n: int) -> np.ndarray:
-    """Return (len,) uint64: the ``n`` bytes that end at each position, the last one lowest; zeros before the first."""
+def _packed(text: np.ndarray, n: int, bits: int) -> np.ndarray:
+    """Return (len,) uint64: the ``n`` tokens that end at each position, the last one lowest; zeros before the first."""
     grams = text.astype(np.uint64)
     for back in range(1, n):
-        grams[back:] |= text[:-back].astype(np.uint64) << np.uint64(8 * back)
+        grams[back:] |= text[:-back].astype(np.uint64) << np.uint64(bits * back)
     return grams
 
 
-def _last(grams: np.ndarray, n: int) -> np.ndarray:
-    """Return the last ``n`` bytes of each n-gram."""
-    return grams & np.uint64(256**n - 1)
+def _last(grams: np.ndarray, n: int, bits: int) -> np.ndarray:
+    """Return the last ``n`` tokens of each n-gram."""
+    return grams & np.uint64(2 ** (bits * n) - 1)
 
 
 def _counted(grams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,8 +111,8 @@ def _first(ordered: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
 
 
-def _level(grams: np.ndarray, counts: np.ndarray) -> _Level:
-    histories = grams >> BYTE
+def _level(grams: np.ndarray, counts: np.ndarray, bits: int) -> _Level:
+    histories = grams >> np.uint64(bits)
     first = _first(histories)
     totals = np.add.reduceat(counts, first)
     taken = _discounts(counts)[np.minimum(counts, 3)]
