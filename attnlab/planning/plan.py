@@ -1,11 +1,13 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from attnlab.config.axes import pick
+from attnlab.config.comparability import describe_changes, task_length, test_identity
 from attnlab.config.grid import CellConfig, SkippedCell, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, assignment, check_axis
@@ -314,3 +316,11 @@ def _baseline_notes(planned: Plan, *, every: list[CellConfig]) -> Iterator[str]:
             yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
         elif base.refusal is not None and cell.refusal is None:
             yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
+        elif change := _change_of_test(cell, base):
+            yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
+
+
+def _change_of_test(cell: Cell, base: Cell) -> str:
+    """Return how the test of a cell differs from that of its baseline; "" if it does not."""
+    test, base_test = (json.loads(test_identity(json.loads(c.config.to_json()), task_length(c.config))) for c in (cell, base))
+    return describe_changes(test, base_test)

@@ -94,6 +94,7 @@ def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
     rows = [SeedRow(c.name, colors[c.name], c.values, c.value.mean, c.value.low, c.value.high) for c in completed if c.value]
     several = max(len(cell.values) for cell in completed) > 1
     joined = several and 1 < len(completed) <= MAX_CELLS and any(cell.difference for cell in completed)
+    joined = joined and len({cell.test for cell in completed}) == 1
     title = f"{spec.metric}, every seed"
     bars = "; bar: 95 % interval" if any(row.low is not None for row in rows) else ""
     note = f"{better(spec.direction)}{bars}{'; thin lines join one seed' if joined else ''}"
@@ -109,7 +110,10 @@ def _tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mappi
         for cell in completed:
             if cell.value is not None and cost.name in cell.costs:
                 value, mean, seed_range = cell.value, cell.costs[cost.name].mean, cell.ranges.get(cost.name)
-                points.append(TradeoffPoint(cell.name, colors[cell.name], mean, value.mean, value.low, value.high, seed_range))
+                point = TradeoffPoint(
+                    cell.name, colors[cell.name], mean, value.mean, value.low, value.high, seed_range, cell.test
+                )
+                points.append(point)
         if len(points) < 2:
             continue
         title = f"{spec.metric} against {cost.heading}"

@@ -20,7 +20,7 @@ from attnlab.report.wording import (
     format_p_value,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.verdict import VerdictKind
+from attnlab.stats.verdict import Reason, VerdictKind
 
 MAX_NAMED = 3  # cells named in one group; the table has all of them
 
@@ -165,6 +165,9 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         return Summary([f"No run {missing}, so there is no result yet."], [f"{states}{more}."])
     if spec.baseline:
         return _without_baseline_pairs(cells, spec, opening)
+    if len({cell.test for cell in completed}) > 1:
+        first = f"{opening}, the cells cannot be ranked: they are not all tested on the same data in the same way."
+        return Summary([first], ["The study has no baseline, so cells are not compared."])
     sign = 1 if spec.direction == "min" else -1
     best = min(completed, key=lambda cell: sign * cell.value.mean if cell.value else 0.0)
     seeds = count(len(best.values), "seed")
@@ -179,7 +182,9 @@ def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, 
     if len(rest) == len(cells):
         reason = "none of these cells is the baseline"
     elif rest:
-        reason = "no cell shares a seed with its baseline"
+        reasons = {cell.verdict.reason for cell in rest if cell.verdict}
+        other_test = reasons == {Reason.OTHER_TEST}
+        reason = "no cell has the same test as its baseline" if other_test else "no cell shares a seed with its baseline"
     else:
         reason = "the baseline is the only cell"
     first = [f"{opening}, nothing can be compared: {reason}."]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import CostMetric, shown_in
+from attnlab.config.comparability import describe_changes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_looks,
@@ -146,11 +147,11 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
     texts = [
-        "Differences are paired by seed: with one seed, two cells see the same batches, and shared modules have the same "
-        "initial values. Verdicts are at the 5 % level, corrected by Holm's method over all comparisons of the table, "
-        "separately for each kind of verdict. “Inconclusive” means that these seeds do not decide between the cells, not that "
-        "the cells are equal. The t-tests assume that differences scatter about symmetrically: if one or two seeds lie far to "
-        "one side of the others, verdicts are more certain than they should be."
+        f"Differences are paired by seed. {_note_on_batches(cells)}",
+        "Verdicts are at the 5 % level, corrected by Holm's method over all comparisons of the table, separately for each kind "
+        "of verdict. “Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The "
+        "t-tests assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
+        "verdicts are more certain than they should be.",
     ]
     if any(cell.difference and cell.difference.interval.n < len(cell.values) for cell in cells):
         texts.append(
@@ -177,6 +178,23 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     if spec.looks is not None:
         texts.append(describe_looks(spec.looks))
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
+
+
+def _note_on_batches(cells: Sequence[CellSummary]) -> str:
+    """State what the runs of one seed share, and which cells see other batches than their baseline."""
+    by_name = {cell.name: cell for cell in cells}
+    compared = [cell for cell in cells if cell.difference]
+    changes: dict[str, list[str]] = {}
+    for cell in compared:
+        if change := describe_changes(cell.batches, by_name[cell.baseline].batches):
+            changes.setdefault(change, []).append(cell.name)
+    if not changes:
+        return "With one seed, two cells see the same batches, and shared modules have the same initial values."
+    groups = "; ".join(f"{', '.join(names)} ({change})" for change, names in changes.items())
+    start = "With one seed, shared modules have the same initial values."
+    if sum(map(len, changes.values())) < len(compared):
+        start = f"{start[:-1]}, and cells see the same batches, with exceptions."
+    return f"{start} Not trained on the batches of their baseline: {groups}. Pairing removes less of their seeds' variation."
 
 
 COST_NOTE = (

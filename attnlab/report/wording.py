@@ -98,6 +98,8 @@ def describe_reason(verdict: Verdict) -> str:
             return "no seed in common with the baseline"
         case Reason.BASELINE_MISSING:
             return "its baseline is not in the table"
+        case Reason.OTHER_TEST:
+            return f"not the same test ({verdict.detail})"
         case Reason.BASELINE_WITHOUT_VALUE:
             return f"its baseline has {verdict.detail}"
         case None:

@@ -5,6 +5,7 @@ The table that ends `attnlab run` and the report are both made from these summar
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +14,17 @@ from numbers import Real
 from typing import Any
 
 from attnlab._util import cost_metrics
+from attnlab.config.comparability import describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
 LOST_STATES = ("diverged", "out_of_memory", "failed", "timed_out")  # states in which a seed has no value and never will
+
+
+# Columns that determine the batches of a seed: equal columns, equal batches in the same order.
+BATCH_FIELDS = ("task", "data", "length", "train.batch_size", "train.steps", "train.epochs")
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class CellSummary:
         baseline: Name of the baseline cell, "" if there is none.
         difference: The cell minus its baseline; None without a shared seed.
         verdict: None if the study has no baseline, or no run of this cell completed.
+        test: What its runs are tested on (the column `test` of `attnlab.load_runs`); "" if unknown.
+        batches: What its training batches depend on besides the seed, as names and values.
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
     """
 
@@ -72,6 +80,8 @@ class CellSummary:
     baseline: str = ""
     difference: paired.Difference | None = None
     verdict: Verdict | None = None
+    test: str = ""
+    batches: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -130,8 +140,15 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
         costs=costs,
         states=Counter(_state(run, spec) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
+        test=next((str(run["test"]) for run in runs if run.get("test")), ""),
+        batches={name: axis_text(runs[0][name]) for name in BATCH_FIELDS if _is_known(runs[0].get(name))},
         ranges=ranges,
     )
+
+
+def _is_known(value: Any) -> bool:
+    """Return False for None and NaN, with which a table of runs is padded."""
+    return value is not None and value == value
 
 
 def _state(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
@@ -156,6 +173,10 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
             compared.append(replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING)))
         elif cell.value is None:
             compared.append(cell)
+        elif cell.test != baseline.test:
+            detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
+            verdict = Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail)
+            compared.append(replace(cell, verdict=verdict))
         else:
             difference = paired.difference(cell.values, baseline.values, margin=spec.margin, looks=spec.looks)
             compared.append(replace(cell, baseline=baseline.name, difference=difference))
@@ -167,6 +188,10 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
         else cell
         for cell, difference in zip(compared, corrected, strict=True)
     ]
+
+
+def _fields_of_test(cell: CellSummary) -> dict[str, Any]:
+    return json.loads(cell.test) if cell.test else {}
 
 
 def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: CellSummary, spec: ComparisonSpec) -> Verdict:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     MORE_SEEDS = "more seeds are needed"
     NO_SHARED_SEED = "the cell and its baseline share no completed seed"
     BASELINE_MISSING = "the baseline is not in the table"
+    OTHER_TEST = "the cell and its baseline are not tested on the same data in the same way"
     BASELINE_WITHOUT_VALUE = "no run of the baseline completed"
 
 

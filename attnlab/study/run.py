@@ -7,6 +7,7 @@ Running a study again resumes it. A failing run never stops the others.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from attnlab._util.log import log_to
 from attnlab._util.process import start_fork_server
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab._util.signals import as_interrupts
+from attnlab.config.comparability import task_length, test_identity
 from attnlab.errors import UserError, nearest
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.study.execution.progress import ProgressDisplay
@@ -29,10 +31,11 @@ from attnlab.study.execution.worker import PRELOAD, TRAIN
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.client import runs_folder
+from attnlab.tracking.tags import flatten_config
 from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import Plan
+    from attnlab.planning.plan import Cell, Plan
     from attnlab.stats.sequential import Looks
 
 __all__ = ["Row", "StudyResult", "run"]
@@ -76,9 +79,11 @@ class StudyResult:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""
-        axes = {cell.name: cell.axes for cell in self.plan.cells}
+        fields = {cell.name: {**_comparison_fields(cell), **cell.axes} for cell in self.plan.cells}
         keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
-        return [{**row.summary, **axes[row.cell], **{key: getattr(row, key) for key in keys}} for row in self.rows]
+        return [
+            {**row.summary, **fields[row.cell], **row.params, **{key: getattr(row, key) for key in keys}} for row in self.rows
+        ]
 
     @property
     def failed(self) -> list[Row]:
@@ -149,6 +154,15 @@ def run(
                 return StudyResult(plan, rows, scores)
         finally:
             display.close()
+
+
+def _comparison_fields(cell: Cell) -> dict[str, Any]:
+    """Return the columns of `attnlab.load_runs` that decide whether two cells can be compared."""
+    config = json.loads(cell.config.to_json())
+    flat = flatten_config(config)
+    length = task_length(cell.config)
+    fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
+    return {**fields, "length": length, "test": test_identity(config, length)}
 
 
 def _ownership(folder: Path, name: str, *, shared: bool) -> AbstractContextManager[None]:

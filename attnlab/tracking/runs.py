@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
+from attnlab.config.comparability import test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
 from attnlab.tracking.client import QUESTIONS_TAG, connect, is_study, runs_folder, search_runs, search_studies
@@ -73,6 +74,8 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``backend``, ``data``         the backend that ``auto`` resolved to; the identity of the task's data
     ``model.dim``, ``train.lr``   every other field of the configuration by its dotted name, with its own type
     ``length``                    of the task's sequences, in tokens
+    ``test``                      what the run is tested on (task, data, length, protocol, limit), as JSON; scores with
+                                  different tests are not compared
     each axis of the grid         its label: text, number or boolean
     ``accuracy``, ``loss``        scores on the test split: fraction, nats
     ``bits_per_byte``             the same, bits
@@ -123,6 +126,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"length": int(text) if (text := record.data.params.get("length", "")).isdigit() else None}
+    row |= {"test": test_identity(json.loads(tag["config"]), row["length"])}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     seconds = ended - info.start_time / 1_000  # negative if the clock was set back: unknown
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}

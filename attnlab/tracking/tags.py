@@ -6,7 +6,6 @@ Params have flat names and begin with the axes of the grid, so that MLflow's tab
 from __future__ import annotations
 
 import getpass
-import inspect
 import json
 import os
 import platform
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.colors import color_of
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import text
+from attnlab.config.comparability import task_length, test_identity
 
 if TYPE_CHECKING:
-    from attnlab.config.run import RunConfig
     from attnlab.planning.plan import Plan, Run
 
 # Params that every run has -> their paths in the configuration.
@@ -96,16 +95,6 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else text(value) if isinstance(value, list) else str(value)
 
 
-def task_length(config: RunConfig) -> int | str:
-    """Return the task's sequence length: its option, else its constructor's default, else ``"-"``."""
-    from attnlab.registry import TASKS
-
-    if "length" in config.task.options:
-        return config.task.options["length"]
-    parameter = inspect.signature(TASKS.get(config.task.name)).parameters.get("length")
-    return parameter.default if parameter and parameter.default is not parameter.empty else "-"
-
-
 def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     """Return the MLflow tags of a run: its origin, how to repeat it, and how the UI shows it."""
     config = run.config
@@ -117,6 +106,7 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "attnlab.fingerprint": run.key,
         "attnlab.axes": json.dumps(run.cell.axes),
         "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
+        "attnlab.test": test_identity(json.loads(config.to_json()), task_length(config)),
         "attnlab.versions": versions(),
         "attnlab.folder": f"work/{run.key}",
         "attnlab.command": command(),

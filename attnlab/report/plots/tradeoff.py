@@ -21,6 +21,7 @@ class TradeoffPoint:
         cost, value: Means over seeds of the cost and of the metric.
         low, high: Ends of the metric's 95 % interval, if there is one.
         cost_range: Lowest and highest cost of its seeds if the cost is measured, None if it is counted.
+        test: What the cell is tested on. Cells with different tests do not beat each other.
     """
 
     label: str
@@ -30,6 +31,7 @@ class TradeoffPoint:
     low: float | None = None
     high: float | None = None
     cost_range: svg.Limits | None = None
+    test: str = ""
 
 
 def pareto_front(points: Sequence[TradeoffPoint], *, direction: str, cost_direction: str = "min") -> list[int]:
@@ -52,6 +54,8 @@ def pareto_front(points: Sequence[TradeoffPoint], *, direction: str, cost_direct
         return (low, high) if cost_direction == "min" else (-high, -low)
 
     def beats(first: TradeoffPoint, second: TradeoffPoint) -> bool:
+        if first.test != second.test:
+            return False
         highest, lowest = cost_range(first)[1], cost_range(second)[0]
         return highest <= lowest and loss(first) <= loss(second) and (highest < lowest or loss(first) < loss(second))
 
