@@ -1,8 +1,5 @@
 """The backbone that the models share: token embeddings and a stack of blocks with the variant under test.
 
-Each module is initialized from its own random stream, named after its place: cells with the same seed start shared modules
-from the same values, regardless of how many random numbers the rest of the model draws.
-
 Vaswani et al. 2017, arXiv:1706.03762, section 3, with the residual connections of a block, f attention or feed-forward:
 
     post:  x = LayerNorm(x + f(x))           pre:  x = x + f(LayerNorm(x)), and a LayerNorm after the last block
@@ -11,8 +8,6 @@ The memory is that of Dai et al. 2019, arXiv:1901.02860, section 3.2: the last `
 gradient.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import sqrt
 from typing import Protocol
 
@@ -20,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attnlab._util.rng import derive_seed
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.nn.layers import FeedForward
 from attnlab.positions import Position, PositionConfig
@@ -41,14 +35,6 @@ class TaskShape(Protocol):
     def vocabulary(self) -> int: ...
     @property
     def classes(self) -> int: ...
-
-
-@contextmanager
-def seeded_init(seed: int, *names: str | int) -> Iterator[None]:
-    """Draw initial values in this context from the random stream ``names``; the global generator is unchanged afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "initialisation", *names))
-        yield
 
 
 class Block(nn.Module):
@@ -94,16 +80,14 @@ class Backbone(nn.Module):
         self.activation_checkpointing = config.train.activation_checkpointing
         self.word_dropout = model.word_dropout
         self.class_token: nn.Parameter | None = None
-        with seeded_init(config.seed, "embedding"):
-            self.embedding = nn.Embedding(task.vocabulary, model.dim)
-            nn.init.normal_(self.embedding.weight, std=model.dim**-0.5)
-            if has_class_token(config, task):
-                self.class_token = nn.Parameter(torch.randn(model.dim))
+        self.embedding = nn.Embedding(task.vocabulary, model.dim)
+        nn.init.normal_(self.embedding.weight, std=model.dim**-0.5)
+        if has_class_token(config, task):
+            self.class_token = nn.Parameter(torch.randn(model.dim))
         self.scale = sqrt(model.dim)  # unit variance of the input, and well-scaled logits with tied embeddings (Vaswani 3.4)
         self.dropout = nn.Dropout(model.embedding_dropout)
-        position = _position(config, task, "embedding")
-        self.position = position if position.hook == "embed" else None
-        self.blocks = nn.ModuleList([_block(config, task, i) for i in range(model.depth)])
+        self.position = _position(config, task, "embed")
+        self.blocks = nn.ModuleList([_block(config, task) for _ in range(model.depth)])
         self.norm = nn.LayerNorm(model.dim) if model.norm == "pre" else nn.Identity()
 
     def forward(
@@ -173,27 +157,24 @@ def has_class_token(config: RunConfig, task: TaskShape) -> bool:
     return MODELS.get(task.kind).has_class_token(config.model)
 
 
-def _position(config: RunConfig, task: TaskShape, *place: str | int) -> Position:
+def _position(config: RunConfig, task: TaskShape, *hooks: str) -> Position | None:
+    """Return the position scheme of a configuration if it acts by one of ``hooks``, else None."""
     assert config.position is not None, "the plan resolves the position scheme"
     scheme: type[Position] = POSITIONS.get(config.position.name)
-    with seeded_init(config.seed, "position", *place):
-        return scheme(position_config(config, task), **config.position.options)
+    return scheme(position_config(config, task), **config.position.options) if scheme.hook in hooks else None
 
 
-def _block(config: RunConfig, task: TaskShape, i: int) -> Block:
+def _block(config: RunConfig, task: TaskShape) -> Block:
     model = config.model
-    position = _position(config, task, i)
     attention_config = AttentionConfig(
         dim=model.dim,
         heads=model.heads,
         role=task.role,
         backend=config.backend,
         dropout=model.attention_dropout,
-        position=position if position.hook in ("rotate", "bias") else None,
+        position=_position(config, task, "rotate", "bias"),
     )
     variant: type[Variant] = VARIANTS.get(config.variant.name)
-    with seeded_init(config.seed, "attention", i):
-        attention = variant(attention_config, **config.variant.options)
-    with seeded_init(config.seed, "feed_forward", i):
-        feed_forward = FeedForward(model.dim, model.ff_mult, activation=model.activation, dropout=model.dropout)
+    attention = variant(attention_config, **config.variant.options)
+    feed_forward = FeedForward(model.dim, model.ff_mult, activation=model.activation, dropout=model.dropout)
     return Block(attention, feed_forward, config=model)

@@ -3,12 +3,15 @@
 from attnlab.config.run import RunConfig
 from attnlab.models.backbone import TaskShape
 from attnlab.models.classifier import Classifier
+from attnlab.models.initialization import initialize
 from attnlab.models.language_model import LanguageModel
 from attnlab.registry import MODELS
 
 
 def build(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
-    """Return the model of a resolved configuration, initialized by its seed, on the CPU in float32.
+    """Return the model of a resolved configuration, on the CPU in float32.
+
+    Its seed and the name of each tensor determine the initial values (``attnlab.models.initialization``).
 
     Args:
         config: the configuration, with ``auto`` resolved.
@@ -17,4 +20,5 @@ def build(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
     Raises:
         UserError: no model has this name.
     """
-    return MODELS.get(task.kind)(config, task)
+    model: type[LanguageModel | Classifier] = MODELS.get(task.kind)
+    return initialize(lambda: model(config, task), config.seed)

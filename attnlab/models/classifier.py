@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig, RunConfig
-from attnlab.models.backbone import Backbone, TaskShape, seeded_init
+from attnlab.models.backbone import Backbone, TaskShape
 from attnlab.nn.layers import pool_max, pool_mean
 
 
@@ -17,8 +17,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.backbone = Backbone(config, task)
         self.pool = config.model.pool
-        with seeded_init(config.seed, "head"):
-            self.head = nn.Linear(config.model.dim, task.classes)
+        self.head = nn.Linear(config.model.dim, task.classes)
 
     @classmethod
     def has_class_token(cls, config: ModelConfig) -> bool:

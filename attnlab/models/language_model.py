@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig, RunConfig
-from attnlab.models.backbone import Backbone, TaskShape, seeded_init
+from attnlab.models.backbone import Backbone, TaskShape
 
 
 class LanguageModel(nn.Module):
@@ -15,8 +15,7 @@ class LanguageModel(nn.Module):
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
         self.backbone = Backbone(config, task)
-        with seeded_init(config.seed, "head"):
-            self.head = nn.Linear(config.model.dim, task.vocabulary)
+        self.head = nn.Linear(config.model.dim, task.vocabulary)
         if config.model.tie_embeddings:
             self.head.weight = self.backbone.embedding.weight
 

@@ -79,7 +79,7 @@ def no_gradient(target: CheckTarget) -> str:
     _require_memory(target)
     from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
     from attnlab.config.types import Named, NamedVariant
-    from attnlab.models.language_model import LanguageModel
+    from attnlab.models.build import build
 
     config = RunConfig(
         task=Named(name="pydocs"),
@@ -89,7 +89,7 @@ def no_gradient(target: CheckTarget) -> str:
         model=ModelConfig(dim=target.dim, depth=2, heads=target.heads, mem_len=7),
         train=TrainConfig(steps=1),
     )
-    model = LanguageModel(config, _Tokens())
+    model = build(config, _Tokens())
     for block in model.backbone.blocks:
         block.attention = target.build("causal").attention
     model = model.to(target.device, target.dtype)

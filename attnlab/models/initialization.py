@@ -1,0 +1,196 @@
+"""Initial values: each tensor of a model is drawn from a random stream of its own, named after its place in the model.
+
+Constructors draw from PyTorch's generator in the order in which they are written, so an additional layer would move the
+values of all layers after it. ``initialize`` removes the effect of the order:
+
+1. It constructs the model and follows each random draw, through all operations, to the tensor of the model that it reaches.
+2. It constructs the model again and seeds each draw with the name of its tensor, such as
+   ``backbone.blocks.3.attention.out.weight``.
+
+The distributions are those that the constructors choose. Two models with one seed start every tensor that has the same
+name and shape, and is drawn in the same manner, from the same values.
+"""
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from attnlab._util.rng import derive_seed
+
+M = TypeVar("M", bound=nn.Module)
+DrawNames = list[list[str]]  # for each call that draws, the tensors that its draws reach; "" for none
+
+MAX_PASSES = 8  # only rejection sampling in a user's constructor needs more than two
+TORCH = str(Path(torch.__file__).parent)
+
+logger = logging.getLogger(__name__)
+
+
+def initialize(construct: Callable[[], M], seed: int) -> M:
+    """Return the module that ``construct`` constructs, each of its tensors drawn from the stream of its own name.
+
+    The global generator of the CPU is unchanged afterwards. Draws that reach no tensor of the module, such as those of a
+    list of numbers, are numbered in their own stream.
+
+    Args:
+        construct: constructs the module on the CPU; called twice. On the meta device or with fake tensors, which have no
+            values, it is called once.
+        seed: the seed of a run.
+
+    Example:
+        >>> small = initialize(lambda: nn.ModuleDict({"out": nn.Linear(2, 2)}), seed=0)
+        >>> large = initialize(lambda: nn.ModuleDict({"gate": nn.Linear(3, 3), "out": nn.Linear(2, 2)}), seed=0)
+        >>> torch.equal(small["out"].weight, large["out"].weight)
+        True
+    """
+    module, names = _construct(construct, seed, [])
+    if not _has_values(module):
+        return module
+    assumed: DrawNames = []
+    for _ in range(MAX_PASSES):
+        if names == assumed:
+            return module
+        assumed = names
+        module, names = _construct(construct, seed, assumed)
+    changed = [name for one, other in zip(assumed, names, strict=False) if one != other for name in other if name]
+    logger.warning(
+        "the constructor of %s repeats random draws depending on their values: "
+        "its tensors may start from other values in cells with the same seed",
+        changed[0].rpartition(".")[0] if changed else type(module).__name__,
+    )
+    return module
+
+
+def _construct(construct: Callable[[], M], seed: int, assumed: DrawNames) -> tuple[M, DrawNames]:
+    """Return the module, its draws seeded by the names that they are assumed to have, and the names that they have."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "initialisation"))  # also seeds the generators of other devices
+        with _NamedDraws(seed, assumed) as draws:
+            module = construct()
+        return module, draws.names(module)
+
+
+class _NamedDraws(TorchDispatchMode):
+    """Seed each random draw with the name of a tensor, and record the storages that each draw reaches.
+
+    Args:
+        seed: the seed of a run.
+        assumed: the names of the draws, found in an earlier pass; [] if there was none.
+    """
+
+    def __init__(self, seed: int, assumed: DrawNames) -> None:
+        super().__init__()
+        self._seed, self._assumed = seed, assumed
+        self._calls: list[list[int]] = []  # the draws of each call, numbered in order
+        self._frame: FrameType | None = None  # of the last call
+        self._total = 0
+        self._drawn_into: dict[int, int] = {}  # draw -> address of the storage that it filled
+        self._reached: dict[int, frozenset[int]] = {}  # address of a storage -> the draws that its values depend on
+        self._alive: dict[int, torch.UntypedStorage] = {}  # these storages, so that no address is reused
+        self._count: Counter[str] = Counter()  # of the draws of each name
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # PyTorch would import torch._dynamo, which takes seconds, to exclude this mode from compilation
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        inputs = [self._reached.get(_address(z), frozenset()) for z in _tensors((args, kwargs))]
+        draws = frozenset[int]().union(*inputs)
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        draw = self._seed_draw(sys._getframe(1)) if is_random else None
+        result = func(*args, **kwargs)
+        for z in _tensors(result):
+            fills = draw is not None and any(z is argument for argument in args)  # in place: no old value remains
+            self._record(z, draws if draw is None else draws | {draw}, filled_by=draw if fills else None)
+        return result
+
+    def _seed_draw(self, frame: FrameType | None) -> int:
+        """Seed PyTorch's generator for the next draw, and return its number.
+
+        The draws of one call are counted together: by rejection sampling (``nn.init.trunc_normal_``) a call may draw more
+        often in one pass than in another.
+        """
+        frame = _caller(frame)
+        if frame is not self._frame or not self._calls:
+            self._calls.append([])
+            self._frame = frame
+        draw, self._total = self._total, self._total + 1
+        self._calls[-1].append(draw)
+        call = len(self._calls) - 1
+        names = self._assumed[call] if call < len(self._assumed) else [""]
+        name = names[min(len(self._calls[-1]), len(names)) - 1]
+        torch.default_generator.manual_seed(derive_seed(self._seed, "initialisation", name, self._count[name]))
+        self._count[name] += 1
+        return draw
+
+    def _record(self, z: Tensor, draws: frozenset[int], *, filled_by: int | None) -> None:
+        """Record that the storage of ``z`` depends on ``draws``, or on ``filled_by`` alone if this draw filled all of it."""
+        address = _address(z)
+        if filled_by is not None:
+            self._drawn_into[filled_by] = address
+        if filled_by is not None and z.numel() * z.element_size() == z.untyped_storage().nbytes():
+            draws = frozenset({filled_by})
+        else:
+            draws = draws | self._reached.get(address, frozenset())
+        if draws:
+            self._reached[address] = draws
+            self._alive[address] = z.untyped_storage()
+
+    def names(self, module: nn.Module) -> DrawNames:
+        """Return the names of the draws of each call: the tensor that it filled, else the first that it reaches."""
+        reached = [(name, _address(z), self._reached.get(_address(z), frozenset())) for name, z in _named_tensors(module)]
+        owner: dict[int, str] = {}
+        for filled in (True, False):
+            for name, address, draws in reached:
+                for draw in draws:
+                    if not filled or self._drawn_into.get(draw) == address:
+                        owner.setdefault(draw, name)
+        return [_without_repeated_end([owner.get(draw, "") for draw in call]) for call in self._calls]
+
+
+def _caller(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of a function of ``torch.nn`` or outside of PyTorch, from ``frame`` outwards."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(TORCH) or file.startswith(f"{TORCH}/nn/"):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _without_repeated_end(names: list[str]) -> list[str]:
+    end = len(names)
+    while end > 1 and names[end - 1] == names[end - 2]:
+        end -= 1
+    return names[:end]
+
+
+def _has_values(module: nn.Module) -> bool:
+    return not any(z.is_meta or isinstance(z, FakeTensor) for _, z in _named_tensors(module))
+
+
+def _named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield parameters, buffers and tensor attributes with their qualified names."""
+    for path, part in module.named_modules():
+        for name, value in {**part._parameters, **part._buffers, **vars(part)}.items():
+            if isinstance(value, Tensor):
+                yield f"{path}.{name}".removeprefix("."), value
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [z for z in tree_leaves(tree) if isinstance(z, Tensor) and z.layout == torch.strided]
+
+
+def _address(z: Tensor) -> int:
+    return z.untyped_storage()._cdata
