@@ -1,7 +1,7 @@
 """A testbed for attention variants, with an ablation runner.
 
-A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost, `run` trains what is missing, and
-`load_runs` returns the results as a data frame:
+A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost, `run` trains what is missing,
+`load_runs` returns the results as a data frame, and `load_model` returns a trained model:
 
     >>> import attnlab
     >>> study = {
@@ -29,11 +29,14 @@ from attnlab.registry import register_model, register_position, register_task, r
 if TYPE_CHECKING:
     from attnlab.planning.plan import plan
     from attnlab.study.run import run
+    from attnlab.study.trained import TrainedModel, load_model
     from attnlab.tracking.runs import load_curves, load_runs
 
 __all__ = [
+    "TrainedModel",
     "__version__",
     "load_curves",
+    "load_model",
     "load_runs",
     "plan",
     "register_model",
@@ -44,6 +47,8 @@ __all__ = [
 ]
 
 _LAZY = {
+    "TrainedModel": "attnlab.study.trained",
+    "load_model": "attnlab.study.trained",
     "plan": "attnlab.planning.plan",
     "run": "attnlab.study.run",
     "load_runs": "attnlab.tracking.runs",

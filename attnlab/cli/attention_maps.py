@@ -18,7 +18,9 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.study.attention_maps import record_attention_maps
 
-    for cell, outcome in record_attention_maps(arguments.study, length=arguments.length):
-        print(f"{cell}: {outcome}")
-    print(f"`{command_name()} report {arguments.study}` adds them to the report")
-    return 0
+    recorded = record_attention_maps(arguments.study, length=arguments.length)
+    for attention_map in recorded:
+        print(f"{attention_map.cell}: {'failed: ' if attention_map.failed else ''}{attention_map.outcome}")
+    if not all(attention_map.failed for attention_map in recorded):
+        print(f"`{command_name()} report {arguments.study}` adds them to the report")
+    return int(any(attention_map.failed for attention_map in recorded))

@@ -11,7 +11,8 @@ HELP = "sample text from a trained language model"
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("run", metavar="RUN", help="an MLflow run id or its beginning, a run's name, or a folder with model.pt")
+    help_run = "an MLflow run id or its beginning, a run's name, STUDY/CELL/SEED, or a run's folder"
+    parser.add_argument("run", metavar="RUN", help=help_run)
     parser.add_argument("--prompt", help="text to continue (default: 256 bytes of the validation split)")
     parser.add_argument(
         "--temperature",

@@ -1,33 +1,35 @@
-"""Trained models of runs: loading them, and sampling text from a language model."""
+"""Trained models of runs: loading them, and applying them to one's own input."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
+from torch import Tensor
 
 from attnlab._util.files import describe_error
-from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.classifier import Classifier
-from attnlab.models.language_model import LanguageModel
+from attnlab.nn import attention
 from attnlab.registry import TASKS, load_sources
-from attnlab.tasks import IGNORED, Task
+from attnlab.study.find_run import find_run
+from attnlab.study.sampling import sample, validation_prompt
+from attnlab.tasks import Task
 from attnlab.tasks.validation import prepare_task
-from attnlab.training import checkpoint
-from attnlab.training import device as machine
+from attnlab.training import weights
+from attnlab.training.device import resolve_device
+from attnlab.training.lengths import unsupported_length
 
 if TYPE_CHECKING:
-    from attnlab.tasks import Batch
+    from attnlab.models.language_model import LanguageModel
 
-MODEL_FILES = ("model.pt", "config.json")
-PROMPT_BYTES = 256
-PROMPT_POSITIONS = 64  # positions in the validation split that a seed chooses from
+Input: TypeAlias = "str | Sequence[int] | Tensor"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def generate(
     """Sample from a run's model.
 
     Args:
-        run: an MLflow run's id or its beginning, a run's name, or a folder with `model.pt` and `config.json`.
+        run: as for `load_model`.
         prompt: text to continue; default 256 bytes of the task's validation split, chosen by `seed`.
         temperature: divisor of the logits; 0 takes the most likely token.
         length: the number of tokens (bytes) to sample.
@@ -60,165 +62,263 @@ def generate(
     Raises:
         UserError: the run is unknown, it left no model, its model is not a language model, or its task has no text.
     """
-    name, folder = find_run(run, root=root)
-    model, config, task, device = _load_language_model(folder)
-    if prompt == "":
-        raise UserError("expected a prompt of at least one character, got an empty one", "--prompt")
-    for method in ("encode", "decode"):
-        if getattr(type(task), method) is getattr(Task, method):
-            raise UserError(f"task {config.task.label} has no text: expected a method {method}, got none")
+    trained = load_model(run, root=root)
+    task = trained.task
+    trained.require_generation()
     if prompt is None:
-        ids, origin = _from_validation(prepare_task(task, config), seed=seed)
+        ids, origin = validation_prompt(prepare_task(task, trained.config), seed=seed)
     else:
-        ids, origin = _encode(task, prompt, config), "as given"
-    tokens = sample(model, ids, config=config, task=task, device=device, temperature=temperature, length=length, seed=seed)
-    return Sample(name, origin, printable(task.decode(ids)), printable(task.decode(tokens)))
+        try:
+            ids, origin = trained.encode(prompt)[0].tolist(), "as given"
+        except UserError as error:
+            raise UserError(error.message, "--prompt") from error
+    text = trained.generate(ids, temperature=temperature, length=length, seed=seed)
+    return Sample(trained.name, origin, printable(task.decode(ids)), printable(text))
 
 
-def _encode(task: Task, prompt: str, config: RunConfig) -> list[int]:
-    try:
-        return task.encode(prompt)
-    except Exception as error:  # any exception: the task may be the user's own
-        message = f"task {config.task.label} cannot read the prompt: {type(error).__name__}: {error}"
-        raise UserError(message, "--prompt") from error
-
-
-def find_run(run: str, *, root: str | Path | None = None) -> tuple[str, Path]:
-    """Return a description of a run and the folder that holds its `model.pt`.
-
-    Raises:
-        UserError: no run or several runs match, or the run left no model.
-    """
-    path = Path(run)
-    if path.is_dir():
-        _require_model(path, run)
-        return str(path), path
-    from attnlab.tracking.client import connect, runs_folder, search_studies
-    from attnlab.tracking.runs import load_runs
-
-    matches: list[dict[Any, Any]] = []
-    for experiment in search_studies(connect(runs_folder(root))):
-        frame = load_runs(experiment.name, root)
-        records = frame.to_dict("records") if not frame.empty else []
-        matches += [record for record in records if record["run_id"].startswith(run) or record["name"] == run]
-    if not matches:
-        raise UserError(f"no run and no folder is named {run!r}: `attnlab runs STUDY` lists the runs")
-    if len(matches) > 1:
-        listed = "; ".join(f"{match['run_id'][:8]} {match['name']} of {match['study']}" for match in matches[:5])
-        raise UserError(f"{len(matches)} runs match {run!r} ({listed}): give the beginning of an id")
-    match = matches[0]
-    folder = Path(match["folder"])
-    _require_model(folder, f"{match['name']} ({match['state']})")
-    return f"{match['name']} of {match['study']}, MLflow run {match['run_id']}", folder
-
-
-def _require_model(folder: Path, run: str) -> None:
-    for name in MODEL_FILES:
-        if not (folder / name).is_file():
-            raise UserError(f"{run} left no model: expected {name} in {folder}")
-
-
-@dataclass(frozen=True)
-class TrainedModel:
-    """A run's model with its trained weights, in evaluation mode on the CPU, with the configuration and the task it needs."""
-
-    config: RunConfig
-    model: LanguageModel | Classifier
-    task: Task
-
-
-def load_model(folder: Path, *, backend: str | None = None) -> TrainedModel:
-    """Build the model of a run from the `config.json` and `model.pt` in its folder.
+def load_model(
+    run: str | Path,
+    *,
+    backend: str | None = None,
+    device: str | None = None,
+    root: str | Path | None = None,
+) -> TrainedModel:
+    """Load the trained model of a run.
 
     Args:
-        folder: of the run; both files exist.
-        backend: computes the same mathematics as the configured one; default: as configured.
+        run: a run's folder, its MLflow id or the beginning of it, its name (``no_wo s0``), or ``study/cell/seed``
+            (``projection/no_wo/0``). The columns ``folder`` and ``run_id`` of `load_runs` have the first two.
+        backend: computes the same mathematics as the configured one; default: as configured, or ``reference`` where the
+            device does not support that.
+        device: ``cpu``, ``cuda`` or ``cuda:N``; default: the device that the run was trained on if this machine has one,
+            else ``cpu``.
+        root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
 
     Raises:
-        UserError: a file of the user's that the run imports has changed, or `model.pt` does not fit the configuration.
+        UserError: no run or several runs match; the run left no model; its files are damaged; or one of the user's
+            files that define the model has changed since it was trained.
+
+    Example:
+        >>> import attnlab
+        >>> model = {"dim": 16, "depth": 1, "heads": 2}
+        >>> base = {"task": {"name": "pydocs", "length": 32}, "model": model, "train": {"steps": 2}}
+        >>> base["evaluate"] = {"valid_limit": 500, "test_limit": 500}
+        >>> result = attnlab.run({"study": "tiny", "base": base, "grid": {"variant": ["dense"]}})
+        >>> trained = attnlab.load_model("tiny/dense/0")
+        >>> trained.encode("abc")
+        tensor([[97, 98, 99]])
+        >>> trained("abc").shape  # logits of the byte after each
+        torch.Size([1, 3, 256])
+        >>> text = trained.generate("abc", length=5, temperature=0)
+        >>> trained.attention_weights("abc").shape  # depth, batch, heads, queries, keys
+        torch.Size([1, 1, 2, 3, 3])
     """
-    config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+    name, folder = find_run(run, root=root)
+    config, state = weights.load(folder)
+    device = device or _device(config)
+    if backend is None and attention.unsupported(config.backend, device=device) is not None:
+        backend = "reference"
     if backend is not None:
         config = config.model_copy(update={"backend": backend})
     load_sources(config.sources)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
     model = build(config, task)
     try:
-        model.load_state_dict(checkpoint.load(folder / "model.pt")["model"])
-    except Exception as error:  # any exception: the file may be damaged or hostile
-        raise UserError(f"{folder / 'model.pt'} is no model of this run: {describe_error(error)}") from error
-    return TrainedModel(config, model.eval(), task)
+        weights.load_into(model, state)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"the weights in {folder} do not fit their configuration: {describe_error(error)}") from error
+    return TrainedModel(name, config, task, model.eval().to(device), torch.device(device))
 
 
-def has_model(folder: Path) -> bool:
-    """Return whether a run left its trained weights in `folder`."""
-    return all((folder / name).is_file() for name in MODEL_FILES)
-
-
-def _load_language_model(folder: Path) -> tuple[LanguageModel, RunConfig, Task, torch.device]:
-    """Load a language model on the device that it was trained on if this machine has one, else on the CPU."""
-    config = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+def _device(config: RunConfig) -> str:
+    """Return the device that a run was trained on if this machine has one, else "cpu"."""
     available = torch.cuda.is_available() or config.machine.device == "cpu"
-    device = torch.device(machine.resolve_device(config.machine.device if available else "cpu"))
-    needs_cuda = config.backend == "xformers"  # on the CPU, the reference backend computes the same mathematics
-    trained = load_model(folder, backend="reference" if device.type == "cpu" and needs_cuda else None)
-    if isinstance(trained.model, Classifier):
-        raise UserError(f"expected a language model, got a classifier of {config.task.label}")
-    return trained.model.to(device), trained.config, trained.task, device
+    return resolve_device(config.machine.device if available else "cpu")
 
 
-def _from_validation(task: Task, *, seed: int) -> tuple[list[int], str]:
-    """Return 256 bytes from one of the first positions in the validation split, chosen by `seed`."""
-    needed = -(-PROMPT_BYTES // task.length)  # rows
-    batches = islice(task.eval_batches("valid", batch_size=1), needed + PROMPT_POSITIONS - 1)
-    rows = [_real(batch) for batch in batches]
-    start = derive_seed(seed, "prompt") % max(1, len(rows) - needed + 1)
-    ids = torch.cat(rows[start : start + needed])[:PROMPT_BYTES].tolist()
-    return ids, f"{len(ids)} bytes of the validation split, from byte {start * task.length:,}"
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """The trained model of a run, in evaluation mode; `load_model` returns it.
 
+    Calling it returns logits for your own input: text, token ids (t,), or several rows of token ids (b, t).
 
-def _real(batch: Batch) -> torch.Tensor:
-    """Return the tokens (n,) of the batch's only row, without padding."""
-    predicted = (batch.targets[0] != IGNORED).nonzero()
-    return batch.inputs[0, : int(predicted[-1]) + 2]  # the last token that predicts, and its target where the row has it
-
-
-@torch.inference_mode()
-def sample(
-    model: LanguageModel,
-    ids: list[int],
-    *,
-    config: RunConfig,
-    task: Task,
-    device: torch.device,
-    temperature: float,
-    length: int,
-    seed: int,
-) -> list[int]:
-    """Draw `length` tokens after `ids`.
-
-    A model with memory reads segment by segment, as in training: a full segment leaves the memory of the next one. A
-    model without memory sees a sliding window of the last `task.length` tokens.
+    Attributes:
+        name: a description of the run.
+        config: the run's configuration.
+        task: defines the tokens; its data are not read.
+        model: the network, a `torch.nn.Module`. A language model takes (tokens, memory) and returns (logits, memory); a
+            classifier takes (tokens, mask) and returns logits.
+        device: the device of ``model``.
     """
-    generator = torch.Generator().manual_seed(derive_seed(seed, "sampling"))
-    memory: list[torch.Tensor] | None = None
-    recent = list(ids)
-    drawn: list[int] = []
-    while len(drawn) < length:
-        while config.model.mem_len and len(recent) > task.length:
-            segment, recent = recent[: task.length], recent[task.length :]
-            _, memory = model(torch.tensor([segment], device=device), memory)
-        logits, _ = model(torch.tensor([recent[-task.length :]], device=device), memory)
-        token = _draw(logits[0, -1].float().cpu(), temperature, generator)
-        recent.append(token)
-        drawn.append(token)
-    return drawn
 
+    name: str
+    config: RunConfig
+    task: Task
+    model: LanguageModel | Classifier
+    device: torch.device
 
-def _draw(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
-    if temperature == 0:
-        return int(logits.argmax())
-    return int(torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator))
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"TrainedModel({self.name!r}, {type(self.model).__name__}, {parameters:,} parameters, {self.device})"
+
+    def encode(self, text: str) -> Tensor:
+        """Return the token ids (1, t) of a text, as the task encodes it; of a classifier at most the task's length.
+
+        Raises:
+            UserError: the task has no text, or cannot encode this one.
+        """
+        self._require_method("encode")
+        try:
+            ids = torch.tensor([self.task.encode(text)], dtype=torch.int64)
+        except Exception as error:  # any exception: the task may be the user's own
+            message = f"task {self.config.task.label} cannot encode the text: {type(error).__name__}: {error}"
+            raise UserError(message) from error
+        if not ids.numel():
+            raise UserError("expected a text of at least one token, got an empty one")
+        return ids[:, : self.task.length] if self._is_classifier else ids
+
+    @torch.no_grad()
+    def __call__(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
+        """Return the logits for your own input, in float32.
+
+        A model with memory reads segments of the task's length, as in training.
+
+        Args:
+            inputs: text, token ids (t,), or several rows of them (b, t).
+            mask: (b, t), boolean, True = a real token; for a classifier only. None: all are.
+
+        Returns:
+            (b, t, vocabulary), of the token after each, from a language model; (b, classes) from a classifier.
+
+        Raises:
+            UserError: the task cannot encode the text, or the tokens are not valid for this model.
+        """
+        tokens = self._tokens(inputs, mask)
+        if isinstance(self.model, Classifier):
+            return self.model(tokens, None if mask is None else mask.to(self.device)).float()
+        memory: list[Tensor] | None = None
+        logits = []
+        for segment in tokens.split(self.task.length if self.config.model.mem_len else tokens.shape[1], dim=1):
+            part, memory = self.model(segment, memory)
+            logits.append(part.float())
+        return torch.cat(logits, dim=1)
+
+    def generate(self, prompt: Input, *, length: int = 600, temperature: float = 0.5, seed: int = 0) -> str:
+        """Sample a continuation of a prompt from a language model.
+
+        Args:
+            prompt: text or token ids (t,).
+            length: the number of tokens to sample.
+            temperature: divisor of the logits; 0 takes the most likely token.
+            seed: of the samples.
+
+        Returns:
+            The text after the prompt. It may contain control characters.
+
+        Raises:
+            UserError: the model is no language model, or its task has no text.
+        """
+        self.require_generation()
+        assert not isinstance(self.model, Classifier)
+        tokens = self.encode(prompt) if isinstance(prompt, str) else self._integers(prompt)
+        if len(tokens) != 1:
+            raise UserError(f"expected one prompt, got {len(tokens)} rows")
+        ids = tokens[0].tolist()
+        drawn = sample(self.model, ids, task=self.task, device=self.device, temperature=temperature, length=length, seed=seed)
+        return self.task.decode(drawn)
+
+    @torch.no_grad()
+    def attention_weights(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
+        """Return the softmax weights of every layer for your own input, as the backend ``reference`` computes them.
+
+        Args:
+            inputs, mask: as for a call, at most one segment of a model with memory.
+
+        Returns:
+            (depth, b, heads, t, t): of each query (fourth dimension) over the keys (fifth), on the CPU. With a class token,
+            t is one more than the number of tokens, and the class token comes first.
+
+        Raises:
+            UserError: the variant does not compute one matrix of weights for each layer and head (sparse variants compute
+                theirs in blocks, recurrent ones have none), or the input is not valid for this model.
+        """
+        tokens = self._tokens(inputs, mask)
+        if tokens.shape[1] > self.task.length and self.config.model.mem_len:
+            raise UserError(f"expected at most one segment of {self.task.length} tokens, got {tokens.shape[1]}")
+        with attention.record_attention_weights() as layers:
+            if isinstance(self._reference_model, Classifier):
+                self._reference_model(tokens, None if mask is None else mask.to(self.device))
+            else:
+                self._reference_model(tokens)
+        t = tokens.shape[1] + self._has_class_token
+        complete = (len(tokens), self.config.model.heads, t, t)  # smaller: some heads only; larger: a padded sequence
+        if len(layers) != self.config.model.depth or any(layer.shape != complete for layer in layers):
+            variant = self.config.variant.name
+            raise UserError(f"{variant} passes no whole matrix of weights a layer through the reference backend")
+        return torch.stack(layers).float().cpu()
+
+    def words(self, inputs: Input) -> list[str]:
+        """Return the text of each token of one row, after ``"[class]"`` where the model has a class token.
+
+        A token of a task without text is its number.
+        """
+        return ["[class]"] * self._has_class_token + [self._word(token) for token in self._tokens(inputs)[0].tolist()]
+
+    def require_generation(self) -> None:
+        """Raise `UserError` unless the model is a language model and its task has text."""
+        if self._is_classifier:
+            raise UserError(f"expected a language model, got a classifier of {self.config.task.label}")
+        for method in ("encode", "decode"):
+            self._require_method(method)
+
+    def _require_method(self, method: str) -> None:
+        if getattr(type(self.task), method) is getattr(Task, method):
+            raise UserError(f"task {self.config.task.label} has no text: expected a method {method}, got none")
+
+    def _word(self, token: int) -> str:
+        try:
+            return self.task.decode([token])
+        except NotImplementedError:
+            return f"{token} "  # with a space: words of one character are joined without one
+
+    @property
+    def _is_classifier(self) -> bool:
+        return isinstance(self.model, Classifier)
+
+    @property
+    def _has_class_token(self) -> bool:
+        return self.model.backbone.class_token is not None
+
+    @cached_property
+    def _reference_model(self) -> LanguageModel | Classifier:
+        """The same model with the backend that materializes its softmax weights."""
+        if self.config.backend == "reference":
+            return self.model
+        model = build(self.config.model_copy(update={"backend": "reference"}), self.task)
+        weights.load_into(model, weights.distinct_tensors(self.model))
+        return model.eval().to(self.device)
+
+    def _tokens(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
+        """Return valid token ids (b, t) on the model's device."""
+        tokens = self.encode(inputs) if isinstance(inputs, str) else self._integers(inputs)
+        t = tokens.shape[1]
+        if mask is not None and (not self._is_classifier or mask.shape != tokens.shape):
+            raise UserError(f"expected a mask of shape {tuple(tokens.shape)}, of a classifier, got {tuple(mask.shape)}")
+        too_long = t > self.task.length and not self.config.model.mem_len
+        if too_long and (reason := unsupported_length(self.config, self.task, t)):
+            raise UserError(f"expected at most {self.task.length} tokens, got {t}: {reason}")
+        return tokens.to(self.device)
+
+    def _integers(self, inputs: Sequence[int] | Tensor) -> Tensor:
+        tokens = torch.as_tensor(inputs)
+        tokens = tokens[None] if tokens.dim() == 1 else tokens
+        if tokens.dim() != 2 or not tokens.numel() or tokens.is_floating_point() or tokens.dtype == torch.bool:
+            shape = tuple(tokens.shape)
+            raise UserError(f"expected token ids of shape (t,) or (b, t), whole numbers, got {tokens.dtype} of shape {shape}")
+        least, most = int(tokens.min()), int(tokens.max())
+        if least < 0 or most >= self.task.vocabulary:
+            raise UserError(f"expected token ids from 0 to {self.task.vocabulary - 1}, got {least} to {most}")
+        return tokens.long()
 
 
 def printable(text: str) -> str:

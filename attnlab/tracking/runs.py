@@ -87,7 +87,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``length.512``                why the run has no score at that length
     ``started``                   timestamp, UTC
     ``seconds``                   s from ``started`` to the end, or to now
-    ``folder``                    path of the checkpoints and of ``model.pt``
+    ``folder``                    path of the checkpoints and of ``model.safetensors``
     ``device versions commit``    the processor; packages; git's, ``+dirty`` where files differ from it
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================

@@ -8,10 +8,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
 from attnlab.registry import load_sources
-from attnlab.training import checkpoint, costs
+from attnlab.training import checkpoint, costs, weights
 from attnlab.training.device import set_up
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
@@ -30,8 +29,8 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
     Args:
         config: a configuration that ``attnlab.plan`` resolved.
         report: called with (step, metrics) for every point of the curves; returning True ends the run as ``pruned``.
-        folder: stores checkpoints and finally ``model.pt``, ``config.json`` and ``result.json``. Training resumes from a
-            checkpoint in it; if it holds the run's result, the whole history is reported and the result returned
+        folder: stores checkpoints and finally ``model.safetensors``, ``config.json`` and ``result.json``. Training resumes
+            from a checkpoint in it; if it holds the run's result, the whole history is reported and the result returned
             without training. Only one process at a time may use a folder. None writes nothing.
 
     Returns:
@@ -61,6 +60,7 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
     trainer: Trainer | None = None
     try:
         trainer = _start(config, group=group, folder=folder, device=device, report=report)
+        weights.distinct_tensors(trainer.model)  # a model that cannot be saved fails here, not after training
         result = trainer.fit()
     except Exception as error:
         if not is_out_of_memory(error):
@@ -99,8 +99,6 @@ def _save(trainer: Trainer, result: Result, folder: Path) -> None:
     bits; from then on the other files are not read.
     """
     if result.state == "completed":
-        checkpoint.save({"model": trainer.model.state_dict()}, folder / "model.pt")
-        with replacing(folder / "config.json") as half:
-            half.write_text(trainer.config.to_json(), encoding="utf8")
+        weights.save(trainer.model, trainer.config, folder)
     save_result(result, trainer.history, config=trainer.config, folder=folder)
     checkpoint.remove(folder)

@@ -45,7 +45,7 @@ def test_weights_are_recorded_inside_the_block_only_and_are_those_that_were_used
 
 
 def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_none(root: Path, tmp_path: Path) -> None:
-    descriptions = dict(record_attention_maps("s", length=11, root=root))
+    descriptions = {recorded.cell: recorded.outcome for recorded in record_attention_maps("s", length=11, root=root)}
     assert descriptions["dense"] == descriptions["no_wo"] == "recorded: depth 1, heads 2"
     assert "passes no whole matrix of weights" in descriptions["strided_sparse stride=7"]
     assert "passes no whole matrix of weights" in descriptions["fixed_sparse stride=20"], "of half the heads one is"

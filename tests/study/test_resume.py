@@ -13,6 +13,7 @@ import torch
 
 from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs
+from attnlab.training import weights as saved
 from attnlab.training.result import remove_result
 from attnlab.training.train import Result
 from attnlab.training.trainer import Trainer
@@ -72,7 +73,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return checkpoint.load(folder / "model.pt")["model"] if (folder / "model.pt").exists() else {}
+    return saved.load(folder)[1] if saved.exist(folder) else {}
 
 
 def undisturbed(config: RunConfig, folder: Path) -> Whole:
@@ -147,7 +148,7 @@ def test_a_power_cut_at_every_change_of_the_folder(after: bool, tmp_path: Path, 
         except Cut:
             dead, left = False, 0
         assert same(whole, undisturbed(config, folder)), f"cut at change {changes}"
-        assert sorted(os.listdir(folder)) == ["config.json", "model.pt", "result.json"], f"cut at change {changes}"
+        assert sorted(os.listdir(folder)) == ["config.json", "model.safetensors", "result.json"], f"cut at change {changes}"
     assert changes > 12
 
 
@@ -224,7 +225,7 @@ def test_a_checkpoint_that_cannot_be_trusted(
             assert line.startswith(f"skipping unusable checkpoint {folder / name}: ")
         assert ("starting from step 0" if both else "resuming from step 6 (checkpoint.old.pt)") in last
         log.clear()
-        assert sorted(os.listdir(folder)) == ["config.json", "model.pt", "result.json"]
+        assert sorted(os.listdir(folder)) == ["config.json", "model.safetensors", "result.json"]
 
 
 @pytest.mark.parametrize("end", ["completed", "diverged", "pruned"])

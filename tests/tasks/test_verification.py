@@ -16,7 +16,7 @@ from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.text import Text
-from attnlab.training import checkpoint, lengths
+from attnlab.training import lengths, weights
 from attnlab.training.train import train
 from tests.support.studies import COSINE
 
@@ -65,8 +65,7 @@ def test_what_is_made_after_training_reads_the_same_data_or_none(
     config = planned.cells[0].config
     task = Text(**config.task.options)
     task.prepare()
-    checkpoint.save({"model": build(config, task).state_dict()}, folders / "model.pt")
-    (folders / "config.json").write_text(config.to_json())
+    weights.save(build(config, task), config, folders)
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     made: list[Callable[[], Any]] = [
         lambda: trained.generate(str(folders), length=2),

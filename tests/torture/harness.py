@@ -141,7 +141,7 @@ class Torment:
         """Pause, then kill; return True if a process was hit. ``any`` kills at any time, the others only in training."""
         if kind != "any" and not self._training(running):
             return False
-        waiting = len(list(self.root.glob("work/*/model.pt"))) >= allowed
+        waiting = len(list(self.root.glob("work/*/model.safetensors"))) >= allowed
         time.sleep(chance.uniform(0, self.pause / 4 if waiting else self.pause))
         parent = chance.choice(running).pid
         if kind == "family":

@@ -28,7 +28,7 @@ def _hook(event: str, details: tuple[Any, ...]) -> None:
     path, second = os.fspath(details[0]), os.fspath(details[1])
     if event == "open":
         _note(path, mode=second)
-    elif second.endswith("model.pt"):
+    elif second.endswith("model.safetensors"):
         _wait_for_leave(Path(second))
 
 
@@ -47,7 +47,7 @@ def _wait_for_leave(model: Path) -> None:
     gate, keeper = Path(os.environ["ATTNLAB_GATE"]), Path("/proc", os.environ["ATTNLAB_KEEPER"])
 
     def others() -> int:
-        return sum(path != model for path in model.parent.parent.glob("*/model.pt"))
+        return sum(path != model for path in model.parent.parent.glob("*/model.safetensors"))
 
     while keeper.exists() and others() >= int(gate.read_text() or 0):
         time.sleep(0.02)

@@ -8,8 +8,8 @@ import pytest
 from attnlab.config.run import RunConfig
 from attnlab.planning.plan import plan
 from attnlab.testing.contract import check
-from attnlab.training.checkpoint import load
 from attnlab.training.train import train
+from attnlab.training.weights import load
 from tests.support.small_runs import recorded, tiny
 from tests.support.studies import STUDY
 
@@ -82,7 +82,7 @@ def test_a_compiled_run_is_the_run(changes: dict[str, Any], tmp_path: Path) -> N
     results = [train(run_config, folder=tmp_path / str(i)) for i, run_config in enumerate((ordinary, config))]
     near = 0.03 if "train__precision" in changes else 1e-4
     assert results[1].summary["bits_per_byte"] == pytest.approx(results[0].summary["bits_per_byte"], rel=near)
-    names = [load(tmp_path / str(i) / "model.pt")["model"].keys() for i in range(2)]
+    names = [load(tmp_path / str(i))[1].keys() for i in range(2)]
     assert names[0] == names[1]
     assert losses(config) == pytest.approx(losses(ordinary), rel=near)
     assert losses(config) == losses(config), "once more: the same bits"
