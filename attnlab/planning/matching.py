@@ -132,7 +132,8 @@ class _Matching:
             raise UserError(f"match: the baseline of {self.cell.name!r} is not in the grid", self._place)
         if baseline[0].axes == self.cell.axes:
             raise UserError("match: the baseline cannot be matched to itself", self._place)
-        return baseline
+        # Of several cells with one configuration, the first is run for all.
+        return next(pair for pair in self.cells if pair[1].key == baseline[1].key)
 
 
 class _Refused(Exception):

@@ -1,20 +1,20 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from attnlab.config.axes import pick
-from attnlab.config.comparability import describe_changes, task_length, test_identity
-from attnlab.config.grid import CellConfig, SkippedCell, expand
+from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, assignment, check_axis
 from attnlab.errors import UserError, nearest
 from attnlab.planning.advice import evaluation_schedule
 from attnlab.planning.cell import Cell, Run
-from attnlab.planning.matching import match_costs
+from attnlab.planning.effects import search_effect_notes
+from attnlab.planning.matching import CellPair, match_costs
+from attnlab.planning.notes import baseline_notes, double_notes, length_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import ResolvedCell, Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
@@ -28,6 +28,7 @@ class Plan:
 
     Attributes:
         skipped: points of the grid that the study itself leaves out.
+        doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
         notes: sentences for the user, such as on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``.
     """
@@ -38,6 +39,7 @@ class Plan:
     notes: list[str]
     metric: str
     direction: str
+    doubles: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
@@ -123,11 +125,15 @@ class Plan:
         return search_digest(self.study, cell, f"{self.metric} {self.direction}")
 
     def baseline_of(self, cell: Cell) -> Cell | None:
-        """Return the cell with the axes of ``cell``, overridden by those of the baseline; None if there is none."""
+        """Return the cell with the axes of ``cell``, overridden by those of the baseline; None if there is none.
+
+        If that cell is a double, return the cell that is run for it.
+        """
         if self.study.baseline is None:
             return None
-        axes = {**cell.axes, **self.study.baseline}
-        return next((candidate for candidate in self.cells if candidate.axes == axes), None)
+        name = cell_name({**cell.axes, **self.study.baseline})
+        name = self.doubles.get(name, name)
+        return next((candidate for candidate in self.cells if candidate.name == name), None)
 
 
 def _run(cell: Cell, seed: int, *, phase: Literal["grid", "confirm"] = "grid") -> Run:
@@ -157,18 +163,24 @@ def plan(
     resolved = match_costs(study, [(cell, resolver(cell)) for cell in cells], resolver)
     metric, direction = _metric(study, resolved)
     _check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
-    kept, notes = _without_doubles([(c, r) for c, r in resolved if _is_wanted(study, c, only or {})])
+    doubles = _doubles(resolved)
+    wanted = [cell.name for cell, _ in resolved if _is_wanted(study, cell, only or {})]
+    names = {doubles.get(name, name) for name in wanted}
+    kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
-    planned = Plan(study, [_with_cost(cell, resolution) for cell, resolution in kept], skipped, notes, metric, direction)
+    notes = [*double_notes(study, resolved, doubles, wanted)]
+    costed = [_with_cost(cell, resolution) for cell, resolution in kept]
+    planned = Plan(study, costed, skipped, notes, metric, direction, doubles)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
-    notes += _baseline_notes(planned, every=[cell for cell, _ in resolved])
-    notes += _length_notes(kept)
+    notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
+    notes += length_notes(kept)
     notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]
         notes += search_notes(study, planned.cells, tasks=tasks, metric=metric, direction=direction)
+        notes += search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
     return replace(planned, notes=notes)
 
 
@@ -222,17 +234,15 @@ def _check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:
             raise UserError(message, study.where("reference_scores", i))
 
 
-def _without_doubles(
-    resolved: list[tuple[CellConfig, ResolvedCell]],
-) -> tuple[list[tuple[CellConfig, ResolvedCell]], list[str]]:
-    """Drop cells with the configuration of an earlier cell; return the others, and a note for each dropped one."""
-    kept: dict[str, tuple[CellConfig, ResolvedCell]] = {}
-    notes: list[str] = []
+def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:
+    """Return the name of each cell with the configuration of an earlier cell -> the name of that cell."""
+    first: dict[str, str] = {}
+    doubles: dict[str, str] = {}
     for cell, resolution in resolved:
-        first = kept.setdefault(resolution.key, (cell, resolution))
-        if first[0] is not cell:
-            notes.append(f"{cell.name!r} is the same configuration as {first[0].name!r}: it is run once, as that")
-    return list(kept.values()), notes
+        name = first.setdefault(resolution.key, cell.name)
+        if name != cell.name:
+            doubles[cell.name] = name
+    return doubles
 
 
 def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
@@ -284,43 +294,3 @@ def _eval_tokens(it: ResolvedCell) -> int | None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
-
-
-def _length_notes(cells: list[tuple[CellConfig, ResolvedCell]]) -> Iterator[str]:
-    """Yield notes on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
-    from attnlab.training.lengths import unsupported_length
-
-    for cell, resolution in cells:
-        if resolution.refusal is not None:
-            continue
-        reasons: dict[str, list[int]] = {}
-        for length in resolution.config.evaluate.lengths:
-            reason = unsupported_length(resolution.config, resolution.task, length)
-            if reason is not None:
-                reasons.setdefault(reason, []).append(length)
-        for reason, lengths in reasons.items():
-            yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
-
-
-def _baseline_notes(planned: Plan, *, every: list[CellConfig]) -> Iterator[str]:
-    """Yield notes on cells without a baseline to compare with."""
-    if planned.study.baseline is None:
-        return
-    shown = ", ".join(f"{axis} {value}" for axis, value in planned.study.baseline.items())
-    for cell in planned.cells:
-        base = planned.baseline_of(cell)
-        if base is None:
-            axes = {**cell.axes, **planned.study.baseline}
-            exists = any(candidate.axes == axes for candidate in every)
-            why = "is not among the cells chosen" if exists else "is not in the grid"
-            yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
-        elif base.refusal is not None and cell.refusal is None:
-            yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
-        elif change := _change_of_test(cell, base):
-            yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
-
-
-def _change_of_test(cell: Cell, base: Cell) -> str:
-    """Return how the test of a cell differs from that of its baseline; "" if it does not."""
-    test, base_test = (json.loads(test_identity(json.loads(c.config.to_json()), task_length(c.config))) for c in (cell, base))
-    return describe_changes(test, base_test)

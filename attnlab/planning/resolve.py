@@ -16,6 +16,7 @@ from attnlab.config.types import Named
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.planning import support
+from attnlab.planning.effects import without_ineffective_fields
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
 
 USER_MODULE = "attnlab_user_"  # prefix of the modules that ``registry.load_file`` creates for users' files
@@ -28,7 +29,7 @@ class ResolvedCell:
 
     Attributes:
         config: without ``auto``, and with files by their absolute path.
-        key: equal for two configurations that differ only in defaults that are written out.
+        key: equal for two configurations that differ only in defaults that are written out, or in fields without effect.
         task: the task of ``config``.
         refusal: the reason why it cannot run, or None.
         matched: a description of the match of its cost to that of its baseline, or "".
@@ -114,7 +115,7 @@ class Resolver:
         backend, cuda_backend = _backend(*of, device=config.machine.device), _backend(*of, device="cuda")
         config = config.model_copy(update={"backend": backend})
         full = {kind: _with_defaults(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)}
-        key = config.model_copy(update=full).fingerprint()
+        key = without_ineffective_fields(config.model_copy(update=full), task).fingerprint()
         reason = support.unsupported(config, task, variant_class, position_class)
         return ResolvedCell(config, key, task, reason, cuda_backend=cuda_backend)
 

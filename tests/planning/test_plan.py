@@ -111,8 +111,73 @@ def test_cells_that_are_the_same_are_run_once(tmp_path: Path) -> None:
         *("strided_sparse stride=16 heads=2", "strided_sparse stride=16 heads=3", "basic heads=2"),
     ]
     assert planned.cells[-1].config.model.heads == 1
-    assert "'basic heads=3' is the same configuration as 'basic heads=2': it is run once, as that" in planned.notes
-    assert len(planned.notes) == 3
+    assert "basic heads=3" in planned.doubles and planned.doubles["basic heads=3"] == "basic heads=2"
+    assert len(planned.notes) == len(planned.doubles) == 3
+
+
+HEADS = STUDY.replace("seeds:", "  model.heads: [2, 3]\nseeds:").replace(", heads: 2", "")
+
+
+def test_a_double_that_is_a_baseline_keeps_its_comparisons(tmp_path: Path) -> None:
+    """The number of heads changes nothing for gru, so the baseline of "dense heads=3" is run as "gru heads=2"."""
+    text = HEADS.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", "[dense, gru]").replace("position: learned", "")
+    planned = plan(write(tmp_path, text.replace("{variant: dense}", "{variant: gru}")))
+    assert [cell.name for cell in planned.cells] == ["dense heads=2", "dense heads=3", "gru heads=2"]
+    assert [planned.baseline_of(cell).name for cell in planned.cells] == ["gru heads=2"] * 3  # type: ignore[union-attr]
+    assert planned.doubles == {"gru heads=3": "gru heads=2"}
+    [note] = planned.notes
+    assert note.startswith("'gru heads=3' is the same configuration as 'gru heads=2'")
+
+
+def test_only_of_a_double_keeps_the_cell_that_is_run_as_it(tmp_path: Path) -> None:
+    text = HEADS.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", "[dense, gru]").replace("position: learned", "")
+    planned = plan(write(tmp_path, text), only={"variant": "gru", "heads": 3})
+    assert [cell.name for cell in planned.cells] == ["gru heads=2"], "one configuration has one name in the record"
+    assert planned.notes[0].startswith("'gru heads=3' is the same configuration as 'gru heads=2'")
+
+
+def test_cells_are_matched_to_the_cell_that_is_run_for_a_double(tmp_path: Path) -> None:
+    variants = "[dense, gru, {name: no_wo, match: params}]"
+    text = HEADS.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", variants).replace("position: learned", "")
+    planned = plan(write(tmp_path, text.replace("{variant: dense}", "{variant: gru}")))
+    assert all(cell.matched.endswith("against 'gru heads=2'") for cell in planned.cells if cell.name.startswith("no_wo"))
+    assert planned.cells[2].name == "gru heads=2" and planned.cells[2].fixed_costs == ("parameters",)
+
+
+# Axes that change nothing, the base that they need, and words of the reason.
+DEAD_AXES = {
+    "model.pool: [mean, max]": ("", "language model"),
+    "train.final_lr: [0.0, 0.1]": ("schedule: constant, ", "train.schedule is constant"),
+    "evaluate.test_limit: [100, 200]": ("", "evaluate.test is false"),
+    "train.checkpoint_selection: [last, best]": ("", "valid is read once"),
+}
+
+
+@pytest.mark.parametrize("axis", DEAD_AXES)
+def test_an_axis_that_changes_nothing_is_named(axis: str, tmp_path: Path) -> None:
+    train, reason = DEAD_AXES[axis]
+    text = STUDY.replace("seeds:", f"  {axis}\nseeds:").replace("train: {", f"train: {{{train}")
+    if axis.startswith("evaluate"):
+        text = text.replace("grid:", "  evaluate: {test: false}\ngrid:")
+    planned = plan(write(tmp_path, text))
+    assert len(planned.cells) == 3, "each configuration is run once"
+    [note] = planned.notes
+    assert note.startswith(f"the axis {axis.partition(':')[0]!r} changes nothing") and reason in note
+
+
+@pytest.mark.parametrize("axis", ["train.log_every: [5, 10]", "train.checkpoint_every: [2, 5]", "train.eval_every: [2, 5]"])
+def test_an_axis_that_changes_no_result_is_named(axis: str, tmp_path: Path) -> None:
+    planned = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")))
+    assert len(planned.cells) == 6 and any("changes no result" in note for note in planned.notes)
+    used = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")), sets={"train.checkpoint_selection": "best"})
+    assert any("changes no result" in note for note in used.notes) == ("eval_every" not in axis)
+
+
+def test_an_axis_that_changes_some_cells_is_not_called_dead(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds:", "  train.final_lr: [0.0, 0.1]\n  train.schedule: [constant, cosine]\nseeds:")
+    planned = plan(write(tmp_path, text))
+    assert len(planned.cells) == 9 and not any("changes nothing" in note for note in planned.notes)
+    assert sum("is the same configuration as" in note for note in planned.notes) == 3
 
 
 def test_a_baseline_that_is_refused_or_missing_is_noted(tmp_path: Path) -> None:

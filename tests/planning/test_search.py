@@ -186,6 +186,16 @@ NOTES = {
     "a threshold on the right side": (PRUNER, "{name: ThresholdPruner, upper: 7.0}", ""),
     "an unequal budget": (BATCH, "train.steps: {low: 50, high: 90}", "cells can be confirmed with unequal budgets"),
     "an unequal batch": (BATCH, BATCH, "search.space: train.batch_size decides how much data a run reads"),
+    "a dimension that does nothing": (
+        BATCH,
+        "model.pool: {choices: [mean, max]}",
+        "search.space: model.pool changes nothing: the model is a language model",
+    ),
+    "a dimension that another one brings to life": (
+        BATCH,
+        "train.final_lr: {low: 0.0, high: 0.1}\n    train.schedule: {choices: [constant, cosine]}",
+        "",
+    ),
     "micro-batches": (
         BATCH,
         "train.gradient_accumulation: {choices: [1, 2]}",

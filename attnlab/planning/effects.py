@@ -1,0 +1,94 @@
+"""Fields of a configuration that have no effect on a run, and axes of a grid that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attnlab.config.grid import CellConfig
+from attnlab.config.run import EvaluateConfig, ModelConfig, RunConfig, TrainConfig
+from attnlab.config.study import StudyConfig
+from attnlab.models.language_model import LanguageModel
+from attnlab.registry import MODELS
+
+SECTIONS = {"model": ModelConfig, "train": TrainConfig, "evaluate": EvaluateConfig}
+RECORDED = ("train.log_every", "train.checkpoint_every", "train.eval_every")  # they decide when something is written down
+
+
+def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
+    """Return the fields that have no effect on a run of ``config``: dotted path -> reason.
+
+    A run with another value of such a field has the same numbers and the same costs.
+    """
+    reasons: dict[str, str] = {}
+    if task.kind == "language_model" and MODELS.get(task.kind) is LanguageModel:
+        reasons["model.pool"] = "the model is a language model, which pools nothing"
+    if config.train.schedule == "constant":
+        reasons["train.final_lr"] = "train.schedule is constant"
+    steps, every = config.train.steps, config.train.eval_every
+    if steps is not None and (every is None or every >= steps):
+        reasons["train.checkpoint_selection"] = "valid is read once, at the last step"
+    if not config.evaluate.test:
+        reasons["evaluate.test_limit"] = "evaluate.test is false"
+    return reasons
+
+
+def without_ineffective_fields(config: RunConfig, task: Any) -> RunConfig:
+    """Return ``config`` with the default value in every field that has no effect: equal for two runs that are equal."""
+    changes: dict[str, dict[str, Any]] = {}
+    for path in ineffective_fields(config, task):
+        section, _, name = path.partition(".")
+        changes.setdefault(section, {})[name] = SECTIONS[section].model_fields[name].default
+    updated = {section: getattr(config, section).model_copy(update=values) for section, values in changes.items()}
+    return config.model_copy(update=updated)
+
+
+def dead_axes(study: StudyConfig, cells: Sequence[CellConfig], keys: Mapping[str, str]) -> list[str]:
+    """Return the axes of the grid of which no two values make a difference, for any values of the other axes.
+
+    Args:
+        keys: cell name -> a text that is equal for equal configurations.
+    """
+    dead: list[str] = []
+    for axis in study.grid:
+        groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
+        for cell in cells:
+            others = tuple((other, index) for other, index in cell.chosen.items() if other != axis)
+            groups.setdefault(others, []).append(keys[cell.name])
+        if any(len(group) > 1 for group in groups.values()) and all(len(set(group)) == 1 for group in groups.values()):
+            dead.append(axis)
+    return dead
+
+
+def axis_notes(study: StudyConfig, dead: Sequence[str], configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:
+    """Yield a note on each axis that changes nothing, and on each that only changes what is recorded.
+
+    Args:
+        dead: the axes that change nothing.
+        configs: resolved configurations of the cells, each with its task.
+    """
+    for axis in dead:
+        reasons = {ineffective_fields(config, task).get(axis) for config, task in configs}
+        reason = reasons.pop() if len(reasons) == 1 else None
+        why = reason or "its values resolve to the same configuration"
+        yield f"the axis {axis!r} changes nothing: {why}; each of its cells is run once"
+    acts = study.search is not None or any(_acts_on_evaluations(config) for config, _ in configs)
+    for axis, values in study.grid.items():
+        if axis in RECORDED and len(values) > 1 and not (acts and axis == "train.eval_every"):
+            yield f"the axis {axis!r} changes no result, only what is recorded and how long a run takes"
+
+
+def _acts_on_evaluations(config: RunConfig) -> bool:
+    """Return True if a run acts on its evaluations during training, so that their steps affect its result."""
+    return config.train.checkpoint_selection == "best" or config.train.patience is not None
+
+
+def search_effect_notes(study: StudyConfig, configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:
+    """Yield a note on each field of the search that has no effect in any cell, whatever else the search chooses."""
+    space = study.search.space if study.search else {}
+    moved = {"train.schedule", "train.eval_every", "train.steps", "train.epochs", "train.batch_size"} & set(space)
+    for path in space:
+        reasons = {ineffective_fields(config, task).get(path, "") for config, task in configs}
+        depends_on_search = path.startswith("train.") and moved - {path}
+        if len(reasons) == 1 and (reason := reasons.pop()) and not depends_on_search:
+            yield f"search.space: {path} changes nothing: {reason}"

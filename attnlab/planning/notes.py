@@ -1,0 +1,75 @@
+"""Notes of a plan: equal cells, cells without a baseline, and lengths at which a model is not evaluated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from attnlab.config.comparability import describe_changes, task_length, test_identity
+from attnlab.config.grid import CellConfig
+from attnlab.config.study import StudyConfig
+from attnlab.planning.cell import Cell
+from attnlab.planning.effects import axis_notes, dead_axes
+from attnlab.planning.matching import CellPair
+
+
+def double_notes(
+    study: StudyConfig, resolved: Sequence[CellPair], doubles: Mapping[str, str], wanted: Sequence[str]
+) -> Iterator[str]:
+    """Yield a note on each axis that changes nothing, and on each wanted cell that is a double for another reason."""
+    cells = {cell.name: cell for cell, _ in resolved}
+    dead = dead_axes(study, list(cells.values()), {cell.name: resolution.key for cell, resolution in resolved})
+    yield from axis_notes(study, dead, [(resolution.config, resolution.task) for _, resolution in resolved])
+    for name in wanted:
+        if name in doubles:
+            chosen, first = cells[name].chosen, cells[doubles[name]].chosen
+            if any(chosen[axis] != first[axis] for axis in chosen if axis not in dead):
+                yield f"{name!r} is the same configuration as {doubles[name]!r}: it is run once, as that"
+
+
+def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:
+    """Yield notes on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
+    from attnlab.training.lengths import unsupported_length
+
+    for cell, resolution in cells:
+        if resolution.refusal is not None:
+            continue
+        reasons: dict[str, list[int]] = {}
+        for length in resolution.config.evaluate.lengths:
+            reason = unsupported_length(resolution.config, resolution.task, length)
+            if reason is not None:
+                reasons.setdefault(reason, []).append(length)
+        for reason, lengths in reasons.items():
+            yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
+
+
+def baseline_notes(
+    study: StudyConfig, cells: Sequence[Cell], baseline_of: Callable[[Cell], Cell | None], *, every: Sequence[CellConfig]
+) -> Iterator[str]:
+    """Yield notes on cells without a baseline to compare with.
+
+    Args:
+        cells: of the plan.
+        baseline_of: returns the baseline of a cell, or None.
+        every: the cells of the whole grid.
+    """
+    if study.baseline is None:
+        return
+    shown = ", ".join(f"{axis} {value}" for axis, value in study.baseline.items())
+    for cell in cells:
+        base = baseline_of(cell)
+        if base is None:
+            axes = {**cell.axes, **study.baseline}
+            exists = any(candidate.axes == axes for candidate in every)
+            why = "is not among the cells chosen" if exists else "is not in the grid"
+            yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
+        elif base.refusal is not None and cell.refusal is None:
+            yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
+        elif change := _change_of_test(cell, base):
+            yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
+
+
+def _change_of_test(cell: Cell, base: Cell) -> str:
+    """Return how the test of a cell differs from that of its baseline; "" if it does not."""
+    test, base_test = (json.loads(test_identity(json.loads(c.config.to_json()), task_length(c.config))) for c in (cell, base))
+    return describe_changes(test, base_test)
