@@ -96,7 +96,11 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(empty_store: Path, tmp_path: Path) -> Path:
     """A folder of runs with nothing in it yet."""
-    return Path(shutil.copytree(empty_store, tmp_path / "runs"))
+    from attnlab.tracking.relocation import relocate_artifacts
+
+    folder = Path(shutil.copytree(empty_store, tmp_path / "runs"))
+    relocate_artifacts(folder, writable=True)
+    return folder
 
 
 @pytest.fixture

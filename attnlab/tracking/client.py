@@ -22,6 +22,7 @@ from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
+from attnlab.tracking.relocation import relocate_artifacts
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -70,6 +71,11 @@ def tracking_uri(root: Path) -> str:
     return storage_url(uri, where="MLFLOW_TRACKING_URI") if is_postgresql(uri) else uri
 
 
+def is_local(root: Path) -> bool:
+    """Return whether the store is the SQLite file under ``root``."""
+    return tracking_uri(root) == f"sqlite:///{root / 'mlflow.db'}"
+
+
 def connect(root: Path, *, create: bool = False) -> MlflowClient:
     """Return a separate MLflow client; the global tracking URI, experiment and active run are left alone.
 
@@ -85,7 +91,8 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a run's URL may contain a password
     uri, database = tracking_uri(root), root / "mlflow.db"
-    missing = uri == f"sqlite:///{database}" and not database.exists()
+    local = is_local(root)
+    missing = local and not database.exists()
     if missing and not create:
         raise UserError(f"no runs in {root} yet: expected its mlflow.db (ATTNLAB_RUNS names another folder)")
     from mlflow import MlflowClient
@@ -97,6 +104,8 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
     try:
         if missing:
             _create_database(database)
+        elif local:
+            relocate_artifacts(root, writable=create)
         with one_at_a_time(uri):  # PostgreSQL: the first client to connect creates the tables
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)

@@ -9,15 +9,17 @@ import getpass
 import json
 import os
 import platform
-import socket
 import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from attnlab._util.colors import color_of
+from attnlab._util.files import replacing
+from attnlab._util.lock import file_lock
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import text
 from attnlab.config.comparability import task_length, test_identity
@@ -218,10 +220,16 @@ def user() -> str:
 
 
 def owner_id(root: Path) -> str:
-    """Return an ID of this host and runs folder that hides the path. A study may only end stale runs of its own folder."""
-    from zlib import crc32
+    """Return the ID of a runs folder, which keeps it if its path or host changes; a missing one is created.
 
-    return f"{socket.gethostname()}-{crc32(str(root.resolve()).encode()):08x}"
+    On a server that several folders use, a study may only end stale runs of its own folder.
+    """
+    path = root / "owner_id"
+    with file_lock(root / "locks" / "owner_id.lock", activity=f"{path} is being created", timeout=20):
+        if not path.exists():
+            with replacing(path) as temporary:
+                temporary.write_text(uuid4().hex, encoding="utf-8")
+        return path.read_text(encoding="utf-8")
 
 
 def device_name(device: str) -> str:

@@ -21,7 +21,7 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
-from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, log_batch, search_runs, tracking_uri
+from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, is_local, log_batch, search_runs, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_note, study_text, to_yaml
 from attnlab.tracking.ui import view_state
@@ -76,8 +76,8 @@ class Tracker:
     def _get_or_create_experiment(self, name: str) -> str:
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
-            local = not tracking_uri(self._root).startswith("http")  # a server chooses its artifact location
-            folder = (self._root / "artifacts" / name).as_uri() if local else None
+            on_server = tracking_uri(self._root).startswith("http")  # it chooses its artifact location
+            folder = None if on_server else (self._root / "artifacts" / name).as_uri()
             try:
                 return self._client.create_experiment(name, artifact_location=folder, tags={STUDY_TAG: name})
             except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
@@ -117,15 +117,17 @@ class Tracker:
 
         Args:
             alive: returns the keys that other parents are training. Every other RUNNING record has then lost its parent.
-                None: there are no other parents, and this is known only of records written from this runs folder.
+                None: there are no other parents, and this is known only of records written from this runs folder: all of
+                those in the folder's own database, and on a server those with the folder's ID.
         """
         # Read the keys before and after the records: another parent may claim a run, or finish one, in between.
         before = alive() if alive else set()
         records = search_runs(self._client, self._experiment_id)
         keys_alive = before | (alive() if alive else set())
+        known = alive is not None or is_local(self._root)
         for record in records:
             tags = record.data.tags
-            orphaned = alive is not None or tags.get("attnlab.owner") == self._owner
+            orphaned = known or tags.get("attnlab.owner") == self._owner
             if record.info.status == "RUNNING" and orphaned and tags.get("attnlab.fingerprint") not in keys_alive:
                 record = self.finish(record.info.run_id, RunState.INTERRUPTED, reason="its parent process ended")
             self._add_active(record)

@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+
+from tests.support.processes import free_port
 
 USER = "attnlab"
 PASSWORD = "open-sesame"  # trusted connections need none: the addresses contain it so that tests can search for it
@@ -61,7 +62,7 @@ def server() -> Iterator[Server]:
         data = f"--pgdata={folder / 'data'}"
         words = [programs / "initdb", data, f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--no-sync"]
         subprocess.run(words, **options, check=True, stdout=subprocess.DEVNULL, timeout=120)
-        port = _free_port()
+        port = free_port()
         settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
         words = [programs / "postgres", "-D", folder / "data", *(f"--{key}={value}" for key, value in settings.items())]
         with (folder / "log.txt").open("wb") as log:
@@ -88,12 +89,6 @@ def _programs(folder: Path) -> Path:
         shutil.copytree(install / part, place / part)
     shutil.copytree(package.with_name(f"{package.name}.libs"), folder / f"{package.name}.libs")
     return place / "bin"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _wait_for(found: Server, process: subprocess.Popen[Any], log: Path, *, seconds: float = 60) -> None:

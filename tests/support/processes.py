@@ -99,3 +99,10 @@ def listening(port: int) -> set[str]:
                 words = struct.pack(f"={len(address) // 8}I", *(int(address[i : i + 8], 16) for i in range(0, len(address), 8)))
                 addresses.add(socket.inet_ntop(family, words))
     return addresses
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import socket
 import urllib.request
 import zlib
 from pathlib import Path
@@ -18,7 +17,7 @@ from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tags import param_names, run_params, run_tags
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import Server, serve, ui_url, view_state
-from tests.support.processes import listening
+from tests.support.processes import free_port, listening
 
 
 def small(**grid: list[object]) -> Plan:
@@ -171,9 +170,7 @@ def test_the_ui_answers_and_a_server_is_a_store_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     connect(tmp_path, create=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = Server(tracking_uri(tmp_path), root=tmp_path, port=port)
     try:
         server.ready()

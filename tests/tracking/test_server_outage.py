@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from attnlab.tracking.client import connect, tracking_uri
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import Server
+from tests.support.processes import free_port
 from tests.support.server_fakes import POINTS
 from tests.tracking.test_delivery import points, small
 
@@ -33,9 +33,7 @@ class UnreliableServer:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.store = tracking_uri(root)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:
