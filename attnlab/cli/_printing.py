@@ -1,40 +1,96 @@
-"""Tables as text: aligned columns that survive a pipe, split into blocks if the terminal is too narrow for all of them."""
+"""Tables and sentences as text: in full into a pipe or a file, fitted to a terminal."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 GAP = "  "
+MIN_WRAPPED = 24  # characters: narrower sentences are hard to read
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, keep_empty: bool = False) -> None:
-    """Print a table: in full into a pipe or a file, fitted to a terminal. Empty columns are dropped, unless `keep_empty`."""
+def terminal_width() -> int | None:
+    """Return the width of the terminal in characters, or None if standard output is a pipe or a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_text(text: str) -> None:
+    """Print a sentence: on one line into a pipe or a file, broken between words on a terminal, with an indent."""
+    width = terminal_width()
+    print(text if width is None else _wrap(text, width, indent=GAP))
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    keep_empty: bool = False,
+    wrap: Collection[str] = (),
+    second_block: str = "",
+) -> None:
+    """Print a table: in full into a pipe or a file, fitted to a terminal. Empty columns are dropped, unless `keep_empty`.
+
+    Args:
+        wrap, second_block: as for `format_table`.
+    """
     keep = [i for i in range(len(headings)) if keep_empty or i == 0 or any(row[i] for row in rows)]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(format_table([headings[i] for i in keep], [[row[i] for i in keep] for row in rows], width=width))
+    kept_rows = [[row[i] for i in keep] for row in rows]
+    kept_headings = [headings[i] for i in keep]
+    print(format_table(kept_headings, kept_rows, width=terminal_width(), wrap=wrap, second_block=second_block))
 
 
-def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
+def format_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+    wrap: Collection[str] = (),
+    second_block: str = "",
+) -> str:
     """Return a table as text, with numbers aligned right and words left.
 
     Args:
         width: of the terminal, in characters. A wider table is split into blocks of columns that all begin with the first
-            column, so that no cell is wrapped or truncated. None: one block.
+            column, so that no cell is truncated; rows with nothing in a further block are left out there. None: one block.
+        wrap: headings of the columns whose cells may be broken between words.
+        second_block: heading of the first column of the second block, if the table is split.
     """
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     right = [_is_numeric(column[1:]) for column in columns]
+    least = [_least_width(columns[i]) if headings[i] in wrap else n for i, n in enumerate(widths)]
+    start = headings.index(second_block) if second_block in headings else None
     lines: list[str] = []
-    for block in _blocks(widths, width):
+    for block in _blocks(least, width, start=start):
+        fitted = _fit({i: widths[i] for i in block}, least, width)
+        rule = ["-" * fitted.get(i, 0) for i in range(len(headings))]
+        filled = [row for row in rows if not lines or any(row[i] for i in block[1:])]
         lines += [""] if lines else []
-        for row in (headings, ["-" * n for n in widths], *rows):
-            cells = [row[i].rjust(widths[i]) if right[i] else row[i].ljust(widths[i]) for i in block]
-            lines.append(GAP.join(cells).rstrip())
+        for row in (headings, rule, *filled):
+            lines += _format_row({i: row[i] for i in block}, fitted, right)
     return "\n".join(lines)
+
+
+def _format_row(cells: dict[int, str], widths: dict[int, int], right: Sequence[bool]) -> list[str]:
+    """Return the lines of a row, several if a cell is wider than its column."""
+    wrapped = [[cell] if len(cell) <= widths[i] else _wrap(cell, widths[i]).splitlines() for i, cell in cells.items()]
+    return [
+        GAP.join(
+            text.rjust(widths[i]) if right[i] else text.ljust(widths[i]) for i, text in zip(cells, parts, strict=True)
+        ).rstrip()
+        for parts in zip_longest(*wrapped, fillvalue="")
+    ]
+
+
+def _least_width(cells: Sequence[str]) -> int:
+    """Return the width below which cells that may be broken between words do not fit or are hard to read."""
+    longest_word = max(len(word) for cell in cells for word in [*cell.split(), ""])
+    return min(max(map(len, cells)), max(longest_word, MIN_WRAPPED))
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
@@ -43,17 +99,50 @@ def _is_numeric(cells: Sequence[str]) -> bool:
     return sum(cell[:1].isdigit() for cell in filled) * 2 > len(filled)
 
 
-def _blocks(widths: Sequence[int], width: int | None) -> list[list[int]]:
-    """Split columns into blocks that begin with the first column and fit the width, unless a single column exceeds it."""
+def _blocks(widths: Sequence[int], width: int | None, *, start: int | None) -> list[list[int]]:
+    """Split columns into blocks that begin with the first column and fit the width, unless a single column exceeds it.
+
+    Args:
+        start: the column at which the second block begins if one block is not enough.
+    """
+    if width is None or _total(widths) <= width:
+        return [list(range(len(widths)))]
     blocks = [[0]]
-    used = widths[0]
     for i in range(1, len(widths)):
-        if width is not None and used + len(GAP) + widths[i] > width and len(blocks[-1]) > 1:
+        too_wide = _total([widths[j] for j in (*blocks[-1], i)]) > width
+        if len(blocks[-1]) > 1 and (too_wide or i == start):
             blocks.append([0])
-            used = widths[0]
         blocks[-1].append(i)
-        used += len(GAP) + widths[i]
     return blocks
+
+
+def _fit(widths: dict[int, int], least: Sequence[int], width: int | None) -> dict[int, int]:
+    """Return the widths of a block's columns, the widest ones reduced, at most to ``least``, until the block fits."""
+    fitted = dict(widths)
+    while width is not None and _total(list(fitted.values())) > width:
+        reducible = [i for i in fitted if fitted[i] > least[i]]
+        if not reducible:
+            break
+        fitted[max(reducible, key=lambda i: fitted[i])] -= 1
+    return fitted
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _wrap(text: str, width: int, *, indent: str = "") -> str:
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def constant_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, among: Collection[str]) -> dict[str, str]:
+    """Return heading -> value of the columns in `among` with the same value in every row that has one, at least two."""
+    constant = {}
+    for heading, column in zip(headings, zip(*rows, strict=True), strict=True):
+        filled = [cell for cell in column if cell]
+        if heading in among and len(filled) > 1 and len(set(filled)) == 1:
+            constant[heading] = filled[0]
+    return constant
 
 
 def relative(path: Path) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.cli._printing import print_table, relative
+from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -34,46 +35,78 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     searches.sort(key=lambda summary: order[summary.cell])
     cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, searches)], spec)
     costs = shown_in("terminal")
-    headings = ["cell", plan.metric, "seeds", "difference", "verdict", *(metric.heading for metric in costs), "state"]
-    table = [
+    headings = ["cell", plan.metric, "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
+    rows = [
         [
             cell.name,
-            format_interval(cell.value),
+            format_interval(cell.value) or cell.outcome,
             str(len(cell.values) or ""),
             format_difference(cell),
             describe_verdict(cell.verdict),
+            cell.outcome if cell.value and cell.outcome != "completed" else "",
             *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
-            cell.outcome,
         ]
         for cell in sorted(cells, key=lambda cell: order[cell.name])
     ]
-    for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True):
-        table.append([label, format_metric(score.value), *[""] * (len(headings) - 2)])
+    references = [
+        [label, format_metric(score.value), *[""] * (len(headings) - 2)]
+        for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True)
+    ]
     caption = f"{plan.metric} on the test split, {better(plan.direction)}; mean ± half-width of the 95 % interval over seeds"
     caption += f", corrected for {looks.count} looks" if looks else ""
-    print(f"\n{plan.study.study}: {caption}")
-    print_table(headings, table)
+    print()
+    print_text(f"{plan.study.study}: {caption}")
+    _print_cells(headings, rows, references, costs=[metric.heading for metric in costs])
+    if all(cell.outcome == "completed" for cell in cells):
+        print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     for summary in searches:
-        print(f"search: {describe_search(summary, spec)}")
+        print_text(f"search: {describe_search(summary, spec)}")
     for summary in searches:
         for warning in summary.warnings:
-            print(f"note: {summary.cell}: {warning}")
+            print_text(f"note: {summary.cell}: {warning}")
+
+
+def _print_cells(headings: list[str], rows: list[list[str]], references: list[list[str]], *, costs: Sequence[str]) -> None:
+    """Print the table of cells and reference scores; values that all cells have in common are printed once, below it."""
+    at = headings.index("verdict")
+    reason = _common_reason([row[at] for row in rows])
+    if reason:
+        rows = [[*row[:at], row[at].removesuffix(f": {reason}"), *row[at + 1 :]] for row in rows]
+    common = constant_columns(headings, rows, among={"seeds", *costs})
+    kept = [i for i, heading in enumerate(headings) if heading not in common]
+    print_table(
+        [headings[i] for i in kept],
+        [[row[i] for i in kept] for row in (*rows, *references)],
+        wrap=("cell", "verdict"),
+        second_block=next((heading for heading in costs if heading not in common), ""),
+    )
+    if reason:
+        print_text(f"inconclusive: {reason}")
+    for heading, value in common.items():
+        complete = all(row[headings.index(heading)] for row in rows)
+        print(f"{heading}: {value} in all cells{'' if complete else ' with a result'}")
+
+
+def _common_reason(verdicts: Sequence[str]) -> str:
+    """Return the reason that all inconclusive verdicts share, or "" if there are less than two of them."""
+    reasons = [verdict.partition(": ")[2] for verdict in verdicts if verdict.startswith("inconclusive: ")]
+    return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
 
 
 def print_omissions(plan: Plan) -> None:
     """Print the refused and skipped cells with their reasons, and the notes of the plan."""
     for cell, _ in plan.refused:
-        print(f"refused: {cell.name}: {cell.refusal}")
+        print_text(f"refused: {cell.name}: {cell.refusal}")
     for skipped in plan.skipped:
-        print(f"skipped: {skipped.name}: {skipped.because}")
+        print_text(f"skipped: {skipped.name}: {skipped.because}")
     for note in plan.notes:
-        print(f"note: {note}")
+        print_text(f"note: {note}")
 
 
 def print_failures(result: StudyResult) -> None:
     """Print the reason and log of each run that has not completed; refused cells and pruned trials are printed elsewhere."""
     for row in result.rows:
         if row.state not in ("completed", "pruned", "refused"):
-            print(f"{row.state}: {row.name}: {row.reason}")
+            print_text(f"{row.state}: {row.name}: {row.reason}")
         if row in result.failed and row.log and row.log.is_file() and row.log.stat().st_size:
             print(f"  log: {relative(row.log)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -9,17 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.live import Live
 
 from attnlab._util.redact import redact
+from attnlab.study.execution.bars import Bar, Bars, format_clock
 from attnlab.study.execution.ending import Ending
 
 PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; every evaluation gets a line
@@ -27,11 +21,36 @@ PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; every evaluation
 
 @dataclass
 class _RunProgress:
+    """The progress of a run; times are those of the display's clock."""
+
+    started: float
     total: int | None = None  # steps
     values: dict[str, float] = field(default_factory=dict)  # the newest of each curve
-    task: TaskID | None = None
-    last_line: float = field(default_factory=time.monotonic)
-    started: float = field(default_factory=time.monotonic)
+    first: tuple[float, int] | None = None  # time and step of the first point: a resumed run does not begin at 0
+    newest: tuple[float, int] = (0.0, 0)
+    last_line: float = 0.0
+
+    def update(self, now: float, step: int, values: dict[str, float]) -> None:
+        self.values |= values
+        self.newest = (now, step)
+        self.first = self.first or self.newest
+
+    @property
+    def fraction(self) -> float:
+        """The trained part of the run, from 0 to 1."""
+        return min(1.0, self.newest[1] / self.total) if self.total else 0.0
+
+    @property
+    def fraction_before(self) -> float:
+        """The part that an earlier call trained, as far as the first point shows it."""
+        return 0.0 if self.first is None or not self.total else min(1.0, self.first[1] / self.total)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the time to the last step at the average rate since the first point; None before the second point."""
+        if self.first is None or self.total is None or self.newest[1] <= self.first[1]:
+            return None
+        (begin, first_step), (time_, step) = self.first, self.newest
+        return max(0.0, (time_ - begin) / (step - first_step) * (self.total - step) - (now - time_))
 
 
 class _DetachableStream:
@@ -61,18 +80,27 @@ class _DetachableStream:
 class ProgressDisplay:
     """Show a study's progress on ``stream`` (default: standard error, so that a table can be piped).
 
+    A terminal gets live bars. A file, a pipe and a terminal that cannot move its cursor (``TERM=dumb``) get plain lines.
     Another program passes a subclass, or ``ProgressDisplay(quiet=True)`` for no output.
+
+    Args:
+        clock: returns seconds.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         file = cast(TextIO, _DetachableStream(stream or sys.stderr))
-        self._console = Console(file=file, quiet=quiet, highlight=False, soft_wrap=True)
-        self._live = self._console.is_terminal and not quiet
+        no_color = True if os.environ.get("NO_COLOR") else None
+        self._console = Console(file=file, quiet=quiet, highlight=False, soft_wrap=True, no_color=no_color)
+        # Not `is_terminal` alone: FORCE_COLOR makes it true for a file, too.
+        self._is_live = file.isatty() and self._console.is_terminal and not self._console.is_dumb_terminal and not quiet
+        self._clock = clock
         self._runs: dict[str, _RunProgress] = {}
         self._count = self._done = 0
+        self._started = 0.0
         self._metric = ""
-        self._progress: Progress | None = None
-        self._overall: TaskID | None = None
+        self._live: Live | None = None
 
     def start_study(self, study: str, *, runs: int, finished: int, workers: int, metric: str = "") -> None:
         """Announce a study.
@@ -83,61 +111,56 @@ class ProgressDisplay:
             workers: the number of runs that train at the same time.
             metric: the final metric to show when a run ends.
         """
-        self._count, self._metric = runs, metric
+        self._count, self._done, self._metric, self._started = runs, 0, metric, self._clock()
         before = f", {finished} finished before" if finished else ""
         together = f", {workers} at a time" if workers > 1 else ""
         self.print(f"{study}: {runs} run{'' if runs == 1 else 's'} to do{before}{together}")
-        if self._live and runs:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
-            more = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
-            self._progress = Progress(*columns, *more, console=self._console, refresh_per_second=4)
-            self._progress.start()
-            self._overall = self._progress.add_task("[bold]all runs", total=runs, note="")
+        if self._is_live and runs:
+            self._live = Live(console=self._console, refresh_per_second=4, get_renderable=lambda: Bars(self.bars()))
+            self._live.start()
 
     def start_run(self, name: str, *, total: int | None = None) -> None:
         """Show that a run starts, or that its length of ``total`` steps becomes known."""
         new = name not in self._runs
-        line = self._runs.setdefault(name, _RunProgress())
-        line.total = total or line.total
-        if self._progress is not None:
-            if line.task is None:
-                line.task = self._progress.add_task(name, total=line.total, note="starting")
-            self._progress.update(line.task, total=line.total)
-        elif new:
+        run = self._progress_of(name)
+        run.total = total or run.total
+        if self._live is None and new:
             self.print(f"[{self._done + len(self._runs)}/{self._count}] {name}: started")
 
     def metrics(self, name: str, step: int, values: dict[str, float]) -> None:
         """Show new points of a run's curves."""
-        line = self._runs.setdefault(name, _RunProgress())
-        line.values |= values
-        if self._progress is not None and line.task is not None:
-            self._progress.update(line.task, completed=step, note=_summarize(line.values))
-            return
+        run, now = self._progress_of(name), self._clock()
+        run.update(now, step, values)
         evaluated = any(key.startswith("valid/") for key in values)
-        if evaluated or time.monotonic() - line.last_line >= PLAIN_SECONDS:
-            line.last_line = time.monotonic()
-            of = f"/{line.total}" if line.total else ""
-            self.print(f"  {name}: step {step}{of}  {_summarize(line.values)}")
+        if self._live is None and (evaluated or now - run.last_line >= PLAIN_SECONDS):
+            run.last_line = now
+            of = f"/{run.total}" if run.total else ""
+            self.print(f"  {name}: step {step}{of}  {'  '.join(_describe(run.values))}")
 
     def end_run(self, name: str, ending: Ending, *, again: bool = False) -> None:
         """Show how a run ended, and whether it is tried ``again`` at once."""
-        line = self._runs.pop(name, _RunProgress())
-        if self._progress is not None and line.task is not None:
-            self._progress.remove_task(line.task)
+        run = self._runs.pop(name, None) or _RunProgress(self._clock())
         if not again:
             self._done += 1
-        if self._progress is not None and self._overall is not None:
-            self._progress.update(self._overall, completed=self._done)
         summary, metrics = ending.summary, (self._metric, f"valid_{self._metric}")  # a trial has only the validation metric
         score = next((f"{metric} {summary[metric]:.4f}" for metric in metrics if metric in summary), "")
-        parts = [
-            ending.state,
-            score,
-            ending.reason,
-            f"{time.monotonic() - line.started:.0f} s",
-            "trying again" if again else "",
-        ]
+        seconds = f"{self._clock() - run.started:.0f} s"
+        parts = [ending.state, score, ending.reason, seconds, "trying again" if again else ""]
         self.print(f"[{self._done}/{self._count}] {name}: {', '.join(part for part in parts if part)}")
+
+    def bars(self) -> list[Bar]:
+        """Return the lines of the live display: all runs, then each run that is training."""
+        now = self._clock()
+        elapsed = now - self._started
+        trained = self._done + sum(run.fraction - run.fraction_before for run in self._runs.values())
+        open_ = self._count - self._done - sum(run.fraction for run in self._runs.values())
+        left = elapsed / trained * max(0.0, open_) if trained else None
+        notes = [f"{format_clock(elapsed)} elapsed"]
+        bars = [Bar("all runs", self._done, self._count, left, notes, style="" if self._console.no_color else "bold")]
+        for name, run in list(self._runs.items()):
+            notes = _describe(run.values, metric=self._metric) or ["starting"]
+            bars.append(Bar(name, run.newest[1], run.total, run.seconds_left(now), notes))
+        return bars
 
     def print(self, text: str) -> None:
         """Print one line above the bars, with secrets redacted."""
@@ -145,17 +168,27 @@ class ProgressDisplay:
 
     def close(self) -> None:
         """Restore the terminal."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _progress_of(self, name: str) -> _RunProgress:
+        if name not in self._runs:
+            now = self._clock()
+            self._runs[name] = _RunProgress(now, last_line=now)
+        return self._runs[name]
 
 
-def _summarize(values: dict[str, float]) -> str:
-    """Format the newest values: ``loss 2.310  valid/bits_per_byte 3.1000  12.3k tokens/s``."""
+def _describe(values: dict[str, float], *, metric: str = "") -> list[str]:
+    """Format the newest values: ``loss 2.310``, ``valid/bits_per_byte 3.1000``, ``12.3k tokens/s``.
+
+    Args:
+        metric: of the study; its value is labelled ``valid``, which is shorter.
+    """
     parts = [f"loss {values['train/loss']:.3f}"] if "train/loss" in values else []
     for key, value in values.items():
-        if key.startswith("valid/") and key != "valid/loss":
-            parts.append(f"{key} {value:.4f}")
+        if key.startswith("valid/") and (key != "valid/loss" or metric == "loss"):
+            parts.append(f"{'valid' if key == f'valid/{metric}' else key} {value:.4f}")
     if "train/tokens_per_s" in values:
         parts.append(f"{values['train/tokens_per_s'] / 1_000:,.1f}k tokens/s")
-    return "  ".join(parts)
+    return parts

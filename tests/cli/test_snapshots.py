@@ -1,0 +1,196 @@
+"""Tests of the terminal at 80 and 120 columns: the live display and the final table, as snapshots and on a terminal.
+
+``ATTNLAB_UPDATE_SNAPSHOTS=1`` writes the snapshots; read them before you commit them.
+"""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from attnlab._util.run_state import RunState
+from attnlab.cli._results import print_results
+from attnlab.planning.plan import Plan, plan
+from attnlab.study.execution.bars import Bar, Bars, fitting, shorten
+from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.execution.rows import Row
+from attnlab.study.run import StudyResult
+from attnlab.tracking.artifacts import ReferenceScore
+from tests.support.terminal import assert_snapshot, plain_lines, run_in_terminal
+
+WIDTHS = pytest.mark.parametrize("width", [80, 120])
+VARIANTS = ["dense", "no_wo", "narrow", "wide", "basic", "strided_sparse", "fixed_sparse"]
+STUDY: dict[str, Any] = {
+    "study": "quickstart",
+    "base": {
+        "task": {"name": "pydocs", "length": 17},
+        "position": "learned",
+        "model": {"dim": 12, "depth": 1, "heads": 2},
+        "train": {"steps": 20, "batch_size": 2, "log_every": 2, "eval_every": 10},
+        "evaluate": {"valid_limit": 200, "test_limit": 200},
+        "machine": {"device": "cpu", "threads": 1},
+    },
+    "grid": {"variant": VARIANTS},
+    "seeds": [0, 1],
+    "baseline": {"variant": "dense"},
+    "margin": 0.02,
+}
+
+
+class _Clock:
+    """A clock that tests set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def rendered(bars: list[Bar], width: int) -> str:
+    """Return the lines of the live display, without colours."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(Bars(bars))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def training(names: dict[str, int]) -> list[Bar]:
+    """Return the lines of a study with three finished runs; ``names`` are those that train, with their steps."""
+    clock = _Clock()
+    display = ProgressDisplay(io.StringIO(), clock=clock)
+    display.start_study("quickstart", runs=14, finished=2, workers=3, metric="bits_per_byte")
+    for seed in range(3):
+        clock.now += 40
+        display.start_run(f"gru s{seed}", total=1000)
+        display.end_run(f"gru s{seed}", Ending(RunState.COMPLETED, {"bits_per_byte": 3.0}))
+    for name in names:
+        display.start_run(name, total=1000)
+        display.metrics(name, 10, {"train/loss": 5.5, "train/tokens_per_s": 9_000.0})
+    for name, step in names.items():
+        clock.now += 30
+        points = {"train/loss": 2.31, "valid/loss": 2.2, "valid/bits_per_byte": 3.1, "train/tokens_per_s": 12_345.0}
+        display.metrics(name, step, points)
+    display.start_run("wide learned s1")
+    return display.bars()
+
+
+@WIDTHS
+def test_the_live_display(width: int) -> None:
+    names = {"dense learned s1": 400, "strided_sparse learned s1": 990}
+    assert_snapshot(f"live-{width}", rendered(training(names), width))
+
+
+@WIDTHS
+def test_the_live_display_with_long_names(width: int) -> None:
+    names = {f"strided_sparse stride=16 learned train.lr=0.001 train.steps=100{i} s1": 400 for i in range(2)}
+    assert_snapshot(f"live-long-names-{width}", rendered(training(names), width))
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 200])
+@pytest.mark.parametrize("name", ["dense s0", "a" * 300, "长" * 60])
+def test_count_bar_and_time_left_never_disappear(width: int, name: str) -> None:
+    *_, line, _ = rendered(training({name: 500}), width).splitlines()
+    assert len(line) <= width and " 500/1000  " in line and " left" in line and "━" in line
+    assert all(len(line) <= width for line in rendered(training({name: 500}), width).splitlines())
+
+
+def test_metrics_without_room_are_left_out_and_names_keep_their_ends() -> None:
+    assert fitting(["loss 2.310", "valid 3.1000", "9k tokens/s"], 24) == "loss 2.310  valid 3.1000"
+    assert fitting(["loss 2.310", "valid/accuracy 0.5000", "9k"], 16) == "loss 2.310  9k"
+    assert shorten("no_wo learned s11", 10) == "no_w…d s11" and shorten("dense", 5) == "dense"
+
+
+def test_the_time_left_follows_the_average_rate() -> None:
+    clock = _Clock()
+    display = ProgressDisplay(io.StringIO(), clock=clock)
+    display.start_study("mine", runs=4, finished=0, workers=1)
+    display.start_run("dense s0", total=100)
+    assert [bar.seconds_left for bar in display.bars()] == [None, None]
+    display.metrics("dense s0", 60, {"train/loss": 2.0})  # resumed: an earlier call has trained these steps
+    clock.now = 10
+    display.metrics("dense s0", 80, {"train/loss": 2.0})
+    assert [round(bar.seconds_left or 0, 6) for bar in display.bars()] == [
+        160,
+        10,
+    ]  # a fifth of a run in 10 s, and 3.2 runs are left
+    clock.now = 14
+    assert display.bars()[1].seconds_left == 6
+
+
+def score(name: str, value: float) -> ReferenceScore:
+    return ReferenceScore(name, "pydocs length=17", "data", None, "bits_per_byte", value, 1.0, "a compressor")
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> Plan:
+    return plan(STUDY)
+
+
+def result(made: Plan, states: dict[str, RunState] | None = None, seeds: int = 2) -> StudyResult:
+    """Return a result with made-up values."""
+    rows = []
+    for i, cell in enumerate(made.cells):
+        state = (states or {}).get(cell.name, RunState.COMPLETED)
+        for seed in range(seeds):
+            value = 3.1 + 0.013 * i * (-1) ** i + 0.017 * seed**2 * (1 + 0.37 * i)
+            costs = {"tokens_per_s": 52_345.0 - 1_000 * i, "saved_mib": 23.1 + i, "train_seconds": 8.85 + i}
+            summary = {"bits_per_byte": value, **costs} if state == RunState.COMPLETED else {}
+            rows.append(Row(f"{cell.name} s{seed}", cell.name, seed, state, summary, "", "id"))
+    return StudyResult(made, rows, [score("gzip", 2.5033), score("8-gram", 1.6745)])
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[StudyResult, int | None], str]:
+    """Return a function that prints a result on a terminal of a width, or into a file (None)."""
+
+    def printed(result: StudyResult, width: int | None) -> str:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
+        monkeypatch.setenv("COLUMNS", str(width or 10))
+        print_results(result)
+        return capsys.readouterr().out
+
+    return printed
+
+
+@WIDTHS
+def test_the_final_table(quickstart: Plan, printed: Callable[..., str], width: int) -> None:
+    text = printed(result(quickstart), width)
+    assert_snapshot(f"table-{width}", text)
+    assert max(map(len, text.splitlines())) <= width
+
+
+@WIDTHS
+def test_the_final_table_with_a_failure(quickstart: Plan, printed: Callable[..., str], width: int) -> None:
+    text = printed(result(quickstart, {"no_wo": RunState.FAILED}, seeds=5), width)
+    assert_snapshot(f"table-failure-{width}", text)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_values_that_all_cells_share_are_printed_once(quickstart: Plan, printed: Callable[..., str]) -> None:
+    shared, failed = printed(result(quickstart), None), printed(result(quickstart, {"no_wo": RunState.FAILED}), None)
+    assert shared.count("completed") == 1 and shared.count("too few") == 1 and "seeds: 2" in shared
+    assert "completed" not in failed and failed.count("failed") == 1 and "seeds: 2 in all cells with a result" in failed
+
+
+def test_a_single_cell_keeps_its_columns(printed: Callable[..., str]) -> None:
+    text = printed(result(plan({**STUDY, "grid": {"variant": ["dense"]}})), None)
+    heading = next(line for line in text.splitlines() if line.startswith("cell"))
+    assert "seeds" in heading and "tokens/s" in heading and "state" not in heading and "state: completed" in text
+
+
+def test_a_study_on_a_terminal(tmp_path: Path) -> None:
+    import yaml
+
+    study = STUDY | {"grid": {"variant": ["dense"]}, "reference_scores": False}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(study))
+    command = [sys.executable, "-m", "attnlab", "run", "tiny.yaml", "--workers", "2", "--no-report"]
+    code, output = run_in_terminal(command, columns=80, cwd=tmp_path, environment={"ATTNLAB_RUNS": str(tmp_path / "runs")})
+    lines = plain_lines(output)
+    assert code == 0 and max(map(len, lines)) <= 80
+    with_metrics = [line for line in lines if "loss " in line]
+    assert with_metrics and all(" left  " in line and "/20  " in line and "━" in line for line in with_metrics)
+    assert any(line.startswith("all runs") and " 2/2 " in line for line in lines)
