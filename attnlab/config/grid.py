@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +79,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     return cells, skipped
 
 
-def cell_name(axes: dict[str, Label]) -> str:
+def cell_name(axes: Mapping[str, Label]) -> str:
     """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if last parts are equal)."""
     ends = [axis.rpartition(".")[2] for axis in axes]
     parts = []

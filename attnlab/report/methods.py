@@ -73,7 +73,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     """
     from attnlab.config.reader import read_study
     from attnlab.tracking.client import connect, runs_folder, search_runs
-    from attnlab.tracking.runs import questions
+    from attnlab.tracking.runs import doubles, questions
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     client = connect(runs_folder(root))
@@ -83,7 +83,13 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         text, study = path.read_text(encoding="utf-8"), read_study(path)
     axes = tuple(study.grid) or ("variant",)
     *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
-    spec = ComparisonSpec(study.study, axes, **{**now, "baseline": now["baseline"] or {}}, looks=_looks(study.study, root))
+    spec = ComparisonSpec(
+        study.study,
+        axes,
+        **{**now, "baseline": now["baseline"] or {}},
+        looks=_looks(study.study, root),
+        doubles=doubles(study.study, root),
+    )
     record = client.get_run(str(newest["run_id"]))
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.

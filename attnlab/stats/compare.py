@@ -39,6 +39,7 @@ class ComparisonSpec:
         baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: The looks of a study whose seeds were added until its verdicts were conclusive.
+        doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
     """
 
     study: str
@@ -48,6 +49,7 @@ class ComparisonSpec:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     margin: float | None = None
     looks: Looks | None = None
+    doubles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,9 +166,11 @@ def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
 def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary]:
     """Fill in baselines, differences (corrected over the whole table) and verdicts."""
     by_axes = {tuple(cell.axes.values()): cell for cell in cells}
+    by_name = {cell.name: cell for cell in cells}
     compared: list[CellSummary] = []
     for cell in cells:
-        baseline = by_axes.get(tuple(axis_text(spec.baseline.get(axis, cell.axes[axis])) for axis in spec.axes))
+        axes = {axis: axis_text(spec.baseline.get(axis, cell.axes[axis])) for axis in spec.axes}
+        baseline = by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
         if baseline is cell:
             compared.append(replace(cell, verdict=Verdict(VerdictKind.BASELINE)))
         elif baseline is None:
@@ -181,7 +185,6 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
             difference = paired.difference(cell.values, baseline.values, margin=spec.margin, looks=spec.looks)
             compared.append(replace(cell, baseline=baseline.name, difference=difference))
     corrected = paired.correct([cell.difference for cell in compared])
-    by_name = {cell.name: cell for cell in cells}
     return [
         replace(cell, difference=difference, verdict=_verdict(cell, difference, by_name[cell.baseline], spec))
         if cell.baseline

@@ -13,7 +13,7 @@ from attnlab._util.metrics import is_curve
 from attnlab.config.comparability import test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.client import QUESTIONS_TAG, connect, is_study, runs_folder, search_runs, search_studies
+from attnlab.tracking.client import DOUBLES_TAG, QUESTIONS_TAG, connect, is_study, runs_folder, search_runs, search_studies
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
@@ -163,6 +163,11 @@ def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]
     may have overridden.
     """
     return json.loads(find_experiment(connect(runs_folder(root)), study).tags.get(QUESTIONS_TAG, "[]"))
+
+
+def doubles(study: str, root: str | Path | None = None) -> dict[str, str]:
+    """Return the names of baselines that are not run -> the names of the cells with the same configuration that are."""
+    return json.loads(find_experiment(connect(runs_folder(root)), study).tags.get(DOUBLES_TAG, "{}"))
 
 
 def looks(study: str, root: str | Path | None = None) -> tuple[int, int] | None:

@@ -264,6 +264,23 @@ def question(plan: Plan) -> dict[str, Any]:
     return {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
 
 
+def double_baselines(plan: Plan) -> dict[str, str]:
+    """Return those of the plan's doubles that other cells are compared with, as far as a tag can hold them."""
+    from attnlab.config.grid import expand
+
+    baseline = plan.study.baseline
+    if baseline is None or not plan.doubles:
+        return {}
+    axes = {cell.name: cell.axes for cell in expand(plan.study)[0]}
+    doubles: dict[str, str] = {}
+    length = 2
+    for name, first in plan.doubles.items():
+        length += len(json.dumps({name: first}))
+        if baseline.items() <= axes[name].items() and length <= STUDY_NOTE_LIMIT:
+            doubles[name] = first
+    return doubles
+
+
 def study_text(plan: Plan) -> str:
     """Return the study's YAML file with secrets redacted, or YAML made from the dictionary that a notebook passed."""
     path = plan.study.path
