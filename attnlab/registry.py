@@ -260,6 +260,7 @@ TASKS = Registry(
         "imdb": "attnlab.tasks.imdb:Imdb",
         "enwik8": "attnlab.tasks.enwik8:Enwik8",
         "pydocs": "attnlab.tasks.pydocs:PyDocs",
+        "csv": "attnlab.tasks.csv:Csv",
         "text": "attnlab.tasks.text:Text",
         "tokens": "attnlab.tasks.tokens:Tokens",
     },

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.tasks import imdb
+from attnlab.tasks import documents, imdb
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
 from attnlab.tasks.imdb import Imdb
 from attnlab.tasks.reference_scores.linear import Texts
@@ -112,7 +112,7 @@ def test_baselines_learn_from_train_and_valid_and_are_scored_on_what_an_evaluati
 ):
     met: list[Any] = []
     for name in ("tfidf_accuracy", "nb_svm_accuracy"):
-        monkeypatch.setattr(imdb, name, lambda *texts: met.append(texts) or 0.5)
+        monkeypatch.setattr(documents, name, lambda *texts: met.append(texts) or 0.5)
     assert [baseline.score(10) for baseline in task.reference_scores().values()] == [0.5, 0.5]
     whole = {name: task.split(name) for name in ("train", "valid", "test")}
     known = {name: reviews(Texts(of.tokens, of.ends, of.labels)) for name, of in whole.items()}
@@ -143,9 +143,9 @@ def test_score_and_loss(task: Imdb):
 def test_the_same_words_in_another_process(task: Imdb, folders: Path, monkeypatch: pytest.MonkeyPatch):
     words = (task._place / "words.json").read_bytes()  # type: ignore[operator]
     code = (
-        "import sys; from attnlab.tasks.imdb import _word_tokenizer\n"
+        "import sys; from attnlab.tasks.documents import word_tokenizer\n"
         "texts = [' '.join(f'w{i % 7}' for i in range(n)) for n in range(40)]\n"
-        "print(_word_tokenizer(texts, 5).to_str())"
+        "print(word_tokenizer(texts, 5).to_str())"
     )
     root = ROOT
     command = [sys.executable, "-c", code]

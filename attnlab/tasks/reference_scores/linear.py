@@ -1,6 +1,6 @@
 """``tf-idf`` with logistic regression, and ``nb-svm``: linear classifiers over words and pairs of words.
 
-Both distinguish two classes, 0 and 1, and read whole texts, split into words by the task.
+Both read whole texts, split into words by the task. NB-SVM distinguishes two classes, 0 and 1.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-TFIDF = "logistic regression on TF-IDF of words and pairs of words, of whole reviews; its C chosen on valid"
-NB_SVM = "NB-SVM (Wang and Manning 2012) on words and pairs of words, of whole reviews"
+TFIDF = "logistic regression on TF-IDF of words and pairs of words, of whole texts; its C chosen on valid"
+NB_SVM = "NB-SVM (Wang and Manning 2012) on words and pairs of words, of whole texts"
 STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # C of the logistic regression: the best on ``valid`` is taken
 
 

@@ -1,0 +1,284 @@
+"""``csv``: classification of texts in CSV files, such as spreadsheets and databases export.
+
+A file has a header with the names of its columns, one row for each text, and quotation marks around fields that contain the
+delimiter or line breaks (RFC 4180). Blank lines are skipped. Anything else that is missing or malformed is an error with the
+line: a row that was silently left out would change what is compared.
+
+Without files of their own, ``valid`` and ``test`` are each 10 % of the different texts of every label in ``path``, chosen with
+a fixed seed. Rows with the same text stay in the same split.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import hashlib
+import io
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from attnlab.errors import UserError, nearest
+from attnlab.tasks import SPLITS, datasets, known_split
+from attnlab.tasks.data_files import DataFile, decode
+from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
+from attnlab.tasks.reference_scores.base import Reference
+
+logger = logging.getLogger(__name__)
+
+HELD_OUT = 10  # one in so many texts, for each split without a file of its own
+HOLD_OUT_SEED = 0
+LONGEST_FIELD = 2**31 - 1  # characters; Python's default is 131,072
+SHOWN = 10  # names that a message lists
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The options that say how a file is read: its two columns, its delimiter and its encoding."""
+
+    text: str
+    label: str
+    delimiter: str
+    encoding: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one file: their labels, the line on which each ends, and a checksum of each text."""
+
+    sha256: str
+    labels: tuple[str, ...]
+    lines: np.ndarray
+    texts: np.ndarray
+
+
+class Csv(DocumentTask):
+    """Classify the texts of a CSV file.
+
+    Args:
+        path: the file, relative to the study's file in a study and to the working directory in Python.
+        text, label: the names of the columns with the text and with its class.
+        valid, test: files of their own for these splits, with the same columns.
+        labels: the names of the classes, in the order of their numbers; default: those of ``path``, sorted.
+        delimiter: one character, or ``tab``.
+        encoding: of all files, a name that Python knows.
+        length: number of words read from the beginning of a text.
+        vocabulary: number of word ids, including [PAD] = 0 and [UNK] = 1.
+    """
+
+    files = ("path", "valid", "test")
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        text: str = "text",
+        label: str = "label",
+        valid: str | None = None,
+        test: str | None = None,
+        labels: list[str | int] | None = None,
+        delimiter: str = ",",
+        encoding: str = "utf-8",
+        length: int = 512,
+        vocabulary: int = 50_000,
+    ) -> None:
+        super().__init__(length=length, vocabulary=vocabulary)
+        named = {"path": path, "valid": valid, "test": test}
+        self._layout = Layout(text, label, _delimiter(delimiter), _encoding(encoding))
+        if text == label:
+            raise UserError(f"label: expected another column than that of the text, got {label!r}")
+        self._files = {option: DataFile(name, option=option) for option, name in named.items() if name is not None}
+        self._rows = {option: _scanned(file, self._layout) for option, file in self._files.items()}
+        self.labels = _class_names(labels, self._rows["path"].labels)
+        self.classes = len(self.labels)
+        self._numbers = {option: self._numbered(option) for option in self._files}
+        self._split_rows = self._assign()
+
+    def _numbered(self, option: str) -> np.ndarray:
+        """Return the class number of each row of a file."""
+        numbers = {name: number for number, name in enumerate(self.labels)}
+        rows, path = self._rows[option], self._files[option].path
+        for name, line in zip(rows.labels, rows.lines, strict=True):
+            if name not in numbers:
+                raise UserError(
+                    f"{option}: {path}:{line}: expected one of the labels {_listed(self.labels)}, got {name[:80]!r}"
+                )
+        return np.array([numbers[name] for name in rows.labels])
+
+    def _assign(self) -> dict[str, tuple[str, np.ndarray]]:
+        """Return the file and the rows of each split."""
+        derived = [split for split in SPLITS[1:] if split not in self._files]
+        parts = _hold_out(self._numbers["path"], self._rows["path"].texts, names=self.labels, splits=derived)
+        own = {split: (split, np.arange(len(self._rows[split].labels))) for split in SPLITS[1:] if split in self._files}
+        return {split: ("path", rows) for split, rows in parts.items()} | own
+
+    def identity(self) -> str:
+        """Return a checksum of the files and of the options that decide which rows and labels are read."""
+        digests = {option: rows.sha256 for option, rows in self._rows.items()}
+        content = json.dumps([digests, vars(self._layout), self.labels], sort_keys=True)
+        return f"csv sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+    def count(self, split: str) -> int:
+        return len(self._split_rows[known_split(split)][1])
+
+    def prepared(self) -> Path:
+        key = {
+            "identity": self.identity(),
+            "vocabulary": self.vocabulary,
+            "tokenizers": version("tokenizers"),
+            "held_out": [HELD_OUT, HOLD_OUT_SEED],
+            "format": FORMAT,
+        }
+        return datasets.prepared("csv", key, self._build)
+
+    def _build(self, place: Path) -> None:
+        texts = {option: self._read(option) for option in self._files}
+        of_split = {split: [texts[option][i] for i in rows] for split, (option, rows) in self._split_rows.items()}
+        logger.info("csv: counting the words of %s training texts", f"{len(of_split['train']):,}")
+        words = write_words(place, of_split["train"], self.vocabulary)
+        for split, (option, rows) in self._split_rows.items():
+            write_split(place, split, of_split[split], self._numbers[option][rows].tolist(), words)
+
+    def _read(self, option: str) -> list[str]:
+        """Return the texts of a file; raise ``UserError`` if it is not the one that the constructor read."""
+        file = self._files[option]
+        contents = file.path.read_bytes()
+        if hashlib.sha256(contents).hexdigest() != self._rows[option].sha256:
+            raise UserError(f"task csv: {file.path} changed after it was first read")
+        return [text for _, text, _ in _parsed(contents, file, self._layout)]
+
+    def reference_scores(self) -> dict[str, Reference]:
+        """Return the accuracy of always naming the most frequent label of ``train``, and linear classifiers."""
+        about = "the most frequent label of train, for every text"
+        return {"majority": Reference(about, self._majority_accuracy, options=("label",)), **self.linear_scores()}
+
+    def _majority_accuracy(self, limit: int | None) -> float:
+        most = np.bincount(self.split("train").labels).argmax()
+        batches = self.eval_batches("test", batch_size=1, limit=limit)
+        return float(np.mean(np.concatenate([batch.targets.numpy() == most for batch in batches])))
+
+
+def _delimiter(delimiter: str) -> str:
+    character = "\t" if delimiter == "tab" else delimiter
+    if len(character) != 1 or character in '"\r\n':
+        raise UserError(f"delimiter: expected one character such as ; or tab, got {delimiter!r}")
+    return character
+
+
+def _encoding(encoding: str) -> str:
+    try:
+        b"a".decode(encoding, errors="ignore")  # a LookupError for an unknown name, and for codecs that are not of text
+        return codecs.lookup(encoding).name
+    except (LookupError, ValueError):
+        raise UserError(f"encoding: expected the name of an encoding such as utf-8 or latin-1, got {encoding!r}") from None
+
+
+def _scanned(file: DataFile, layout: Layout) -> Rows:
+    return _scan(file.path, file.option, file.stamp, layout)
+
+
+@lru_cache(maxsize=8)  # a study constructs its task often, and each construction needs the labels
+def _scan(path: Path, option: str, stamp: tuple[int, int], layout: Layout) -> Rows:
+    """Read a file once and keep what the plan needs; ``stamp`` makes a changed file another key of the cache."""
+    contents = path.read_bytes()
+    rows = _parsed(contents, DataFile(str(path), option=option), layout)
+    texts = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") for _, text, _ in rows]
+    labels, lines = tuple(sys.intern(label) for _, _, label in rows), np.array([line for line, _, _ in rows])
+    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, np.array(texts, dtype=np.uint64))
+
+
+def _parsed(contents: bytes, file: DataFile, layout: Layout) -> list[tuple[int, str, str]]:
+    """Return (line, text, label) of each row of a file.
+
+    Raises:
+        UserError: the file is not a valid CSV file, lacks a column, or has a row without a text or a label.
+    """
+    source = io.StringIO(decode(contents, file, encoding=layout.encoding), newline="")
+    reader = csv.reader(source, delimiter=layout.delimiter, strict=True)
+    before = csv.field_size_limit(LONGEST_FIELD)
+    rows: list[tuple[int, str, str]] = []
+    try:
+        header = next((row for row in reader if row), [])
+        text, label = (_column(name, header, file, layout, option=option) for option, name in _columns(layout))
+        for row in filter(None, reader):
+            place = f"{file.option}: {file.path}:{reader.line_num}"
+            if len(row) != len(header):
+                raise UserError(f"{place}: expected {len(header)} columns as in the header, got {len(row)}")
+            for name, index in ((layout.text, text), (layout.label, label)):
+                if not row[index].strip():
+                    raise UserError(f"{place}: expected a value in the column {name!r}, got none")
+            rows.append((reader.line_num, row[text].strip(), row[label].strip()))
+    except csv.Error as error:
+        end = "a quotation mark is not closed" if "unexpected end" in str(error) else str(error)
+        raise UserError(f"{file.option}: {file.path}:{reader.line_num}: not a valid CSV file ({end})") from None
+    finally:
+        csv.field_size_limit(before)
+    if not rows:
+        raise UserError(f"{file.option}: expected rows below the header of {file.path}, got none")
+    return rows
+
+
+def _columns(layout: Layout) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("text", layout.text), ("label", layout.label)
+
+
+def _column(name: str, header: Sequence[str], file: DataFile, layout: Layout, *, option: str) -> int:
+    """Return the index of a column."""
+    names = [column.strip() for column in header]
+    if names.count(name) == 1:
+        return names.index(name)
+    if name in names:
+        raise UserError(f"{option}: expected one column {name!r} in {file.path}, got {names.count(name)}")
+    other = [character for character in ",;\t|" if len(names) == 1 and character in names[0] and character != layout.delimiter]
+    hint = f"; is the delimiter {other[0]!r}?" if other else nearest(name, names)
+    raise UserError(f"{option}: expected a column {name!r} in {file.path}, whose header is {_listed(names)}{hint}")
+
+
+def _class_names(stated: Sequence[str | int] | None, present: Sequence[str]) -> list[str]:
+    """Return the names of the classes: the option ``labels``, or else those of the rows, in order."""
+    used = set(present)
+    names = [str(name) for name in stated] if stated is not None else sorted(used)
+    if stated is None and all(name.isdecimal() for name in names):
+        names.sort(key=int)
+    if len(set(names)) < len(names):
+        raise UserError(f"labels: expected different names, got {_listed(names)}")
+    if missing := [name for name in names if name not in used]:
+        raise UserError(f"labels: expected labels of path, {_listed(sorted(used))}, got {missing[0]!r}, which no row has")
+    if len(names) < 2:
+        raise UserError(f"label: expected at least two different labels in path, got {_listed(names) or 'none'}")
+    return names
+
+
+def _hold_out(labels: np.ndarray, texts: np.ndarray, *, names: Sequence[str], splits: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the rows of ``train`` and of each of ``splits``, in order: equal texts together, and shares for each label.
+
+    Args:
+        labels: (n,) class numbers.
+        texts: (n,) checksums.
+        names: of the classes.
+    """
+    _, first, group = np.unique(texts, return_index=True, return_inverse=True)
+    rng = np.random.default_rng(HOLD_OUT_SEED)
+    part = np.zeros(len(first), dtype=int)  # of each different text: 0 is train
+    for number, name in enumerate(names):
+        own = rng.permutation(np.flatnonzero(labels[first] == number))
+        held = max(1, len(own) // HELD_OUT)
+        if splits and len(own) <= len(splits):
+            count = f"the label {name!r} has {len(own)} different text{'' if len(own) == 1 else 's'}"
+            least = f"a split into train and {' and '.join(splits)} needs {len(splits) + 1}"
+            raise UserError(f"path: {count}, and {least}: give {' and '.join(splits)} as files")
+        for i in range(len(splits)):
+            part[own[i * held : (i + 1) * held]] = i + 1
+    return {split: np.flatnonzero(part[group] == i) for i, split in enumerate(["train", *splits])}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(name[:80] for name in names[:SHOWN]) + more
