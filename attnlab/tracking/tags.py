@@ -23,6 +23,7 @@ from attnlab._util.lock import file_lock
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import text
 from attnlab.config.comparability import task_length, test_identity
+from attnlab.tracking.client import DOUBLES_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -262,6 +263,11 @@ def question(plan: Plan) -> dict[str, Any]:
     """Return the study's metric, its direction, the baseline and the margin, ready for JSON."""
     study = plan.study
     return {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
+
+
+def study_tags(plan: Plan) -> dict[str, str]:
+    """Return the tags of the study's experiment that follow from its plan."""
+    return {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:

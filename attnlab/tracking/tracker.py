@@ -21,30 +21,9 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
-from attnlab.tracking.client import (
-    DOUBLES_TAG,
-    QUESTIONS_TAG,
-    STUDY_TAG,
-    VIEW_TAG,
-    connect,
-    is_local,
-    log_batch,
-    search_runs,
-    tracking_uri,
-)
+from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, is_local, log_batch, search_runs, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
-from attnlab.tracking.tags import (
-    all_names,
-    double_baselines,
-    owner_id,
-    question,
-    run_note,
-    run_params,
-    run_tags,
-    study_note,
-    study_text,
-    to_yaml,
-)
+from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_tags, study_text, to_yaml
 from attnlab.tracking.ui import view_state
 
 if TYPE_CHECKING:
@@ -113,9 +92,8 @@ class Tracker:
 
     def log_study(self) -> None:
         """Write the study's note, the preset view of the UI, and the study's question."""
-        tags = {"mlflow.note.content": study_note(self._plan), VIEW_TAG: view_state(self._plan)}
+        tags = {**study_tags(self._plan), VIEW_TAG: view_state(self._plan)}
         tags[QUESTIONS_TAG] = json.dumps(self._questions())
-        tags[DOUBLES_TAG] = json.dumps(double_baselines(self._plan))
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment_id, key, value)
 
