@@ -17,5 +17,13 @@ class RunState(StrEnum):
     REFUSED = "refused"  # the plan does not support its cell
 
 
+class Reset(StrEnum):
+    """The files of an earlier attempt that a run's process removes before it trains."""
+
+    NONE = ""
+    RESULT = "result"  # the result and the checkpoints that led to it; checkpoints of an attempt without a result stay
+    FOLDER = "folder"  # result, checkpoints and model
+
+
 WITHOUT_RESULT = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.INTERRUPTED})  # the next call trains these again
 COUNTS_AS_FAILURE = frozenset({RunState.FAILED, RunState.TIMED_OUT})  # attempts that use up the study's ``retries``

@@ -234,16 +234,19 @@ def search_studies(client: MlflowClient) -> list[Experiment]:
             return sorted(experiments, key=lambda experiment: experiment.name)
 
 
-def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "") -> list[Record]:
+def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "", *, deleted: bool = False) -> list[Record]:
     """Return the records of a study that match ``filter_string``, in the order in which they started.
 
-    Runs of other programs are left out, and so is the one that holds the report (``artifacts.log_report``). A record whose
-    tags are damaged is left out with a warning.
+    Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out, and so is the
+    one that holds the report (``artifacts.log_report``). A record whose tags are damaged is left out with a warning.
     """
+    from mlflow.entities import ViewType
+
     records, token = [], None
-    order = ["attributes.start_time ASC"]
+    view = ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY
+    options: dict[str, Any] = {"run_view_type": view, "order_by": ["attributes.start_time ASC"], "max_results": RUNS_PER_PAGE}
     while True:
-        page = client.search_runs([experiment_id], filter_string, max_results=RUNS_PER_PAGE, order_by=order, page_token=token)
+        page = client.search_runs([experiment_id], filter_string, page_token=token, **options)
         records += [record for record in page if _is_record(record)]
         token = page.token
         if not token:

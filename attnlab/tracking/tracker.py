@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.metrics import length_of
 from attnlab._util.redact import redact
-from attnlab._util.run_state import COUNTS_AS_FAILURE, RunState
+from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
 from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, is_local, log_batch, search_runs, tracking_uri
@@ -40,7 +40,9 @@ STATUS = {  # MLflow's; FINISHED for all other states
     RunState.REFUSED: "KILLED",
 }
 MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
-RESET_TAG = "attnlab.reset"  # tag of an attempt that deletes the earlier result first
+RESET_TAG = "attnlab.reset"  # tag of an attempt that removes files of an earlier one first: the value of ``Reset``
+REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as opposed to the user
+REDONE_TAG = "attnlab.redone"  # tag of a record that the user withdrew with `attnlab redo`: the key it had
 DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
 
@@ -169,17 +171,34 @@ class Tracker:
 
     def _delete(self, run_id: str) -> None:
         """Delete a record. If its parent died after the last ``reconcile``, it is still RUNNING and is ended first."""
-        if self._raw.get_run(run_id).info.status == "RUNNING":
+        record = self._raw.get_run(run_id)
+        if record.info.status == "RUNNING":
             self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
-        self._raw.delete_run(run_id)
+        if record.info.lifecycle_stage == "active":
+            self._raw.set_tag(run_id, REPLACED_TAG, "yes")
+            self._raw.delete_run(run_id)
 
-    def start(self, run: Run, *, reset: bool = False) -> str:
+    def withdrawn(self) -> dict[str, str]:
+        """Return key -> reason of each run without an active record whose last one the user withdrew.
+
+        The reason is ``deleted in MLflow`` or ``withdrawn by attnlab redo``. Call ``reconcile`` first.
+        """
+        reasons = {}
+        for record in search_runs(self._client, self._experiment_id, deleted=True):
+            if REPLACED_TAG not in record.data.tags:
+                reasons[record.data.tags["attnlab.fingerprint"]] = "deleted in MLflow"
+        for record in self._active.values():
+            if REDONE_TAG in record.data.tags:
+                reasons[record.data.tags[REDONE_TAG]] = "withdrawn by attnlab redo"
+        return {key: reason for key, reason in reasons.items() if key not in self._active}
+
+    def start(self, run: Run, *, reset: Reset = Reset.NONE) -> str:
         """Create the record of a run, in place of that of an earlier attempt; return its MLflow run ID.
 
         Args:
-            reset: the run's process deletes the earlier result first. This is recorded in case the parent dies before.
+            reset: the files that the run's process removes first. This is recorded in case the parent dies before.
         """
-        extra = {RESET_TAG: "yes"} if reset else {}
+        extra = {RESET_TAG: str(reset)} if reset else {}
         return self._create(run, name=run.name, key=run.key, state=RunState.RUNNING, extra=extra)
 
     def delete(self, run_id: str) -> None:
@@ -310,7 +329,7 @@ class Tracker:
                 if request_id in self._retrying.created:
                     self.finish(run_id, RunState.INTERRUPTED, reason="the study ended")
                     if run_id != self._retrying.created[request_id]:  # created by a request whose response was lost
-                        self._client.delete_run(run_id)
+                        self.delivery.call(partial(self._delete, run_id))
         except UserError:
             if not stopping:
                 raise
@@ -340,9 +359,9 @@ def state_of(record: Record) -> str:
     return record.data.tags.get("attnlab.state", "")
 
 
-def reset_pending(record: Record) -> bool:
-    """Return whether an attempt with ``reset`` ended before its process had deleted the earlier result."""
-    return RESET_TAG in record.data.tags and DEVICE_TAG not in record.data.tags
+def reset_pending(record: Record) -> Reset:
+    """Return the files that an attempt with ``reset`` should have removed, if it ended before its process did so."""
+    return Reset(record.data.tags.get(RESET_TAG, "") if DEVICE_TAG not in record.data.tags else "")
 
 
 def _refused_key(run: Run) -> str:

@@ -41,6 +41,7 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
         recorded = load_result(folder, config=config)
         if recorded is not None:
             result, history = recorded
+            logger.info("this run was trained before and its result is in %s: not trained again", folder)
             for step, metrics in history:
                 report(step, metrics)
             checkpoint.remove(folder)

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from attnlab.study.execution.resume import has_result, records_to_replace, results_to_discard, trials_to_queue
+from attnlab._util.run_state import Reset
+from attnlab.study.execution.resume import files_to_remove, has_result, records_to_replace, trials_to_queue
 
 
 def record(state: str, *, status: str = "FINISHED", failures: int = 0, more: dict[str, str] | None = None) -> Any:
@@ -27,13 +28,19 @@ def test_records_of_the_states_to_retry_are_replaced() -> None:
 
 
 def test_results_are_discarded_but_not_the_checkpoints_of_a_failure() -> None:
-    assert results_to_discard(RECORDS, {"diverged", "failed"}) == {"a"}
+    assert files_to_remove(RECORDS, {"diverged", "failed"}) == {"a": Reset.RESULT}
 
 
 def test_a_discard_that_an_earlier_call_did_not_get_to_is_made_up_for() -> None:
-    ordered = record("interrupted", status="KILLED", more={"attnlab.reset": "yes"})
-    begun = record("interrupted", status="KILLED", more={"attnlab.reset": "yes", "attnlab.device": "cpu"})
-    assert results_to_discard({"ordered": ordered, "begun": begun}, set()) == {"ordered"}
+    result = record("interrupted", status="KILLED", more={"attnlab.reset": "result"})
+    folder = record("interrupted", status="KILLED", more={"attnlab.reset": "folder"})
+    begun = record("interrupted", status="KILLED", more={"attnlab.reset": "folder", "attnlab.device": "cpu"})
+    records = {"result": result, "folder": folder, "begun": begun}
+    assert files_to_remove(records, set()) == {"result": Reset.RESULT, "folder": Reset.FOLDER}
+
+
+def test_everything_of_a_withdrawn_run_is_removed() -> None:
+    assert files_to_remove(RECORDS, {"diverged"}, withdrawn=["a", "gone"]) == {"a": Reset.FOLDER, "gone": Reset.FOLDER}
 
 
 def test_a_trial_gets_a_ticket_unless_it_has_ended_for_good() -> None:

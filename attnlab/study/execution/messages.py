@@ -11,8 +11,8 @@ from attnlab._util.run_state import RunState
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """The process waits for another one that trains the same run; ``text`` names it."""
+class Notice:
+    """A line for the user: the process waits for another one, takes over an earlier result, or skips a damaged file."""
 
     text: str
 
@@ -65,6 +65,6 @@ class DiskFull:
     reason: str
 
 
-Update = Waiting | Started | Metrics | Tag
+Update = Notice | Started | Metrics | Tag
 Outcome = Ended | Raised | DiskFull
 Message = Update | Outcome

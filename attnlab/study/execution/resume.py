@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from attnlab._util.run_state import WITHOUT_RESULT
+from attnlab._util.run_state import WITHOUT_RESULT, Reset
 from attnlab.tracking.tracker import failures, reset_pending, state_of
 
 if TYPE_CHECKING:
@@ -26,14 +26,18 @@ def records_to_replace(records: Mapping[str, Record], retry: Collection[str]) ->
     return {record.info.run_id for record in records.values() if state_of(record) in retry}
 
 
-def results_to_discard(records: Mapping[str, Record], retry: Collection[str]) -> set[str]:
-    """Return the keys of the runs whose result file must be removed before they are trained again.
+def files_to_remove(
+    records: Mapping[str, Record], retry: Collection[str], *, withdrawn: Collection[str] = ()
+) -> dict[str, Reset]:
+    """Return, by key, the files that must be removed before a run is trained again; keys without any are left out.
 
-    These are the results that the user wants retried, and those that an earlier call ended too early to remove. States
-    without a result are left out: their checkpoints are what the next attempt resumes from.
+    These are the results that the user wants retried, everything of the runs that the user withdrew, and the files that
+    an earlier call ended too early to remove. Of states without a result nothing is removed: their checkpoints are what
+    the next attempt resumes from.
     """
-    requested = {key for key, record in records.items() if state_of(record) in set(retry) - WITHOUT_RESULT}
-    return requested | {key for key, record in records.items() if reset_pending(record)}
+    pending = {key: reset for key, record in records.items() if (reset := reset_pending(record))}
+    retried = [key for key, record in records.items() if state_of(record) in set(retry) - WITHOUT_RESULT]
+    return dict.fromkeys(retried, Reset.RESULT) | pending | dict.fromkeys(withdrawn, Reset.FOLDER)
 
 
 def trials_to_queue(

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util import memory
-from attnlab._util.run_state import WITHOUT_RESULT, RunState
+from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution import rows
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
-from attnlab.study.execution.messages import DiskFull, Ended, Metrics, Outcome, Raised, Started, Tag, Waiting
+from attnlab.study.execution.messages import DiskFull, Ended, Metrics, Notice, Outcome, Raised, Started, Tag
 from attnlab.study.execution.rows import Row
 from attnlab.study.execution.worker import Job, Worker, start
 from attnlab.tracking.tracker import DEVICE_TAG, failures
@@ -205,13 +205,15 @@ class Runner:
             train=self._train,
             pruning_metric=claimed.search.metric if claimed.search else None,
             memory_limit=self._limits.memory_limit,
-            discard_result=run.key in self._scheduler.to_discard,
+            reset=self._scheduler.to_remove.get(run.key, Reset.NONE),
             environment={**os.environ, **self._device_environment(run, slot)},
         )
         worker = start(job)  # before its record is opened: a process that cannot start leaves no record
         try:
             self._display.start_run(run.name, total=run.config.train.steps)
-            run_id = self._tracker.start(run, reset=job.discard_result)
+            if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
+                logger.info("  %s: its record was %s; training it again", run.name, reason)
+            run_id = self._tracker.start(run, reset=job.reset)
             self._active.append(_ActiveRun(claimed, run_id, worker, slot))
         except BaseException:
             worker.kill()
@@ -221,11 +223,11 @@ class Runner:
         name, run_id = active.run.name, active.run_id
         for message in active.worker.messages():
             match message:
-                case Waiting(text):
+                case Notice(text):
                     logger.info("  %s: %s", name, text)
                 case Started(device, total_steps):
-                    # The child has discarded the old result: a further attempt resumes from this one's checkpoints.
-                    self._scheduler.to_discard.discard(active.run.key)
+                    # The child has removed the old files: a further attempt resumes from this one's checkpoints.
+                    self._scheduler.to_remove.pop(active.run.key, None)
                     self._tracker.set_tag(run_id, DEVICE_TAG, device)
                     self._display.start_run(name, total=total_steps)
                 case Metrics(step, values):

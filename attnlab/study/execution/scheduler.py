@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlab.study.execution.resume import has_result, metric_of, records_to_replace, results_to_discard, trials_to_queue
+from attnlab.study.execution.resume import files_to_remove, has_result, metric_of, records_to_replace, trials_to_queue
 from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.study.trials.search import Search
 
 if TYPE_CHECKING:
-    from attnlab._util.run_state import RunState
+    from attnlab._util.run_state import Reset, RunState
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.trials.store import Store
     from attnlab.tracking.client import Record
@@ -38,7 +38,8 @@ class Scheduler:
     Attributes:
         runs: key -> run of everything that will be reported, as far as it is known.
         finished: key -> record of those runs that had a result before this call.
-        to_discard: keys of runs whose old result the child must remove before it trains them again.
+        to_remove: key -> files of an earlier attempt that the child must remove before it trains.
+        withdrawn: key -> reason why a run that may have been finished is trained again: its record was deleted.
         confirmed: cells whose confirming runs are queued.
         unconfirmed: cell -> the reason why its search leaves nothing to confirm.
     """
@@ -50,7 +51,8 @@ class Scheduler:
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
         self.runs: dict[str, Run] = {}
         self.finished: dict[str, Record] = {}
-        self.to_discard: set[str] = set()
+        self.to_remove: dict[str, Reset] = {}
+        self.withdrawn: dict[str, str] = {}
         self.confirmed: set[str] = set()
         self.unconfirmed: dict[str, str] = {}
         self._records: dict[str, Record] = {}  # of earlier calls, by key
@@ -64,7 +66,10 @@ class Scheduler:
         self._records = self._tracker.reconcile(alive=self._keys_of_others if self._store.shared else None)
         # 2. Decide which results count. From here on a record to be replaced is not a result (see `_has_result`).
         self._to_replace = records_to_replace(self._records, self._retry)
-        self.to_discard = results_to_discard(self._records, self._retry)
+        self.withdrawn = self._tracker.withdrawn()
+        self.to_remove = files_to_remove(self._records, self._retry, withdrawn=self.withdrawn)
+        for queue in self._queues:
+            queue.forget(self.withdrawn)
         finished = {key for key, record in self._records.items() if self._has_result(record)}
         # 3. Restore the searches before the grid: the confirming runs of step 5 depend on which searches are over.
         for search in self._searches.values():

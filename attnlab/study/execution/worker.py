@@ -31,11 +31,11 @@ from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
 from attnlab._util.process import describe_raise_site, fork
 from attnlab._util.redact import redact
-from attnlab._util.run_state import RunState
+from attnlab._util.run_state import Reset, RunState
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.registry import load_sources
-from attnlab.study.execution.messages import DiskFull, Ended, Message, Metrics, Raised, Started, Tag, Waiting
+from attnlab.study.execution.messages import DiskFull, Ended, Message, Metrics, Notice, Raised, Started, Tag
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 
@@ -55,7 +55,7 @@ class Job:
         train: ``"module:function"``, called as ``function(config, report=..., folder=...)``.
         pruning_metric: the curve by which a trial is judged; after each of its points the child waits for an answer.
         memory_limit: in bytes; None for no limit.
-        discard_result: remove the result that an earlier attempt left in the folder before training.
+        reset: the files of an earlier attempt that are removed from the folder before training.
         environment: the environment variables of the child.
     """
 
@@ -65,7 +65,7 @@ class Job:
     train: str = TRAIN
     pruning_metric: str | None = None
     memory_limit: int | None = None
-    discard_result: bool = False
+    reset: Reset = Reset.NONE
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
@@ -165,16 +165,16 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
         if job.memory_limit is not None:
             memory.limit_memory(job.memory_limit)
 
-        def wait(text: str) -> None:
-            logger.info(text)
-            pipe.send(Waiting(text))
+        def notify(text: str) -> None:
+            print(text)
+            if threading.current_thread() is threading.main_thread():  # a pipe is not safe to share between threads
+                pipe.send(Notice(text))
 
         # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits the wait.
         activity = "this configuration is being trained"
-        lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=wait)
-        with log_to(print), lock:
-            if job.discard_result:
-                _discard_result(job.folder)
+        lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=logger.info)
+        with log_to(notify), lock:
+            _remove_files(job.folder, job.reset)
             pipe.send(_train(job, pipe))
     except BrokenPipeError:  # the parent has died
         _exit(1)
@@ -193,16 +193,19 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     _exit(0)
 
 
-def _discard_result(folder: Path) -> None:
-    """Remove a run's result and checkpoints, so that it starts from its first step.
+def _remove_files(folder: Path, reset: Reset) -> None:
+    """Remove files of an earlier attempt from a run's folder, so that the run starts from its first step.
 
-    Without a result the checkpoints stay: the result was removed earlier, or the run had none because memory ran out.
+    ``Reset.RESULT`` keeps the checkpoints of a run without a result: the result was removed earlier, or the run had none
+    because memory ran out.
     """
     from attnlab.training import checkpoint
     from attnlab.training.result import FILE, remove_result
 
-    if (folder / FILE).exists():
+    if reset is Reset.FOLDER or (reset is Reset.RESULT and (folder / FILE).exists()):
         checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
+        for path in (*folder.glob("model.*"), folder / "config.json"):  # the new attempt may end without a model
+            path.unlink(missing_ok=True)
         remove_result(folder)
 
 

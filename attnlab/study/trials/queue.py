@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
+FORGOTTEN = "forgotten"  # attribute of a study: the numbers of the trials that count no longer
+
 
 @dataclass(frozen=True)
 class Ticket:
@@ -68,12 +70,26 @@ class Queue:
                 pruner=pruner or optuna.pruners.NopPruner(),
                 load_if_exists=True,
             )
+        self._forgotten: set[int] = set(self.study.user_attrs.get(FORGOTTEN, []))
 
     def trials(self, *states: str) -> list[FrozenTrial]:
-        """Return the trials in these states (``WAITING RUNNING COMPLETE PRUNED FAIL``; default: all), oldest first."""
+        """Return the trials in these states (``WAITING RUNNING COMPLETE PRUNED FAIL``; default: all), oldest first.
+
+        Forgotten trials are left out.
+        """
         optuna_states = tuple(self._states[state] for state in states) or None
         trials = self.study.get_trials(deepcopy=False, states=optuna_states)
-        return [trial for trial in trials if "key" in trial.user_attrs]
+        return [trial for trial in trials if "key" in trial.user_attrs and trial.number not in self._forgotten]
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Let the finished tickets of these keys count no longer, because their runs are trained again.
+
+        Optuna deletes no trial of a study: the study's attribute ``forgotten`` lists their numbers.
+        """
+        numbers = {trial.number for trial in self.trials() if trial.user_attrs["key"] in keys and trial.state.is_finished()}
+        if numbers:
+            self._forgotten |= numbers
+            self.study.set_user_attr(FORGOTTEN, sorted(self._forgotten))
 
     def keys(self, *states: str) -> set[str]:
         """Return the keys of the trials in these states."""
@@ -97,7 +113,8 @@ class Queue:
         """Add a ticket for each key without a live one. It takes the parameters of the key's last ticket."""
         with self._store.exclusive():
             live = self.keys("WAITING", "RUNNING")
-            params = {trial.user_attrs["key"]: trial.params for trial in self.trials() if trial.params}
+            earlier = self.study.get_trials(deepcopy=False)  # forgotten trials too: a trial keeps its parameters
+            params = {trial.user_attrs.get("key"): trial.params for trial in earlier if trial.params}
             for key in keys:
                 if key not in live:
                     self.study.enqueue_trial(params.get(key, {}), user_attrs={"key": key})

@@ -1,0 +1,116 @@
+"""Tests of runs whose records were withdrawn: deleted in MLflow, or replaced at the user's request. They are trained again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.run import StudyResult, run
+from attnlab.tracking.runs import load_runs
+from tests.study.test_study import SEARCHED, every_record, seconds, study, trials
+
+
+class Lines(ProgressDisplay):
+    """Collects the printed lines."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.lines: list[str] = []
+
+    def print(self, text: str) -> None:
+        self.lines.append(text)
+
+    def about(self, *words: str) -> list[str]:
+        return [line for line in self.lines if all(word in line for word in words)]
+
+
+def go(root: Path, display: ProgressDisplay | None = None, **changes: Any) -> StudyResult:
+    """Run a study of two seeds with the real trainer."""
+    return run(study(grid={"variant": ["dense"]}, **changes), root=root, display=display or Lines(), reference_scores=False)
+
+
+def delete_record(root: Path, run_id: str) -> None:
+    """Delete a record as MLflow's UI does."""
+    MlflowClient(f"sqlite:///{root / 'mlflow.db'}").delete_run(run_id)
+
+
+def test_a_run_that_was_deleted_in_mlflow_is_trained_again(root: Path) -> None:
+    first = go(root)
+    delete_record(root, first.rows[0].run_id)
+    assert list(load_runs("small", root)["name"]) == ["dense s1"]
+    display = Lines()
+    second = go(root, display)
+    assert [(row.state, row.reused) for row in second.rows] == [("completed", False), ("completed", True)]
+    assert seconds(second)[0] != seconds(first)[0] and seconds(second)[1] == seconds(first)[1]
+    assert len(display.about("dense s0", "deleted", "train")) == 1, display.lines
+    assert second.rows[0].run_id != first.rows[0].run_id and sorted(load_runs("small", root)["name"]) == [
+        "dense s0",
+        "dense s1",
+    ]
+    third = go(root)
+    assert all(row.reused for row in third.rows) and seconds(third) == seconds(second)
+    assert trials(root) == ["COMPLETE"] * 3, "one of the deleted run, which counts no longer"
+
+
+def test_an_attempt_that_its_successor_replaced_was_not_deleted_by_the_user(root: Path) -> None:
+    fields = study(grid={"variant": ["dense"]}, seeds=[0])
+    run(fields, root=root, display=Lines(), train="tests.support.study_fakes:killed_once")
+    replaced = [record for record in every_record(root) if record.info.lifecycle_stage == "deleted"]
+    assert len(replaced) == 1
+    display = Lines()
+    assert run(fields, root=root, display=display).rows[0].reused and not display.about("deleted")
+
+
+def test_a_deleted_run_is_trained_from_the_start_even_if_the_parent_dies_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call empties the folder, although the run has an active record again."""
+    from attnlab._util.lock import file_lock
+    from attnlab.tracking.tracker import Tracker
+
+    first = go(root, seeds=[0])
+    delete_record(root, first.rows[0].run_id)
+    (folder,) = root.glob("work/*")
+    (folder / "result.json").rename(folder / "checkpoint.pt")  # no result, and what looks like a checkpoint
+    start = Tracker.start
+
+    def start_and_end(*given: Any, **words: Any) -> str:
+        start(*given, **words)
+        raise KeyboardInterrupt
+
+    with (
+        monkeypatch.context() as patched,
+        file_lock(folder / "lock", activity="the run is being trained"),  # the child empties nothing
+        pytest.raises(KeyboardInterrupt),
+    ):
+        patched.setattr(Tracker, "start", start_and_end)
+        go(root, seeds=[0])
+    again = go(root, seeds=[0])
+    assert again.ok and not again.rows[0].reused and "checkpoint" not in (folder / "log.txt").read_text()
+
+
+def test_a_trial_that_was_deleted_is_trained_again_with_its_parameters(root: Path) -> None:
+    fields = {key: value for key, value in study(**SEARCHED).items() if key != "seeds"}
+    fields = {**fields, "grid": {"variant": ["dense"]}, "confirm": {"seeds": [100]}}
+    options: dict[str, Any] = {"root": root, "reference_scores": False, "sets": {"machine.threads": 1}}
+    first = run(fields, display=Lines(), **options)
+    (old,) = [row for row in first.rows if row.name == "dense t01"]
+    (confirmed,) = [row for row in first.rows if row.phase == "confirm"]
+    delete_record(root, old.run_id)
+    delete_record(root, confirmed.run_id)
+    display = Lines()
+    second = run(fields, display=display, **options)
+    assert {row.name for row in second.rows if not row.reused} == {"dense t01", confirmed.name}
+    assert {row.name: row.params for row in second.rows} == {row.name: row.params for row in first.rows}
+    assert len(display.about("deleted", "train")) == 2
+    assert all(row.reused for row in run(fields, display=Lines(), **options).rows)
+
+
+def test_a_result_that_another_study_left_is_announced(root: Path) -> None:
+    first = go(root, seeds=[0])
+    display = Lines()
+    again = run(study(study="another", grid={"variant": ["dense"]}, seeds=[0]), root=root, display=display)
+    assert seconds(again) == seconds(first)
+    assert len(display.about("dense s0", "not trained again")) == 1, display.lines
