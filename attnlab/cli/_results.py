@@ -103,6 +103,18 @@ def print_omissions(plan: Plan) -> None:
         print_text(f"note: {note}")
 
 
+def print_left_out(result: StudyResult, *, looks: Looks | None = None) -> None:
+    """Print the finished runs that the study leaves out, and what the verdicts would be with them."""
+    from attnlab.report.left_out import describe_left_out
+    from attnlab.stats.compare import summarize_cells
+    from attnlab.stats.search import exclude_trials
+    from attnlab.tracking.runs import load_left_out
+
+    spec, records = result.comparison(looks=looks), exclude_trials(result.records())
+    if warning := describe_left_out(load_left_out(spec.study), records, summarize_cells(records, spec), spec):
+        print(f"warning: {warning}")
+
+
 def print_failures(result: StudyResult) -> None:
     """Print the reason and log of each run that has not completed; refused cells and pruned trials are printed elsewhere."""
     for row in result.rows:

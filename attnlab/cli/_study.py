@@ -108,7 +108,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     Raises:
         UserError: every cell is refused.
     """
-    from attnlab.cli._results import print_failures, print_omissions, print_results
+    from attnlab.cli._results import print_failures, print_left_out, print_omissions, print_results
     from attnlab.study.adaptive import run_until_conclusive
     from attnlab.study.run import run
 
@@ -122,6 +122,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     name = plan.study.study
     print_results(result, looks=looks)
     print_omissions(plan)
+    print_left_out(result, looks=looks)
     print_failures(result)
     if not arguments.no_report:
         from attnlab.report.write import report

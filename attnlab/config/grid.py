@@ -102,14 +102,20 @@ def _indices(study: StudyConfig, where: dict[str, Any]) -> dict[str, set[int]]:
     }
 
 
-def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
-    """Return the configuration of a cell: the base, then the assignments over it, then the values of the axes."""
+def assigned_base(study: StudyConfig) -> dict[str, Any]:
+    """Return a copy of the base with the assignments over it."""
     fields = copy.deepcopy(study.base)
     for path, value in study.sets.items():
         alternative = _ONE_OF.get(path)
         if alternative and f"train.{alternative}" not in study.sets and isinstance(fields.get("train"), dict):
             fields["train"].pop(alternative, None)  # --set train.steps=50 also shortens a study that sets epochs
         set_path(fields, path, copy.deepcopy(value))
+    return fields
+
+
+def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
+    """Return the configuration of a cell: the base, then the assignments over it, then the values of the axes."""
+    fields = assigned_base(study)
     for axis in sorted(chosen, key=lambda axis: axis.count(".")):  # a whole section before a field in it
         set_path(fields, axis, copy.deepcopy(study.grid[axis][chosen[axis]]))
     return validate(RunConfig, fields, where=lambda loc, /, *, key=False: _where(study, chosen, loc, key=key))

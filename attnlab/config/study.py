@@ -84,6 +84,11 @@ class StudyConfig(Section):
         """The assignments over the base: dotted path -> value."""
         return self._sets
 
+    @property
+    def assignments(self) -> dict[str, Any]:
+        """All assignments, over the base and over the other parts of the study: dotted path -> value."""
+        return {**self._source.assignments, **self._sets}
+
     def where(self, *loc: str | int, key: bool = False) -> str:
         """Return the place of a value: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``.
 

@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
+from attnlab.tracking.calls import Call, read_calls
 
 if TYPE_CHECKING:
     import pandas
@@ -47,6 +48,8 @@ class StudyInfo:
         search: Its search, if it has one.
         reference_scores: Scores of methods without a network on the same data.
         skipped: (name, reason) of the cells that the study leaves out.
+        calls: The calls that ran it, as recorded; empty for a study of an older version.
+        left_out: Finished runs that it leaves out, as `attnlab.tracking.runs.left_out_runs` returns them.
         changes: Descriptions of earlier comparisons, if they changed after the study had results.
     """
 
@@ -57,6 +60,8 @@ class StudyInfo:
     search: SearchConfig | None = None
     reference_scores: tuple[ReferenceScore, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    calls: tuple[Call, ...] = ()
+    left_out: tuple[Mapping[str, Any], ...] = ()
     changes: tuple[str, ...] = ()
 
     def position(self, cell: str) -> int:
@@ -65,21 +70,28 @@ class StudyInfo:
 
 
 def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -> StudyInfo:
-    """Read the comparison, the YAML file and the command of a study from MLflow.
+    """Read the comparison, the YAML file and the commands of a study from MLflow.
 
     Args:
-        runs: As `attnlab.load_runs` returns them, not empty. The YAML file is that of the newest run.
+        runs: As `attnlab.load_runs` returns them, not empty. The YAML file is that of the last call, or of the newest run of
+            a study without recorded calls.
         root: Folder of the runs.
     """
     from attnlab.config.reader import read_study
     from attnlab.tracking.client import connect, runs_folder, search_runs
-    from attnlab.tracking.runs import doubles, questions
+    from attnlab.tracking.runs import doubles, left_out_runs, questions
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     client = connect(runs_folder(root))
     newest = runs.iloc[-1]
+    record = client.get_run(str(newest["run_id"]))
+    calls = read_calls(client.get_experiment(record.info.experiment_id).tags)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(client.download_artifacts(str(newest["run_id"]), "study.yaml", folder))
+        path = Path(folder) / "study.yaml"
+        if calls:
+            path.write_text(calls[-1].text, encoding="utf-8")
+        else:
+            client.download_artifacts(str(newest["run_id"]), "study.yaml", folder)
         text, study = path.read_text(encoding="utf-8"), read_study(path)
     axes = tuple(study.grid) or ("variant",)
     *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
@@ -90,7 +102,6 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         looks=_looks(study.study, root),
         doubles=doubles(study.study, root),
     )
-    record = client.get_run(str(newest["run_id"]))
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
     search_json = record.data.tags.get("attnlab.search")
@@ -100,7 +111,8 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     commands = dict.fromkeys(run.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for run in every_run)
     command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
     changes = tuple(_describe_change(before, now) for before in earlier)
-    return StudyInfo(spec, text, command, order, search, scores, skipped, changes)
+    left_out = tuple(left_out_runs(every_run, runs_folder(root)))
+    return StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), left_out, changes)
 
 
 def _looks(study: str, root: str | Path | None) -> Looks | None:
@@ -217,14 +229,3 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
-
-
-def reproduction_commands(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the shell commands that reproduce the report."""
-    commit = next((str(record["commit"]) for record in reversed(records) if record.get("commit")), "")
-    commands = []
-    if commit:
-        comment = "   # with uncommitted changes" if commit.endswith("+dirty") else ""
-        commands.append(f"git checkout {commit.removesuffix('+dirty')}{comment}")
-    run = info.command or f"attnlab run {info.spec.study}.yaml"
-    return [*commands, run, f"attnlab report {info.spec.study}"]

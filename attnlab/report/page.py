@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.report.export import export
 from attnlab.report.figures import Figure, cell_colors, draw_figures
+from attnlab.report.left_out import describe_left_out
 from attnlab.report.lengths import LengthsSection, lengths_section
-from attnlab.report.methods import StudyInfo, describe_methods, introduction, reproduction_commands
+from attnlab.report.methods import StudyInfo, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.reference_scores import matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
+from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_method, search_table
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.table import Column, Table, TableRow
@@ -49,12 +51,13 @@ class Page:
     info: StudyInfo
     introduction: Sequence[str]
     summary: Summary
+    warnings: Sequence[str]
     overview: str
     table: Table
     notes: Sequence[str]
     sections: Sequence[PageSection]
     figures: Sequence[Figure]
-    commands: Sequence[str]
+    reproduction: Reproduction
     methods: Sequence[tuple[str, str]]
     search: PageSection | None
     runs: Table
@@ -96,12 +99,13 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         info=info,
         introduction=introduction(info.yaml),
         summary=summarize(cells, spec),
+        warnings=[warning] if (warning := describe_left_out(info.left_out, records, cells, spec)) else [],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
         notes=[*_changes(info), *notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
         sections=_sections(cells, figures, colors, search=search, info=info, methods=methods, maps=maps, lengths=lengths),
         figures=figures,
-        commands=reproduction_commands(info, records),
+        reproduction=reproduction(info, records),
         methods=methods,
         search=search,
         runs=run_table(records, spec),
@@ -192,8 +196,9 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         stale.unlink()
     for figure in page.figures:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8")
+    (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8")
     export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
     differences = [figure for figure in page.figures if figure.section == "differences"]
-    fields = {"page": page, "files": FILES, "differences": differences, "yaml": page.info.yaml.strip()}
+    fields = {"page": page, "files": FILES, "differences": differences, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8")

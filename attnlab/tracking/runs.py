@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,69 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     records = search_runs(client, find_experiment(client, study).experiment_id)
     rows = [_row(record, folder) for record in records if every or _is_current(record)]
     return pandas.DataFrame(rows)
+
+
+def load_left_out(study: str, root: str | Path | None = None) -> list[dict[str, Any]]:
+    """Return the finished runs of a study that its latest plan leaves out; see ``left_out_runs``."""
+    folder = runs_folder(root)
+    client = connect(folder)
+    return left_out_runs(search_runs(client, find_experiment(client, study).experiment_id), folder)
+
+
+def left_out_runs(records: Sequence[Record], root: Path) -> list[dict[str, Any]]:
+    """Return the finished runs of a study that its latest plan leaves out although it contains their configuration.
+
+    A run of a present cell counts if only its seed is left out. A run of a cell that the plan no longer contains counts if it
+    was trained and tested like the present cells, on the axes that both have in common. Trials of a search do not count.
+
+    Args:
+        records: all MLflow runs of the study.
+        root: the runs folder.
+
+    Returns:
+        Rows as those of ``load_runs``, with the field ``left_out``: ``seed`` or ``cell``.
+    """
+    finished = [r for r in records if r.info.status == "FINISHED" and r.data.tags.get("attnlab.phase") != "search"]
+    current = [record for record in finished if _is_current(record)]
+    cells = {record.data.tags["attnlab.cell"] for record in current}
+    same_but_seed = {_without_seed(record) for record in current}
+    same_protocol = {_protocol(record) for record in current}
+    seeds = {(record.data.tags["attnlab.cell"], record.data.tags["attnlab.seed"]) for record in current}
+    rows = []
+    for record in finished:
+        cell, seed = record.data.tags["attnlab.cell"], record.data.tags["attnlab.seed"]
+        if _is_current(record) or (cell, seed) in seeds:
+            continue
+        if _without_seed(record) in same_but_seed:
+            rows.append({**_row(record, root), "left_out": "seed"})
+        elif cell not in cells and _protocol(record) in same_protocol:
+            rows.append({**_row(record, root), "left_out": "cell"})
+    return rows
+
+
+def _without_seed(record: Record) -> str:
+    """Return a text that is equal for runs of one version of attnlab that differ only in their seed."""
+    tags = record.data.tags
+    config = {key: value for key, value in json.loads(tags["attnlab.config"]).items() if key != "seed"}
+    return json.dumps([tags["attnlab.cell"], _version(record), config], sort_keys=True)
+
+
+def _protocol(record: Record) -> str:
+    """Return a text that is equal for runs of one version of attnlab with equal training and tests, except for their axes."""
+    tags = record.data.tags
+    config = json.loads(tags["attnlab.config"])
+    varied = [*json.loads(tags["attnlab.axes"]), *json.loads(tags.get("attnlab.params", "{}"))]
+    sections = {"task": ["task", "data"], "train": ["train"], "evaluate": ["evaluate"]}
+    compared = {part: config[part] for section in sections if section not in varied for part in sections[section]}
+    flat = flatten_config(compared)
+    fields = {
+        name: value for name, value in flat.items() if not any(path == name or path.startswith(f"{name}.") for path in varied)
+    }
+    return json.dumps([_version(record), fields], sort_keys=True)
+
+
+def _version(record: Record) -> str:
+    return record.data.tags.get("attnlab.versions", "").partition(",")[0]
 
 
 def _is_current(record: Record) -> bool:

@@ -23,6 +23,7 @@ from attnlab._util.lock import file_lock
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import text
 from attnlab.config.comparability import task_length, test_identity
+from attnlab.config.grid import assigned_base
 from attnlab.tracking.client import DOUBLES_TAG
 
 if TYPE_CHECKING:
@@ -206,10 +207,10 @@ def git_tags(folder: str) -> dict[str, str]:
     return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}
 
 
-def command() -> str:
-    """Return the command line of this process, without the program's folder and without secrets."""
+def command(most: int = 500) -> str:
+    """Return at most `most` characters of this process's command line, without the program's folder and without secrets."""
     program = Path(sys.argv[0]).name or "python"
-    return command_line(["attnlab" if program == "__main__.py" else program, *sys.argv[1:]])[:500]  # python -m attnlab
+    return command_line(["attnlab" if program == "__main__.py" else program, *sys.argv[1:]])[:most]  # python -m attnlab
 
 
 def user() -> str:
@@ -288,8 +289,9 @@ def double_baselines(plan: Plan) -> dict[str, str]:
 
 
 def study_text(plan: Plan) -> str:
-    """Return the study's YAML file with secrets redacted, or YAML made from the dictionary that a notebook passed."""
-    path = plan.study.path
-    if path is not None and path.is_file():
-        return redact(path.read_text(encoding="utf-8"))
-    return to_yaml(plan.study.model_dump(mode="json", exclude_defaults=True))
+    """Return the study's YAML file with secrets redacted, or YAML made from the dictionary and assignments of a call."""
+    study = plan.study
+    if study.path is not None and study.path.is_file():
+        return redact(study.path.read_text(encoding="utf-8"))
+    fields = study.model_copy(update={"base": assigned_base(study)}).model_dump(mode="json", exclude_defaults=True)
+    return redact(to_yaml(fields))

@@ -21,6 +21,7 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
+from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, is_local, log_batch, search_runs, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_tags, study_text, to_yaml
@@ -92,12 +93,13 @@ class Tracker:
             self._client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, name)
         return experiment.experiment_id
 
-    def log_study(self) -> None:
-        """Write the study's note, the preset view of the UI, and the study's question."""
+    def log_study(self, *, partial: bool = False) -> None:
+        """Write the study's note, the preset view of the UI, its question and this call; ``partial``: of a part of it."""
         tags = {**study_tags(self._plan), VIEW_TAG: view_state(self._plan)}
         tags[QUESTIONS_TAG] = json.dumps(self._questions())
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment_id, key, value)
+        record_call(self._client, self._experiment_id, self._plan, partial=partial)
 
     def _questions(self) -> list[dict[str, Any]]:
         """Return the questions asked since the study had its first result, the current one last."""

@@ -16,6 +16,7 @@ from attnlab.report.plots.curves import Curve, curve_plot
 from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
+from attnlab.report.reproduction import reproduction
 from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
 from tests.support.synthetic import INFO, SPEC, YAML, made_up
@@ -252,7 +253,7 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
 
 
 def test_the_newest_commit_is_the_one_to_check_out() -> None:
-    commands = methods.reproduction_commands(INFO, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}])
+    commands = reproduction(INFO, [{"commit": "0ld"}, {"commit": "new+dirty"}, {"commit": None}]).commands
     assert commands[0] == "git checkout new   # with uncommitted changes"
 
 

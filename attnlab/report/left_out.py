@@ -1,0 +1,63 @@
+"""A warning about finished runs that a study leaves out: a choice of seeds or cells changes its verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnlab.report.wording import count, format_p_value
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, summarize_cells
+
+RunRecord = Mapping[str, Any]
+
+
+def describe_left_out(
+    left_out: Sequence[RunRecord], records: Sequence[RunRecord], cells: Sequence[CellSummary], spec: ComparisonSpec
+) -> str:
+    """Name the finished seeds and cells that a study leaves out, and what the verdicts would be with them; "" if none.
+
+    Args:
+        left_out: As `attnlab.tracking.runs.load_left_out` returns them.
+        records: The compared runs.
+        cells: Their summaries.
+        spec: What is compared.
+    """
+    shown = {cell.name for cell in cells}
+    left_out = [run for run in left_out if run["left_out"] == "cell" or cell_of(run, spec) in shown]
+    if not left_out:
+        return ""
+    text = f"{count(len(left_out), 'finished run')} left out of this study:"
+    groups = []
+    for kind, label in (("seed", ""), ("cell", "the cell ")):
+        seeds: dict[str, list[int]] = {}
+        for run in left_out:
+            if run["left_out"] == kind:
+                seeds.setdefault(cell_of(run, spec), []).append(int(run["seed"]))
+        groups += [
+            f"{label}{cell} (seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))})"
+            for cell, numbers in seeds.items()
+        ]
+    text += f" {'; '.join(groups)}."
+    if not spec.baseline:
+        return text
+    effects = _effects(cells, summarize_cells([*records, *left_out], spec))
+    text += f" With them: {'; '.join(effects)}." if effects else " They change no verdict."
+    return f"{text} If runs are left out after their results are known, p-values are too small."
+
+
+def _effects(cells: Sequence[CellSummary], with_left_out: Sequence[CellSummary]) -> list[str]:
+    """Return how the verdicts would change, as in "no_wo inconclusive, p 0.039 (instead of better, p 0.022)"."""
+    by_name = {cell.name: cell for cell in with_left_out}
+    texts = []
+    for cell in cells:
+        before, after = _verdict(cell), _verdict(by_name[cell.name])
+        if before != after:
+            texts.append(f"{cell.name} {after} (instead of {before})")
+    return texts
+
+
+def _verdict(cell: CellSummary) -> str:
+    if cell.verdict is None:
+        return "without a verdict"
+    p = format_p_value(cell.difference.p_holm if cell.difference else None)
+    return f"{cell.verdict.kind.value}{f', p {p}' if p else ''}"

@@ -1,0 +1,114 @@
+"""Commands that make a report again, from the calls that ran its study."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from attnlab.tracking.calls import Call
+
+if TYPE_CHECKING:
+    from attnlab.report.methods import StudyInfo
+
+SCRIPT = "reproduce.sh"
+END = "END_OF_STUDY_FILE"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How to make a report again.
+
+    Attributes:
+        commands: Shell commands, the last one writes the report.
+        files: Title and content of each study file that they read, in order.
+        script: The same commands as a shell script that also writes the study files.
+    """
+
+    commands: Sequence[str]
+    files: Sequence[tuple[str, str]]
+    script: str
+
+
+def reproduction(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> Reproduction:
+    """Return the commands that make the report again.
+
+    Args:
+        info: What the study compares, and the calls that ran it.
+        records: The compared runs.
+    """
+    study = info.spec.study
+    calls = [_portable(call) for call in needed_calls(info, records)] or [
+        (f"{study}.yaml", info.command or f"attnlab run {study}.yaml", info.yaml.strip() + "\n")
+    ]
+    commit = next((str(record["commit"]) for record in reversed(records) if record.get("commit")), "")
+    checkout = [f"git checkout {commit.removesuffix('+dirty')}"] if commit else []
+    changed = "   # with uncommitted changes" if commit.endswith("+dirty") else ""
+    report = f"attnlab report {study}"
+    texts = list(dict.fromkeys(text for _, _, text in calls))
+    several = len(texts) > 1
+    commands = [f"{line}{changed}" for line in checkout]
+    script = [
+        "#!/bin/sh",
+        f"# Makes the report of the study {study} again. Run it in an empty folder or a checkout.",
+        *checkout,
+    ]
+    written = ""
+    for file, command, text in calls:
+        commands.append(f"{command}   # with study file {texts.index(text) + 1}" if several else command)
+        if text.strip() and text != written and file in shlex.split(command, comments=True):
+            script += _here_document(file, text)
+            written = text
+        script.append(command)
+    files = {
+        text: f"{file}, study file {texts.index(text) + 1}" if several else file for file, _, text in calls if text.strip()
+    }
+    return Reproduction(
+        [*commands, report], [(title, text.strip()) for text, title in files.items()], "\n".join([*script, report, ""])
+    )
+
+
+def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[Call]:
+    """Return the calls that the report depends on: the last one, and earlier ones only if it depends on them.
+
+    It does if the last call ran a part of the study, if finished runs are left out, if the comparison was changed after there
+    were results, or if the last call did not add the seeds by which verdicts were decided.
+    """
+    if not info.calls:
+        return []
+    *_, last = info.calls
+    adaptive = info.spec.looks is not None and "--until-conclusive" not in last.command
+    if not (last.partial or info.left_out or info.changes or adaptive):
+        return [last]
+    started = [record["started"].timestamp() for record in [*records, *info.left_out] if record.get("started") is not None]
+    first = min(started, default=0.0)
+    before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
+    return list(info.calls[max(before, default=0) :])
+
+
+def _portable(call: Call) -> tuple[str, str, str]:
+    """Return the path of a call's study file, its command and its text, without absolute paths and shared queues."""
+    words, file = [], call.file
+    arguments = iter(shlex.split(call.command))
+    for word in arguments:
+        path = PurePath(word)
+        if word == "--storage":
+            next(arguments, None)
+        elif path.name == call.file:
+            file = call.file if path.is_absolute() or ".." in path.parts else str(path)
+            words.append(file)
+        elif not word.startswith("--storage="):
+            words.append(word)
+    return file, shlex.join(words), call.text
+
+
+def _here_document(file: str, text: str) -> list[str]:
+    """Return the shell lines that write a file."""
+    folder = PurePath(file).parent
+    lines = [] if str(folder) == "." else [f"mkdir -p {shlex.quote(str(folder))}"]
+    end = END
+    while end in text:
+        end += "_"
+    return [*lines, f"cat > {shlex.quote(file)} <<'{end}'", text.rstrip("\n"), end]

@@ -1,0 +1,91 @@
+"""The calls that ran a study: each command with its study file, as tags of the experiment.
+
+A report needs them to reproduce itself. The records of runs are not enough: a call that only leaves out seeds starts no run,
+and the study file may have changed between two calls.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from attnlab._util.redact import command_line
+from attnlab.config.study import assignment
+from attnlab.tracking.tags import command, study_text
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from attnlab.planning.plan import Plan
+
+CALL_PREFIX = "attnlab.call."  # of experiment tags, one for each call
+FILE_PREFIX = "attnlab.study_file."  # of experiment tags with a study file, compressed, in parts
+PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
+MAX_COMMAND = 4_000  # characters
+TRAINING_VERBS = ("run", "train")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that ran a study.
+
+    Attributes:
+        command: the command line, without secrets; of a call in Python, the command that does the same.
+        file: name of the study file in the command; the file need not exist if a dictionary was given.
+        text: content of the study file, without secrets.
+        partial: the call ran a part of the study and left the records of the other cells unchanged.
+        time: start of the call, in milliseconds since the epoch.
+    """
+
+    command: str
+    file: str
+    text: str
+    partial: bool = False
+    time: int = 0
+
+
+def record_call(client: MlflowClient, experiment_id: str, plan: Plan, *, partial: bool) -> None:
+    """Record the present call as the last one, unless the last one was the same."""
+    file = plan.study.path.name if plan.study.path else f"{plan.study.study}.yaml"
+    call = Call(_command(plan, file), file, study_text(plan), partial, int(1_000 * time.time()))
+    tags = client.get_experiment(experiment_id).tags
+    earlier = read_calls(tags)
+    if earlier and replace(earlier[-1], time=call.time) == call:
+        return
+    digest = hashlib.sha256(call.text.encode()).hexdigest()[:12]
+    packed = base64.b64encode(zlib.compress(call.text.encode(), 9)).decode()
+    parts = {
+        f"{FILE_PREFIX}{digest}.{i}": packed[at : at + PART_LENGTH] for i, at in enumerate(range(0, len(packed), PART_LENGTH))
+    }
+    new = {**parts, f"{CALL_PREFIX}{len(earlier):04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
+    for key, value in new.items():  # the call last: it refers to the file
+        if tags.get(key) != value:
+            client.set_experiment_tag(experiment_id, key, value)
+
+
+def read_calls(tags: Mapping[str, str]) -> list[Call]:
+    """Return the calls recorded in the tags of a study's experiment, the last one last."""
+    calls = []
+    for key in sorted(key for key in tags if key.startswith(CALL_PREFIX)):
+        fields = json.loads(tags[key])
+        digest, parts = fields["text"]
+        packed = "".join(tags[f"{FILE_PREFIX}{digest}.{i}"] for i in range(parts))
+        calls.append(Call(**{**fields, "text": zlib.decompress(base64.b64decode(packed)).decode()}))
+    return calls
+
+
+def _command(plan: Plan, file: str) -> str:
+    """Return this process's command line if it is one of attnlab's, else the command that does the same."""
+    typed = command(most=MAX_COMMAND)
+    if typed.startswith("attnlab ") and sys.argv[1:2] and sys.argv[1] in TRAINING_VERBS and len(typed) < MAX_COMMAND:
+        return typed
+    assignments = plan.study.assignments if plan.study.path else {}  # those over a dictionary are in its YAML
+    sets = [f"--set={assignment(path, value)}" for path, value in assignments.items()]
+    return command_line(["attnlab", "run", file, *sets])
