@@ -12,6 +12,12 @@ from attnlab.planning.cell import Cell
 from attnlab.planning.effects import axis_notes, dead_axes
 from attnlab.planning.matching import CellPair
 
+MAX_OVERLAP = 0.5  # share of a split that may occur in train
+USUAL_DIRECTIONS = {  # words in the name of a metric -> direction
+    ("accuracy", "precision", "recall", "f1", "auc", "bleu", "rouge", "exact_match"): "max",
+    ("loss", "perplexity", "bits_per", "nats_per", "error", "mse", "rmse", "mae"): "min",
+}
+
 
 def double_notes(
     study: StudyConfig, resolved: Sequence[CellPair], doubles: Mapping[str, str], wanted: Sequence[str]
@@ -25,6 +31,27 @@ def double_notes(
             chosen, first = cells[name].chosen, cells[doubles[name]].chosen
             if any(chosen[axis] != first[axis] for axis in chosen if axis not in dead):
                 yield f"{name!r} is the same configuration as {doubles[name]!r}: it is run once, as that"
+
+
+def task_notes(cells: Sequence[CellPair], *, metric: str, direction: str) -> Iterator[str]:
+    """Yield notes on tasks whose splits overlap, and on a metric whose name suggests the other direction.
+
+    Args:
+        cells: of the plan.
+        metric, direction: of the study.
+    """
+    for task in {id(resolution.task): resolution.task for _, resolution in cells}.values():
+        name = next(resolution.config.task.name for _, resolution in cells if resolution.task is task)
+        for split, share in task.overlap().items():
+            if share >= MAX_OVERLAP:
+                yield f"task {name}, {split}: about {share:.0%} of it occur in train, so it does not measure unseen text"
+    usual = next(
+        (usual for words, usual in USUAL_DIRECTIONS.items() if any(f"_{word}" in f"_{metric.lower()}" for word in words)),
+        direction,
+    )
+    if usual != direction:
+        better = "higher" if usual == "max" else "lower"
+        yield f"{metric} is compared with direction {direction}, although {better} values of it are usually better"
 
 
 def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:

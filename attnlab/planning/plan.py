@@ -14,7 +14,7 @@ from attnlab.planning.advice import evaluation_schedule
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import baseline_notes, double_notes, length_notes
+from attnlab.planning.notes import baseline_notes, double_notes, length_notes, task_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import ResolvedCell, Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
@@ -176,6 +176,7 @@ def plan(
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += length_notes(kept)
+    notes += task_notes(kept, metric=metric, direction=direction)
     notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]

@@ -170,6 +170,13 @@ class Task:
         """Return the reason why this task does not support ``config``, or None. The plan calls it without ``prepare``."""
         return None
 
+    def overlap(self) -> dict[str, float]:
+        """Return the share of ``valid`` and of ``test`` that also occurs in ``train``, by split: 0 to 1.
+
+        Splits of which it is unknown are left out, as by default. The plan warns of a share of a half or more.
+        """
+        return {}
+
     def reference_scores(self) -> dict[str, Reference]:
         """Return the reference scores of the task by name: scores of simple methods without a network."""
         return {}

@@ -125,6 +125,10 @@ class Csv(DocumentTask):
         content = json.dumps([digests, vars(self._layout), self.labels], sort_keys=True)
         return f"csv sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
+    def overlap(self) -> dict[str, float]:
+        texts = {split: self._rows[option].texts[rows] for split, (option, rows) in self._split_rows.items()}
+        return {split: float(np.isin(texts[split], texts["train"]).mean()) for split in SPLITS[1:] if len(texts[split])}
+
     def count(self, split: str) -> int:
         return len(self._split_rows[known_split(split)][1])
 

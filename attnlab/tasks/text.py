@@ -31,6 +31,9 @@ class Text(ByteTask):
     def identity(self) -> str:
         return f"text sha256:{self._files.digest()}"
 
+    def overlap(self) -> dict[str, float]:
+        return self._files.overlap()
+
     def cuts(self) -> tuple[int, int, int]:
         return self._files.cuts()
 
