@@ -5,19 +5,20 @@ A class enters a registry in one of three ways: by a decorator in a file that th
 listed here as strings and imported on first use, so that importing attnlab stays fast.
 """
 
-import hashlib
+from __future__ import annotations
+
 import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from attnlab._util.files import sha256
+from attnlab._util.user_code import load_file
 from attnlab.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T", bound=type)
 
@@ -83,6 +84,8 @@ class Registry:
         raise UserError(f"unknown {self.kind} {ref!r}{nearest(ref, self.names())}; known: {', '.join(self.names())}")
 
     def _entry_points(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
+
         points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self._group):
             first = points.setdefault(point.name, point)
@@ -137,56 +140,6 @@ def _attribute(module: str, name: str) -> type:
 def _same_definition(one: type, other: type) -> bool:
     """Return True for a class that its own file redefines, as when a notebook cell runs twice."""
     return source(one).split(":")[0] == source(other).split(":")[0] and one.__qualname__ == other.__qualname__
-
-
-def load_file(path: Path) -> ModuleType:
-    """Import a user's Python file. Further calls return the same module.
-
-    Raises:
-        UserError: the file does not exist, or running it failed.
-    """
-    path = path.resolve()
-    if not path.is_file():
-        raise UserError(f"expected a Python file at {path}: it does not exist")
-    name = f"attnlab_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # a .py file that exists always has a loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: dataclasses and pickle look up their own module
-    try:
-        spec.loader.exec_module(module)
-    except UserError:
-        del sys.modules[name]
-        raise
-    except (Exception, SystemExit) as error:  # user code may raise anything: name file and line
-        del sys.modules[name]
-        raise UserError(f"importing {path} failed: {type(error).__name__}: {error}", _line_in(path, error)) from error
-    return module
-
-
-def load_sources(sources: dict[str, str]) -> None:
-    """Import the files that a run was planned with.
-
-    Args:
-        sources: paths -> sha256 digests at the time of the plan.
-
-    Raises:
-        UserError: a file does not exist or has changed since the plan, or running it failed.
-    """
-    for name, expected in sources.items():
-        path = Path(name)
-        if path.is_file() and (found := sha256(path)) != expected:
-            raise UserError(f"{path} has changed since this was planned: expected sha256:{expected}, found sha256:{found}")
-        load_file(path)
-
-
-def _line_in(path: Path, error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{path.name}:{error.lineno}"
-    lines = [frame for frame in inspect.getinnerframes(error.__traceback__) if frame.filename == str(path)]  # type: ignore[arg-type]
-    return f"{path.name}:{lines[-1].lineno}" if lines else path.name
 
 
 def source(cls: type) -> str:

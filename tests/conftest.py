@@ -27,7 +27,7 @@ if "ATTNLAB_TESTS" not in os.environ:
     _home = tempfile.TemporaryDirectory(prefix="attnlab-tests-")  # removed when this process ends
     os.environ["ATTNLAB_TESTS"] = _home.name
     os.environ["ATTNLAB_REAL_DATA"] = str(REAL_DATA)
-    for name in ("DATA", "CACHE", "RUNS"):
+    for name in ("DATA", "CACHE", "RUNS", "STATE"):
         os.environ[f"ATTNLAB_{name}"] = str(Path(_home.name) / name.lower())
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ.pop("MLFLOW_TRACKING_URI", None)

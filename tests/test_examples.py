@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import attnlab
-from attnlab.registry import load_file
+from attnlab._util.user_code import load_file
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.tasks import IGNORED
 from attnlab.variants import AttentionConfig, Variant

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attnlab import registry
+from attnlab._util.user_code import load_file
 from attnlab.errors import UserError, nearest
-from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file
+from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS, Registry, check_options
 
 MINE = """
 from attnlab.variants import Variant
@@ -78,7 +78,7 @@ def test_a_module_is_reached_by_its_name(things: Registry) -> None:
 
 def test_an_entry_point_of_an_installed_package_is_found(things: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint("theirs", "fractions:Fraction", "attnlab.things"), EntryPoint("broken", "no_such:X", "attnlab.things")]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     from fractions import Fraction
 
     assert things.get("theirs") is Fraction

@@ -34,6 +34,11 @@ class Parser(argparse.ArgumentParser):
         return arguments, unknown
 
 
+def add_trust(parser: Parser) -> None:
+    """Add `--trust`."""
+    parser.add_argument("--trust", action="store_true", help="import Python files that the run names and you have not run here")
+
+
 def positive_int(text: str) -> int:
     """Return the integer of an argument that must be at least 1."""
     if not text.isdigit() or int(text) < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 
-from attnlab.cli._arguments import Parser, number, positive_int
+from attnlab.cli._arguments import Parser, add_trust, number, positive_int
 
 HELP = "sample text from a trained language model"
 
@@ -23,13 +23,21 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--length", type=positive_int, default=600, metavar="N", help="bytes to sample (default 600)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sampling (default 0)")
+    add_trust(parser)
 
 
 def main(arguments: Namespace) -> int:
     from attnlab.study.trained import generate
 
     length, temperature, seed = arguments.length, arguments.temperature, arguments.seed
-    sample = generate(arguments.run, prompt=arguments.prompt, temperature=temperature, length=length, seed=seed)
+    sample = generate(
+        arguments.run,
+        prompt=arguments.prompt,
+        temperature=temperature,
+        length=length,
+        seed=seed,
+        trust=arguments.trust,
+    )
     print(f"--- {sample.model}")
     print(f"--- prompt: {sample.origin}\n{sample.prompt}")
     print(f"--- sample: {length} bytes at temperature {temperature:g}, seed {seed}\n{sample.text}")

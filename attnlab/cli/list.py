@@ -25,7 +25,7 @@ def main(arguments: Namespace) -> int:
 
         print_table(["key", "default", "description"], list(config_keys()), keep_empty=True)
         return 0
-    from attnlab.registry import load_file
+    from attnlab._util.user_code import load_file
 
     for path in arguments.imports:
         load_file(Path(path))

@@ -179,14 +179,17 @@ class RunConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     machine: MachineConfig = MachineConfig()
     seed: int = Field(default=0, ge=0)
-    sources: dict[str, str] = Field(default={}, description="user files -> sha256; filled in by the plan")
-    packages: dict[str, str] = Field(default={}, description="installed modules -> sha256; filled in by the plan")
+    sources: dict[str, str] = Field(default={}, description="user files -> digests of their code; filled in by the plan")
+    packages: dict[str, str] = Field(
+        default={}, description="installed modules -> digests of their code; filled in by the plan"
+    )
     data: str = Field(default="", description="the identity of the task's data; filled in by the plan")
 
     def fingerprint(self) -> str:
         """Return 16 hex digits over every field and attnlab's version.
 
-        Folders do not count, only the names and the content of user files, so that a project can be moved.
+        Folders do not count, only the names of user files and their code (without comments and docstrings), so that a project
+        can be moved.
         """
         from attnlab._version import __version__
 

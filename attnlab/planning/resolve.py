@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.files import sha256
+from attnlab._util.code_digest import code_digest, module_digest
+from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
@@ -17,9 +18,8 @@ from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.planning import support
 from attnlab.planning.effects import without_ineffective_fields
-from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, load_file, options_of
+from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, options_of
 
-USER_MODULE = "attnlab_user_"  # prefix of the modules that ``registry.load_file`` creates for users' files
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
 
 
@@ -80,7 +80,9 @@ class Resolver:
 
     def __init__(self, study: StudyConfig) -> None:
         self._study = study
+        forget_changed_files()  # edited since an earlier plan in this process, as in a notebook
         self._imported = import_files(study)
+        self._digests: dict[Path, str] = {}
         self._tasks: dict[str, tuple[Any, str]] = {}
 
     def __call__(self, cell: CellConfig) -> ResolvedCell:
@@ -108,7 +110,7 @@ class Resolver:
             "model": original.model.model_copy(update={"heads": heads}),
             "data": data,
             "sources": self._sources(classes),
-            "packages": _packages(classes),
+            "packages": self._packages(classes),
         }
         config = original.model_copy(update=changes)
         of = (cell, config, task, variant_class, position_class)
@@ -165,7 +167,7 @@ class Resolver:
         return self._tasks[key]
 
     def _sources(self, classes: list[tuple[Named, Any]]) -> dict[str, str]:
-        """Return the user files that define the classes -> sha256: a worker process imports them."""
+        """Return the user files that define the classes -> digests of their code: a worker process imports them."""
         files: set[Path] = set()
         for named, cls in classes:
             module = sys.modules.get(cls.__module__)
@@ -173,7 +175,24 @@ class Resolver:
                 files.add(Path(module.__file__))
             elif ":" not in named.name and not cls.__module__.startswith("attnlab.") and self._imported:
                 files.update(self._imported)  # registered by one of them, defined elsewhere
-        return {str(path): sha256(path) for path in sorted(files)}
+        return {str(path): self._digest(path) for path in sorted(files)}
+
+    def _packages(self, classes: list[tuple[Named, Any]]) -> dict[str, str]:
+        """Return the installed modules that define or name the classes -> digests of their code."""
+        modules = {module for named, cls in classes for module in (cls.__module__, named.name.rpartition(":")[0])}
+        digests: dict[str, str] = {}
+        for module in sorted(modules):
+            outside = not module.startswith(("attnlab.", USER_MODULE)) and module in sys.modules
+            file = inspect.getsourcefile(sys.modules[module]) if outside else None
+            if file:
+                digests[module] = self._digest(Path(file), module)
+        return digests
+
+    def _digest(self, path: Path, module: str | None = None) -> str:
+        """Return the digest of the code of a user's file, or of an installed module, computed once for the whole study."""
+        if path not in self._digests:
+            self._digests[path] = code_digest(path) if module is None else module_digest(module, path)
+        return self._digests[path]
 
 
 def _identity(task: Any, named: Named) -> str:
@@ -193,17 +212,6 @@ def _base(kind: str) -> type:
     from attnlab.variants import Variant
 
     return {"task": Task, "variant": Variant, "position": Position}[kind]
-
-
-def _packages(classes: list[tuple[Named, Any]]) -> dict[str, str]:
-    """Return installed modules that define the classes -> sha256: editing one changes the fingerprint."""
-    digests: dict[str, str] = {}
-    for _, cls in classes:
-        outside = not cls.__module__.startswith(("attnlab.", USER_MODULE))
-        file = inspect.getsourcefile(cls) if outside else None
-        if file:
-            digests[cls.__module__] = sha256(Path(file))
-    return digests
 
 
 def _with_defaults(named: Named, cls: type) -> Named:

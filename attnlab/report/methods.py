@@ -135,11 +135,12 @@ def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], 
 
 def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the comparison of a study without a recorded one: from its YAML file and its task's class."""
-    from attnlab.registry import TASKS, load_file
+    from attnlab.registry import TASKS
+    from attnlab.study.recorded_code import import_files
 
     name, _, _ = str(run["task"]).partition(" ")
-    for path in run["sources"] if isinstance(run.get("sources"), Mapping) else ():
-        load_file(Path(path))
+    sources = run.get("sources")
+    import_files(sources if isinstance(sources, Mapping) else {}, where=f"the study {study.study!r}")
     task: Any = TASKS.get(name)
     metric = {"metric": study.metric or task.metric, "direction": task.direction}
     return {**metric, "baseline": study.baseline, "margin": study.margin}

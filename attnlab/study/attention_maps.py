@@ -34,13 +34,16 @@ class RecordedMap:
     failed: bool = False
 
 
-def record_attention_maps(study: str, *, length: int = 48, root: str | Path | None = None) -> list[RecordedMap]:
+def record_attention_maps(
+    study: str, *, length: int = 48, root: str | Path | None = None, trust: bool = False
+) -> list[RecordedMap]:
     """Record the maps of the first completed run of each cell; return the outcome for each cell.
 
     Args:
         study: its name; the trials of a search are left out, as in the report.
         length: the number of tokens, taken from the first item of the test split.
         root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
+        trust: as for `attnlab.load_model`.
 
     Raises:
         UserError: the study is unknown.
@@ -53,7 +56,7 @@ def record_attention_maps(study: str, *, length: int = 48, root: str | Path | No
     for record in done.drop_duplicates("cell").to_dict("records"):
         cell = str(record["cell"])
         try:
-            attention_map = _compute_map(Path(record["folder"]), length=length)
+            attention_map = _compute_map(Path(record["folder"]), length=length, trust=trust)
         except UserError as error:  # the other cells continue
             recorded.append(RecordedMap(cell, str(error), failed=True))
             continue
@@ -67,10 +70,10 @@ def _describe_shape(attention_map: AttentionMap) -> str:
     return f"recorded: depth {depth}, heads {heads}"
 
 
-def _compute_map(folder: Path, *, length: int) -> AttentionMap:
+def _compute_map(folder: Path, *, length: int, trust: bool = False) -> AttentionMap:
     if not weights.exist(folder):
         return AttentionMap(reason="its trained weights are not on this machine")
-    trained = load_model(folder, backend="reference", device="cpu")
+    trained = load_model(folder, backend="reference", device="cpu", trust=trust)
     prepare_task(trained.task, trained.config)
     batch = _first_batch(trained)
     tokens, mask = batch.inputs[:1, :length], None

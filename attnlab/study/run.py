@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util import known_code
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
 from attnlab._util.process import start_fork_server
@@ -142,6 +143,7 @@ def run(
     with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts(), log_to(display.print):
         try:
             start_fork_server(PRELOAD)
+            known_code.remember(_code_digests(plan))
             with Tracker(plan, folder) as tracker:
                 with closing(Store(folder, url)) as store:
                     scheduler = Scheduler(plan, tracker, store, retry=_states(retry))
@@ -155,6 +157,12 @@ def run(
                 return StudyResult(plan, rows, scores)
         finally:
             display.close()
+
+
+def _code_digests(plan: Plan) -> set[str]:
+    """Return the digests of the users' code that the plan runs."""
+    configs = [cell.config for cell in plan.cells if cell.refusal is None]
+    return {digest for config in configs for digest in (*config.sources.values(), *config.packages.values())}
 
 
 def _comparison_fields(cell: Cell) -> dict[str, Any]:

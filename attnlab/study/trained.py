@@ -17,8 +17,9 @@ from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.classifier import Classifier
 from attnlab.nn import attention
-from attnlab.registry import TASKS, load_sources
+from attnlab.registry import TASKS
 from attnlab.study.find_run import find_run
+from attnlab.study.recorded_code import import_recorded_code
 from attnlab.study.sampling import sample, validation_prompt
 from attnlab.tasks import Task
 from attnlab.tasks.validation import prepare_task
@@ -50,11 +51,12 @@ def generate(
     length: int = 600,
     seed: int = 0,
     root: str | Path | None = None,
+    trust: bool = False,
 ) -> Sample:
     """Sample from a run's model.
 
     Args:
-        run: as for `load_model`.
+        run, root, trust: as for `load_model`.
         prompt: text to continue; default 256 bytes of the task's validation split, chosen by `seed`.
         temperature: divisor of the logits; 0 takes the most likely token.
         length: the number of tokens (bytes) to sample.
@@ -62,7 +64,7 @@ def generate(
     Raises:
         UserError: the run is unknown, it left no model, its model is not a language model, or its task has no text.
     """
-    trained = load_model(run, root=root)
+    trained = load_model(run, root=root, trust=trust)
     task = trained.task
     trained.require_generation()
     if prompt is None:
@@ -82,6 +84,7 @@ def load_model(
     backend: str | None = None,
     device: str | None = None,
     root: str | Path | None = None,
+    trust: bool = False,
 ) -> TrainedModel:
     """Load the trained model of a run.
 
@@ -93,10 +96,12 @@ def load_model(
         device: ``cpu``, ``cuda`` or ``cuda:N``; default: the device that the run was trained on if this machine has one,
             else ``cpu``.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
+        trust: import the Python files that the run names even if you have not run them on this machine, as in a folder
+            that somebody else made. They can do anything that you can.
 
     Raises:
-        UserError: no run or several runs match; the run left no model; its files are damaged; or one of the user's
-            files that define the model has changed since it was trained.
+        UserError: no run or several runs match; the run left no model; its files are damaged; one of the Python files
+            that define the model has changed since it was trained; or it is neither known nor trusted.
 
     Example:
         >>> import attnlab
@@ -120,7 +125,7 @@ def load_model(
         backend = "reference"
     if backend is not None:
         config = config.model_copy(update={"backend": backend})
-    load_sources(config.sources)
+    import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
     model = build(config, task)
     try:

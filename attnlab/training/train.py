@@ -8,8 +8,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
-from attnlab.registry import load_sources
 from attnlab.training import checkpoint, costs, weights
 from attnlab.training.device import set_up
 from attnlab.training.distributed.group import Group

@@ -253,8 +253,8 @@ def test_a_moved_project_keeps_its_fingerprints_an_edited_one_does_not(tmp_path:
 
     source = COSINE.replace('@register_variant("NAME")\n', "")
     write(tmp_path, source, name="here/cosine.py")
-    write(tmp_path, source, name="there/cosine.py")
-    write(tmp_path, source + "# edited\n", name="edited/cosine.py")
+    write(tmp_path, source + "# a comment\n", name="there/cosine.py")
+    write(tmp_path, source + "edited = True\n", name="edited/cosine.py")
     assert fingerprint("here") == fingerprint("there") != fingerprint("edited")
 
 

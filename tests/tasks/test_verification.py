@@ -47,7 +47,7 @@ def test_a_run_of_a_text_that_changed_after_the_plan_fails_and_says_so(planned: 
 
 
 def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(planned: Plan, folders: Path, root: Path) -> None:
-    (folders / "mine.py").write_text(COSINE + "\n")
+    (folders / "mine.py").write_text(COSINE + "x = 1\n")
     dense, mine = run(planned, root=root, display=ProgressDisplay(quiet=True), reference_scores=False).rows
     assert dense.state == "completed"
     assert mine.state == "failed" and f"{folders}/mine.py has changed since this was planned" in mine.reason

@@ -32,9 +32,9 @@ from attnlab._util.log import log_to
 from attnlab._util.process import describe_raise_site, fork
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
+from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
-from attnlab.registry import load_sources
 from attnlab.study.execution.messages import DiskFull, Ended, Message, Metrics, Notice, Raised, Started, Tag
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name

@@ -1,0 +1,107 @@
+"""Import of the code that a recorded configuration names.
+
+A folder of runs may come from somebody else. Code that its configurations name is imported only if this user has run the same
+code before (``attnlab run`` remembers its digest outside of the folder), if this process has imported it already, or
+if the caller trusts it.
+"""
+
+import sys
+from collections.abc import Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from attnlab._util import known_code
+from attnlab._util.code_digest import module_digest
+from attnlab._util.files import sha256
+from attnlab._util.user_code import is_loaded, load_file, require_unchanged
+from attnlab.config.run import RunConfig
+from attnlab.errors import UserError
+from attnlab.positions import Position
+from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options
+from attnlab.tasks import Task
+from attnlab.variants import Variant
+
+REGISTRIES: dict[str, tuple[Registry, type]] = {
+    "task": (TASKS, Task),
+    "variant": (VARIANTS, Variant),
+    "position": (POSITIONS, Position),
+}
+
+
+def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) -> None:
+    """Import the user's code that a configuration names, and check that its names lead to classes of the right kind.
+
+    Args:
+        where: the file that holds the configuration, for messages.
+        trust: import code that the user has not run before. Digests are compared in any case.
+
+    Raises:
+        UserError: the code is unknown and not trusted, has changed since it was recorded, or is not of the right kind.
+    """
+    named = {kind: value for kind in REGISTRIES if (value := getattr(config, kind)) is not None}
+    locations = [value.name.rpartition(":")[0] for value in named.values()]
+    for location in locations:
+        if location.endswith(".py") and location not in config.sources:
+            raise UserError(f"expected a digest of the file {location} in 'sources', got none", where)
+    import_files(config.sources, where=where, trust=trust)
+    for location in dict.fromkeys(locations):
+        if location and not location.endswith(".py") and not location.startswith("attnlab."):
+            _require_module(location, config.packages.get(location), where=where, trust=trust)
+    for kind, value in named.items():
+        registry, base = REGISTRIES[kind]
+        cls: Any = registry.get(value.name)
+        if not issubclass(cls, base):  # any other class could do anything when it is called
+            raise UserError(f"{kind} {value.name!r}: expected a subclass of {base.__name__}, got {cls.__qualname__}", where)
+        check_options(cls, value.options, what=f"{kind} {value.label}")
+
+
+def import_files(sources: Mapping[str, str], *, where: str, trust: bool = False) -> None:
+    """Import users' files that a record names.
+
+    Args:
+        sources: path -> digest of its code.
+        where, trust: as for `import_recorded_code`.
+
+    Raises:
+        UserError: as `import_recorded_code`.
+    """
+    for name, expected in sources.items():  # all of them before the first is imported
+        path = Path(name)
+        if not path.is_absolute() or not path.is_file():
+            raise UserError(f"the model needs the file {name}: it does not exist", where)
+        digest = require_unchanged(path, expected)
+        _require_known(name, trust or is_loaded(path) or known_code.is_known(digest), where=where)
+    for name in sources:
+        load_file(Path(name))
+
+
+def _require_module(module: str, expected: str | None, *, where: str, trust: bool) -> None:
+    """Raise ``UserError`` unless an installed module may be imported: its file is found without importing anything."""
+    if module in sys.modules:
+        return
+    file = _find_module(module)
+    if file is None:
+        raise UserError(f"the model needs the module {module}: it is not installed", where)
+    digest = module_digest(module, file)
+    if expected is not None and expected not in (digest, sha256(file)):
+        raise UserError(f"the module {module} ({file}) has changed since the model was trained", where)
+    _require_known(f"{module} ({file})", trust or (expected is not None and known_code.is_known(digest)), where=where)
+
+
+def _require_known(name: str, known: bool, *, where: str) -> None:
+    if not known:
+        raise UserError(f"names code that you have not run on this machine: {name}. If you trust it, pass --trust", where)
+
+
+def _find_module(module: str) -> Path | None:
+    """Return the source file of a module, without importing the packages that contain it."""
+    path: Any = None
+    origin = None
+    parts = module.split(".")
+    for n in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: n + 1]), path)
+        if spec is None:
+            return None
+        path, origin = spec.submodule_search_locations, spec.origin
+    return Path(origin) if origin and origin.endswith(".py") else None

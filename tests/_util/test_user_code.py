@@ -1,0 +1,114 @@
+"""Tests of imports in users' files: helper modules of the same folder, without effects on other folders or on Python."""
+
+import inspect
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab._util.user_code import forget_changed_files, is_loaded, load_file, load_sources
+from attnlab.errors import UserError
+
+HELPER = "class Scale:\n    FACTOR = {factor}\n\n    def get(self):\n        return self.FACTOR\n"
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name.replace("__init__", "%").replace("__", "/").replace("%", "__init__") + ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import helper\nScale = helper.Scale",
+        "import helper as h\nScale = h.Scale",
+        "import math, helper as h, sys\nScale = h.Scale",
+        "from helper import Scale",
+        "from helper import *",
+        "from .helper import Scale",
+        "from . import helper\nScale = helper.Scale",
+        "def f():\n    import helper\n    return helper.Scale\nScale = f()",
+        "try:\n    from helper import Scale\nexcept ImportError:\n    raise",
+        "import lab.sub\nScale = lab.sub.Scale",
+        "import lab.sub as sub\nScale = sub.Scale",
+        "from lab import sub\nScale = sub.Scale",
+        "from lab.sub import Scale",
+        "from lab import Scale",
+    ],
+)
+def test_a_file_imports_modules_of_its_folder(statement: str, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        mine=statement + "\n",
+        helper=HELPER.format(factor=3),
+        lab____init__="from helper import Scale\n",
+        lab__sub="from . import Scale\n",
+    )
+    before = list(sys.path), set(sys.modules)
+    module = load_file(folder / "mine.py")
+    assert module.Scale().get() == 3
+    assert sys.path == before[0]
+    assert {name for name in set(sys.modules) - before[1] if not name.startswith("attnlab_user_")} <= {"math"}
+    assert not list(folder.rglob("*.pyc")), "Python would read it where the imports are others"
+
+
+def test_two_folders_have_helpers_of_one_name(tmp_path: Path) -> None:
+    one, two = (
+        load_file(write(tmp_path / name, mine="import helper\n", helper=HELPER.format(factor=factor)) / "mine.py")
+        for name, factor in (("one", 1), ("two", 2))
+    )
+    assert (one.helper.Scale.FACTOR, two.helper.Scale.FACTOR) == (1, 2)
+    assert one.helper is load_file(tmp_path / "one" / "helper.py"), "imported once"
+
+
+def test_classes_of_a_helper_are_found_by_pickle_and_inspect(tmp_path: Path) -> None:
+    module = load_file(write(tmp_path, mine="from helper import Scale\n", helper=HELPER.format(factor=3)) / "mine.py")
+    assert pickle.loads(pickle.dumps(module.Scale())).get() == 3
+    assert inspect.getsourcefile(module.Scale) == str(tmp_path / "helper.py")
+    assert inspect.getsource(module.Scale).startswith("class Scale")
+
+
+def test_modules_of_python_and_of_attnlab_are_not_replaced(tmp_path: Path) -> None:
+    files = {"mine": "import json, attnlab\n", "json": "raise SystemExit\n", "attnlab": "raise SystemExit\n"}
+    module = load_file(write(tmp_path, **files) / "mine.py")
+    assert module.json.dumps(1) == "1" and module.attnlab.__version__
+
+
+def test_an_error_in_a_helper_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="ZeroDivisionError") as raised:
+        load_file(write(tmp_path, mine="x = 1\nimport helper\n", helper="1 / 0\n") / "mine.py")
+    assert raised.value.where == "mine.py:2"
+    with pytest.raises(UserError, match="SyntaxError") as raised:
+        load_file(write(tmp_path / "b", mine="x = 1\nimport helper\n", helper="\n\n(\n") / "mine.py")
+    assert raised.value.where == "helper.py:3"
+    with pytest.raises(UserError, match="ModuleNotFoundError") as raised:
+        load_file(write(tmp_path / "c", mine="x = 1\nimport nowhere_else\n") / "mine.py")
+    assert raised.value.where == "mine.py:2"
+
+
+def test_a_file_whose_name_is_no_identifier_is_imported(tmp_path: Path) -> None:
+    for name in ("my-variant.py", "my.variant.py"):
+        write(tmp_path, helper="x = 3\n")
+        (tmp_path / name).write_text("from helper import x\n")
+        assert load_file(tmp_path / name).x == 3
+
+
+def test_a_file_that_has_changed_is_imported_again_on_request_only(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="from helper import x\n", helper="x = 3\n") / "mine.py"
+    module = load_file(path)
+    assert is_loaded(path)
+    write(tmp_path, helper="x = 44\n")
+    assert load_file(path) is module and not is_loaded(path)
+    forget_changed_files()
+    assert load_file(path).x == 44 and is_loaded(path)
+
+
+def test_a_change_of_a_helper_is_noticed_with_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="from helper import x\n", helper="x = 3\n") / "mine.py"
+    with pytest.raises(UserError, match=r"mine\.py.*helper\.py.*changed"):
+        load_sources({str(path): "0" * 64})

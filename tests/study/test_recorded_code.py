@@ -1,0 +1,171 @@
+"""Tests of code that somebody else's folder names: it is refused in one line, and never run, unless the user trusts it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import attnlab
+from attnlab._util import known_code
+from attnlab._util.code_digest import code_digest, module_digest
+from attnlab.cli import main
+from attnlab.config.run import RunConfig
+from attnlab.errors import UserError
+from attnlab.models.build import build
+from attnlab.study import run, trained
+from attnlab.study.attention_maps import record_attention_maps
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.tasks.pydocs import PyDocs
+from attnlab.training import weights
+from tests.support.small_runs import tiny
+from tests.support.studies import COSINE, STUDY, write
+
+HOSTILE = "from pathlib import Path\nPath(__file__).with_name('it_was_run').touch()\n"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder for the digests of the code that was run here."""
+    monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def foreign(folder: Path, *, code: str = HOSTILE + COSINE, digest: str | None = None, **changes: object) -> Path:
+    """Write the folder of a run of another user, whose variant is in a file, and return the folder."""
+    path = write(folder, code, name="theirs.py")
+    named = {"variant": f"{path}:Cosine", "sources": {str(path): digest or code_digest(path)}, "position": "none"}
+    config = tiny(**{**named, **changes})
+    plain = config.replace({"variant": "no_wo", "task": tiny().task.model_dump(), "sources": {}})
+    weights.save(build(plain, PyDocs(length=24, sampling="contiguous")), config, folder)
+    return folder
+
+
+def was_run(folder: Path) -> bool:
+    return (folder / "it_was_run").exists()
+
+
+def test_foreign_code_is_refused_with_the_file_and_run_if_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = foreign(tmp_path / "theirs")
+    assert main.main(["generate", str(folder), "--prompt", "a", "--length", "2"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "theirs.py" in error and "--trust" in error and not was_run(folder)
+    assert main.main(["generate", str(folder), "--prompt", "a", "--length", "2", "--trust"]) == 0
+    assert was_run(folder)
+
+
+def test_trust_does_not_cover_changed_code(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "theirs", digest="0" * 64)
+    with pytest.raises(UserError, match="changed"):
+        trained.load_model(folder, trust=True)
+    assert not was_run(folder)
+
+
+def test_damage_is_found_before_code_is_run(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "theirs")
+    contents = bytearray((folder / "model.safetensors").read_bytes())
+    contents[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(contents)
+    with pytest.raises(UserError, match="damaged"):
+        trained.load_model(folder, trust=True)
+    assert not was_run(folder)
+
+
+def test_a_file_without_a_digest_is_refused(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "theirs", sources={})
+    with pytest.raises(UserError, match=r"theirs\.py"):
+        trained.load_model(folder, trust=True)
+    assert not was_run(folder)
+
+
+def test_a_file_by_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = foreign(tmp_path / "theirs", variant="no_wo", sources={"theirs.py": "0" * 64})
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=r"theirs\.py"):
+        trained.load_model(".", trust=True)
+
+
+@pytest.mark.parametrize("kind", ["task", "variant", "position"])
+def test_a_class_of_another_kind_is_not_called(kind: str, tmp_path: Path) -> None:
+    """A constructor such as that of subprocess.Popen could do anything."""
+    import subprocess  # noqa: F401 loaded: importing it runs nothing
+
+    named = {"name": "subprocess:Popen", "args": ["touch", str(tmp_path / "it_was_run")]}
+    folder = foreign(tmp_path / "theirs", variant="no_wo", sources={})
+    config = RunConfig.from_json((folder / "config.json").read_text()).replace({kind: named})
+    weights.save(trained.load_model(folder).model, config, folder)
+    with pytest.raises(UserError, match=f"{kind}.*Popen"):
+        trained.load_model(folder, trust=True)
+    assert not (tmp_path / "it_was_run").exists()
+
+
+def test_a_module_is_not_imported_unless_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packages that contain it are not imported either."""
+    package = tmp_path / "theirs_lab"
+    write(package, HOSTILE, name="__init__.py")
+    path = write(package, COSINE.replace("NAME", "other_cosine"), name="mine.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    digest = module_digest("theirs_lab.mine", path)
+    changes = {"variant": "theirs_lab.mine:Cosine", "sources": {}, "packages": {"theirs_lab.mine": digest}}
+    folder = foreign(tmp_path / "theirs", **changes)
+    with pytest.raises(UserError, match=r"theirs_lab\.mine"):
+        trained.load_model(folder)
+    assert not was_run(package)
+    path.write_text(COSINE.replace("NAME", "other_cosine") + "x = 1\n")
+    with pytest.raises(UserError, match="changed"):
+        trained.load_model(folder, trust=True)
+    assert not was_run(package)
+    path.write_text(COSINE.replace("NAME", "other_cosine"))
+    known_code.remember([digest])
+    assert trained.load_model(folder)("abc").shape == (1, 3, 256)
+
+
+def test_code_that_was_run_here_is_loaded(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known by its digest after another process ran it; a comment does not change that, a helper does."""
+    write(tmp_path, "POWER = 3\n", name="helper.py")
+    write(tmp_path, "import helper\n" + COSINE, name="mine.py")
+    study = write(tmp_path, STUDY.replace("dense, no_wo, {name: strided_sparse, stride: 7}", "dense, mine.py:Cosine"))
+    study.write_text(study.read_text().replace("[3, 5]", "[3]").replace("baseline: {variant: dense}", ""))
+    root = tmp_path / "runs"
+    assert run.run(study, root=root, display=ProgressDisplay(quiet=True), reference_scores=False).ok
+    assert not (root / "code-digests.txt").exists() and len((state / "code-digests.txt").read_text().split()) == 1
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.startswith("attnlab_user_")]:
+            del sys.modules[name]
+        monkeypatch.setattr("attnlab._util.user_code._stamps", {})
+
+    forget()
+    assert trained.load_model("s/Cosine/3", root=root)("abc").shape == (1, 3, 256)
+    forget()
+    write(tmp_path, "# a comment\nimport helper\n" + COSINE, name="mine.py")
+    assert trained.load_model("s/Cosine/3", root=root)("abc").shape == (1, 3, 256)
+    forget()
+    write(tmp_path, "POWER = 4\n", name="helper.py")
+    with pytest.raises(UserError, match=r"helper\.py.*changed"):
+        trained.load_model("s/Cosine/3", root=root, trust=True)
+    recorded = {outcome.cell: outcome for outcome in record_attention_maps("s", length=5, root=root)}
+    assert recorded["Cosine"].failed and "changed" in recorded["Cosine"].outcome
+    assert not recorded["dense"].failed, "the other cells continue"
+
+
+def test_a_plan_runs_helpers_in_worker_processes_and_counts_them(tmp_path: Path) -> None:
+    write(tmp_path, "POWER = 3\n", name="helper.py")
+    write(tmp_path, "import helper\n" + COSINE, name="mine.py")
+    base = {"task": {"name": "pydocs", "length": 24}, "model": {"dim": 12, "depth": 1, "heads": 2}, "train": {"steps": 1}}
+    study = {"study": "s", "base": base, "grid": {"variant": [f"{tmp_path}/mine.py:Cosine"]}}
+
+    def fingerprint() -> str:
+        return attnlab.plan(study).runs[0].fingerprint
+
+    first = fingerprint()
+    write(tmp_path, '"""Helpers."""\n\nPOWER = 3  # three\n', name="helper.py")
+    assert fingerprint() == first
+    write(tmp_path, "POWER = 4\n", name="helper.py")
+    assert fingerprint() != first
+
+
+def test_a_state_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "file"))
+    known_code.remember(["a"])
+    assert not known_code.is_known("a")
