@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attnlab._util.user_code import load_file
+from attnlab._util.user_code import USER_MODULE, load_file
 from attnlab.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -29,12 +30,13 @@ class Registry:
     Args:
         kind: singular noun for messages, such as ``"variant"``.
         group: entry-point group with which installed packages add classes.
+        base: ``"module:Class"`` of the base class.
         builtin: name -> ``"module:Class"`` of attnlab's own classes.
     """
 
-    def __init__(self, kind: str, *, group: str, builtin: dict[str, str]) -> None:
+    def __init__(self, kind: str, *, group: str, base: str, builtin: dict[str, str]) -> None:
         self.kind = kind
-        self._group = group
+        self._group, self._base = group, base
         self._builtin = builtin
         self._registered: dict[str, type] = {}
 
@@ -81,7 +83,23 @@ class Registry:
         points = self._entry_points()
         if ref in points:
             return self._load(points[ref])
-        raise UserError(f"unknown {self.kind} {ref!r}{nearest(ref, self.names())}; known: {', '.join(self.names())}")
+        hint = self._unregistered(ref) or nearest(ref, self.names())
+        raise UserError(f"unknown {self.kind} {ref!r}{hint}; known: {', '.join(self.names())}")
+
+    def _unregistered(self, name: str) -> str:
+        """Return a hint if an imported file of the user defines classes of this kind that are not registered."""
+        modules = [module for key, module in sys.modules.items() if key.startswith(USER_MODULE)]
+        classes = [
+            c for module in modules for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__
+        ]
+        bases = {cls: {f"{base.__module__}:{base.__qualname__}" for base in cls.__mro__[1:]} for cls in classes}
+        missing = [cls for cls in classes if self._base in bases[cls] and cls not in self._registered.values()]
+        if not missing:
+            return ""
+        alike = [cls for cls in missing if nearest(name.lower(), [cls.__name__.lower()])]
+        places = ", ".join(f"{cls.__name__} ({Path(source(cls)).name})" for cls in (alike or missing)[:3])
+        decorator = f"@register_{self._group.removeprefix('attnlab.').removesuffix('s')}({name!r})"
+        return f" (not registered: {places}; put {decorator} before the class)"
 
     def _entry_points(self) -> dict[str, EntryPoint]:
         from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
@@ -156,6 +174,12 @@ def options_of(cls: type) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
+def with_defaults(cls: type, options: dict[str, Any]) -> dict[str, Any]:
+    """Return every option of a class that has a value: ``options``, and the defaults of the others."""
+    defaults = {name: p.default for name, p in options_of(cls).items() if p.default is not inspect.Parameter.empty}
+    return {**defaults, **options}
+
+
 def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
     """Check ``options`` against the signature of a constructor without calling it.
 
@@ -167,18 +191,46 @@ def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
     Raises:
         UserError: an unknown option, or a missing required one.
     """
-    known = options_of(cls)
+    known, positional = options_of(cls), _positional(cls)
     for name in options:
+        if name in positional:
+            raise UserError(f"{what}: {_keyword_only(cls, positional[name])}")
         if name not in known:
-            raise UserError(f"{what} has no option {name!r}{nearest(name, known)}; it takes {', '.join(known) or 'no options'}")
+            hint = ": name each option as a keyword-only parameter, in place of **kwargs" if _takes_any(cls) else ""
+            taken = ", ".join(known) or "no options"
+            raise UserError(f"{what} has no option {name!r}{nearest(name, known)}; it takes {taken}{hint}")
+    for parameter in positional.values():
+        if parameter.default is inspect.Parameter.empty:
+            raise UserError(f"{what}: {_keyword_only(cls, parameter)}")
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in options:
             raise UserError(f"{what} requires the option {name!r}")
 
 
+def _positional(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the positional parameters of a constructor that a study cannot set: all but the configuration of a module."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [p for p in inspect.signature(cls).parameters.values() if p.kind in kinds]
+    takes_config = any(base.__name__ == "Module" for base in cls.__mro__)  # variants, position schemes, models; not tasks
+    return {p.name: p for p in parameters[1 if takes_config else 0 :]}
+
+
+def _keyword_only(cls: type, parameter: inspect.Parameter) -> str:
+    start = "self, config, *" if any(base.__name__ == "Module" for base in cls.__mro__) else "self, *"
+    return (
+        f"expected the option {parameter.name!r} as a keyword-only parameter, `def __init__({start}, {parameter})`, "
+        f"got a positional one ({Path(source(cls)).name})"
+    )
+
+
+def _takes_any(cls: type) -> bool:
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(cls).parameters.values())
+
+
 VARIANTS = Registry(
     "variant",
     group="attnlab.variants",
+    base="attnlab.variants.base:Variant",
     builtin={
         "dense": "attnlab.variants.dense:Dense",
         "einsum": "attnlab.variants.einsum:Einsum",
@@ -197,6 +249,7 @@ VARIANTS = Registry(
 POSITIONS = Registry(
     "position scheme",
     group="attnlab.positions",
+    base="attnlab.positions.base:Position",
     builtin={
         "none": "attnlab.positions.none:NoPosition",
         "learned": "attnlab.positions.learned:Learned",
@@ -209,6 +262,7 @@ POSITIONS = Registry(
 TASKS = Registry(
     "task",
     group="attnlab.tasks",
+    base="attnlab.tasks.base:Task",
     builtin={
         "imdb": "attnlab.tasks.imdb:Imdb",
         "enwik8": "attnlab.tasks.enwik8:Enwik8",
@@ -221,6 +275,7 @@ TASKS = Registry(
 MODELS = Registry(
     "model",
     group="attnlab.models",
+    base="torch.nn.modules.module:Module",
     builtin={
         "language_model": "attnlab.models.language_model:LanguageModel",
         "classifier": "attnlab.models.classifier:Classifier",

@@ -22,7 +22,7 @@ class Mine(Variant):
 
 @pytest.fixture
 def things(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    return Registry("thing", group="attnlab.things", builtin={"counter": "collections:Counter"})
+    return Registry("thing", group="attnlab.things", base="collections:Counter", builtin={"counter": "collections:Counter"})
 
 
 @pytest.mark.parametrize("table", [VARIANTS, POSITIONS, TASKS, MODELS])

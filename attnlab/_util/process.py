@@ -3,13 +3,11 @@
 import multiprocessing
 import signal
 import sys
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 from typing import Any
 
 
@@ -38,12 +36,6 @@ def describe_exit_code(code: int) -> str:
         return f"the process ended with exit code {code}"
     hint = " (on Linux often: no memory left on the machine)" if code == -signal.SIGKILL else ""
     return f"the process was ended by {signal.Signals(-code).name}{hint}"
-
-
-def describe_raise_site() -> str:
-    """Return `` (file.py:12)``, the place where the exception being handled was raised, or ``""`` if unknown."""
-    frames = traceback.extract_tb(sys.exc_info()[2])
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 @contextmanager

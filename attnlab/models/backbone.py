@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.config.run import ModelConfig, RunConfig
+from attnlab.errors import UserError
 from attnlab.nn.layers import FeedForward
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import MODELS, POSITIONS, VARIANTS
@@ -64,10 +65,19 @@ class Block(nn.Module):
         if self.pre:
             context = self.norm_attention(context)
             normed = context if memory is None else context[:, -x.shape[1] :]
-            x = x + self.dropout(self.attention(normed, context=None if memory is None else context, mask=mask))
+            x = x + self.dropout(self._attend(normed, None if memory is None else context, mask))
             return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-        x = self.norm_attention(x + self.dropout(self.attention(x, context=None if memory is None else context, mask=mask)))
+        x = self.norm_attention(x + self.dropout(self._attend(x, None if memory is None else context, mask)))
         return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
+
+    def _attend(self, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Apply the variant; raise ``UserError`` unless it returns a tensor of the shape of x, which could else broadcast."""
+        y = self.attention(x, context=context, mask=mask)
+        if not isinstance(y, Tensor) or y.shape != x.shape:
+            got = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
+            name = type(self.attention).__name__
+            raise UserError(f"{name}.forward: expected one tensor (b, t, dim), here {tuple(x.shape)}, got {got}")
+        return y
 
 
 class Backbone(nn.Module):

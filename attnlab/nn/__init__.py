@@ -11,16 +11,28 @@ Example:
 """
 
 from attnlab.nn.attention import BACKENDS, AttentionMask, LogitBias, RelativeLogits, attend, record_attention_weights
-from attnlab.nn.layers import FeedForward, causal_mask, merge_heads, relative_distance, relative_shift, sinusoids, split_heads
+from attnlab.nn.layers import (
+    FeedForward,
+    Projections,
+    causal_mask,
+    expand_heads,
+    merge_heads,
+    relative_distance,
+    relative_shift,
+    sinusoids,
+    split_heads,
+)
 
 __all__ = [
     "BACKENDS",
     "AttentionMask",
     "FeedForward",
     "LogitBias",
+    "Projections",
     "RelativeLogits",
     "attend",
     "causal_mask",
+    "expand_heads",
     "merge_heads",
     "record_attention_weights",
     "relative_distance",

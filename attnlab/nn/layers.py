@@ -25,6 +25,19 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
+def expand_heads(x: Tensor, heads: int) -> Tensor:
+    """Repeat each head of x (b, g, s, d) for ``heads`` / g consecutive heads: (b, heads, s, d).
+
+    Raises:
+        ValueError: g does not divide ``heads``.
+    """
+    if x.shape[1] == heads:
+        return x
+    if heads % x.shape[1]:
+        raise ValueError(f"expected a number of heads of keys and values that divides {heads}, got {x.shape[1]}")
+    return x.unsqueeze(2).expand(-1, -1, heads // x.shape[1], -1, -1).flatten(1, 2)
+
+
 def causal_mask(t: int, s: int, *, device: torch.device | None = None) -> Tensor:
     """Return the causal mask (t, s): True where query ``i`` may attend to key ``j``, that is ``j <= i + s - t``.
 
@@ -94,6 +107,61 @@ def angles(positions: Tensor, dim: int, *, base: float = 10_000.0) -> Tensor:
     """
     i = torch.arange((dim + 1) // 2, device=positions.device, dtype=torch.float64)
     return positions.double()[:, None] * torch.exp(i * (-2 * math.log(base) / dim))
+
+
+class Projections(nn.Module):
+    """Project to queries, keys and values of every head, in one matrix product if all come from the same sequence.
+
+    With fewer heads of keys and values than of queries, each of them serves several consecutive heads of queries:
+    grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245), or multi-query attention with one. ``Variant.attend``
+    accepts the result.
+
+    Args:
+        dim: model width.
+        width: sum of the widths of the heads of queries.
+        heads: number of heads of queries.
+        kv_heads: number of heads of keys and values, a divisor of ``heads``; None: ``heads``.
+
+    Raises:
+        ValueError: ``heads`` does not divide ``width``, or ``kv_heads`` does not divide ``heads``.
+
+    Example:
+        >>> import torch
+        >>> from attnlab.variants import Projections
+        >>> q, k, v = Projections(12, 12, heads=6, kv_heads=2)(torch.zeros(3, 5, 12), None)
+        >>> q.shape, k.shape, v.shape
+        (torch.Size([3, 6, 5, 2]), torch.Size([3, 2, 5, 2]), torch.Size([3, 2, 5, 2]))
+    """
+
+    def __init__(self, dim: int, width: int, *, heads: int, kv_heads: int | None = None) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        if heads < 1 or width % heads:
+            raise ValueError(f"Projections: expected a width that {heads} heads divide, got {width}")
+        if kv_heads < 1 or heads % kv_heads:
+            raise ValueError(f"Projections: expected kv_heads that divide {heads} heads, got {kv_heads}")
+        self.heads, self.kv_heads = heads, kv_heads
+        kv_width = width // heads * kv_heads
+        self.widths = (width, kv_width, kv_width)
+        self.weight = nn.Parameter(nn.Linear(dim, sum(self.widths), bias=False).weight.data)  # (widths, dim): W_Q, W_K, W_V
+
+    def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Project x to queries, and ``context`` to keys and values.
+
+        Args:
+            x: (b, t, dim).
+            context: (b, s, dim), or None for x itself.
+
+        Returns:
+            q (b, h, t, d), k and v (b, kv_heads, s, d).
+        """
+        if context is None:
+            q, k, v = nn.functional.linear(x, self.weight).split(self.widths, dim=-1)
+        else:
+            w_q, w_kv = self.weight.tensor_split([self.widths[0]])
+            q = nn.functional.linear(x, w_q)
+            k, v = nn.functional.linear(context, w_kv).chunk(2, dim=-1)
+        return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
 
 class FeedForward(nn.Module):

@@ -19,6 +19,7 @@ from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Match
 from attnlab.errors import UserError
+from attnlab.planning.building import BuildError, build_errors
 from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell, Resolver
 from attnlab.registry import VARIANTS, options_of
@@ -72,7 +73,10 @@ class _Matching:
         base_cell, base = self.baseline
         if base.refusal is not None:
             return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused")
-        target, unit = cost_of(base, self.match.cost), _unit(bare, self.match.by)
+        try:
+            target, unit = cost_of(base, self.match.cost), _unit(bare, self.match.by)
+        except BuildError as error:
+            return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused: {error.message}")
         limit = self.resolved.task.length if self.match.by.startswith("variant.") else MAX_STEPS
 
         def at(steps: int) -> ResolvedCell:
@@ -81,7 +85,7 @@ class _Matching:
         try:
             start = min(round(before / unit), limit)
             best = at(_nearest(lambda steps: cost_of(at(steps), self.match.cost), target, start=start, limit=limit))
-        except _Refused as error:
+        except (_Refused, BuildError) as error:
             return replace(unmatched, refusal=f"match: {error}")
         cost, words = cost_of(best, self.match.cost), COSTS[self.match.cost][1]
         values = " becomes ".join(text(_short(value)) for value in (before, _value(best.config, self.match.by)))
@@ -148,9 +152,10 @@ def cost_of(resolved: ResolvedCell, cost: str) -> int:
     """Return the cost of a cell in which others are matched: ``params`` or ``flops``."""
     from attnlab.training.costs import plan_figures, plan_parameters
 
-    if cost == "params":
-        return plan_parameters(resolved.config, resolved.task)
-    return plan_figures(resolved.config, resolved.task)["flops_per_token"]
+    with build_errors(resolved.config):
+        if cost == "params":
+            return plan_parameters(resolved.config, resolved.task)
+        return plan_figures(resolved.config, resolved.task)["flops_per_token"]
 
 
 def check_fixed_costs(cell: Cell, resolved: ResolvedCell) -> None:

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from attnlab._util.raise_site import describe_error
 from attnlab.config.axes import pick
 from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, assignment, check_axis
 from attnlab.errors import UserError, nearest
 from attnlab.planning.advice import evaluation_schedule
+from attnlab.planning.building import BuildError, build_errors
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.matching import CellPair, match_costs
@@ -266,13 +268,17 @@ def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
     from attnlab.training.train import total_steps
 
     try:
-        figures = plan_figures(it.config, it.task)
+        with build_errors(it.config):
+            figures = plan_figures(it.config, it.task)
+    except BuildError as error:
+        return replace(result, refusal=error.message)
+    try:
         steps = total_steps(it.config.train, it.task)
     except UserError as error:
-        raise UserError(error.message, error.where or cell.where("variant")) from error
-    except Exception as error:  # a user's variant may raise anything: add the cell and its place
-        message = f"building the cell {cell.name!r} failed: {type(error).__name__}: {_first_line(error)}"
-        raise UserError(message, cell.where("variant")) from error
+        raise UserError(error.message, error.where or cell.where("task")) from error
+    except Exception as error:  # a user's task may raise anything
+        message = f"task {it.config.task.label}: {describe_error(error, type(it.task))}"
+        raise UserError(message, cell.where("task")) from error
     tokens = steps * it.config.train.batch_size * it.task.length
     flops, read = figures["flops_per_token"], _eval_tokens(it)
     shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
@@ -291,7 +297,3 @@ def _eval_tokens(it: ResolvedCell) -> int | None:
             return None
         total += count * tokens
     return total
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.code_digest import code_digest, module_digest
+from attnlab._util.raise_site import describe_error
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
@@ -161,7 +162,7 @@ class Resolver:
         key = json.dumps([named.name, named.options], sort_keys=True, default=str)
         if key not in self._tasks:
             with _placed(lambda: cell.where("task"), options={o: cell.where("task", o) for o in named.options}):
-                task = cls(**named.options)
+                task = _construct_task(cls, named)
                 self._tasks[key] = (task, _identity(task, named))
                 check_definition(task, name=named.label)
         return self._tasks[key]
@@ -195,14 +196,23 @@ class Resolver:
         return self._digests[path]
 
 
+def _construct_task(cls: Any, named: Named) -> Any:
+    try:
+        return cls(**named.options)
+    except UserError:
+        raise
+    except Exception as error:  # a user's task may raise anything
+        raise UserError(f"task {named.label}: {describe_error(error, cls)}") from error
+
+
 def _identity(task: Any, named: Named) -> str:
     try:
         return task.identity()
     except UserError:
         raise
     except Exception as error:  # a user's task may raise anything, or have no identity()
-        why = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise UserError(f"task {named.label}: expected identity() to return a checksum of its data, got {why}") from error
+        reason = describe_error(error, type(task))
+        raise UserError(f"task {named.label}: expected identity() to return a checksum of its data, got {reason}") from error
 
 
 def _base(kind: str) -> type:

@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
+from attnlab._util.raise_site import describe_error
 from attnlab.config.run import RunConfig
+from attnlab.errors import UserError, one_line
 from attnlab.models.backbone import position_config
 from attnlab.nn import attention
 from attnlab.positions import Position
+from attnlab.registry import with_defaults
 from attnlab.tasks import Task
 from attnlab.training import device, distributed
 from attnlab.variants import Variant
+from attnlab.variants.base import signature_mistake
 
 Rule: TypeAlias = Callable[[RunConfig, Task, type[Variant], type[Position]], str | None]
 
@@ -23,8 +27,13 @@ def unsupported(config: RunConfig, task: Task, variant: type[Variant], position:
         variant: the class that ``config.variant`` names.
         position: the class that ``config.position`` names.
     """
-    reasons = (rule(config, task, variant, position) for rule in RULES)
-    return next((reason for reason in reasons if reason is not None), None)
+    try:
+        reasons = (rule(config, task, variant, position) for rule in RULES)
+        return next((reason for reason in reasons if reason is not None), None)
+    except UserError:
+        raise
+    except Exception as error:  # the rules call methods of the user's classes, which may raise anything
+        return one_line(describe_error(error, variant, position, type(task)))
 
 
 def _machine(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
@@ -34,7 +43,7 @@ def _machine(config: RunConfig, task: Task, variant: type[Variant], position: ty
 
 def _variant(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
     """Require that the variant supports its role, the hook of the position scheme, the backend and the model."""
-    reason = variant.unsupported(
+    reason = signature_mistake(variant) or variant.unsupported(
         role=task.role,
         hook=position.hook,
         memory=config.model.mem_len > 0,
@@ -45,6 +54,7 @@ def _variant(config: RunConfig, task: Task, variant: type[Variant], position: ty
         precision=config.train.precision,
         attention_dropout=config.model.attention_dropout,
         compile=config.train.compile,
+        options=with_defaults(variant, config.variant.options),
     )
     return reason and f"{config.variant.label}: {reason}"
 
@@ -52,7 +62,8 @@ def _variant(config: RunConfig, task: Task, variant: type[Variant], position: ty
 def _position(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
     """Require that the position scheme supports the role, the width of a head and its use by the variant."""
     assert config.position is not None  # resolved
-    reason = position.unsupported(position_config(config, task))
+    options = with_defaults(position, config.position.options)
+    reason = position.unsupported(position_config(config, task), options=options)
     return reason and f"{config.position.name}: {reason}"
 
 

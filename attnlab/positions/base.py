@@ -17,8 +17,10 @@ Some variants compute their logits in parts, and request the bias of one part at
 """
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -83,8 +85,13 @@ class Position(nn.Module):
         self.config = config
 
     @classmethod
-    def unsupported(cls, config: PositionConfig) -> str | None:
-        """Return the reason why this scheme does not support ``config``, or None. The plan calls it for every cell."""
+    def unsupported(cls, config: PositionConfig, *, options: Mapping[str, Any] = MappingProxyType({})) -> str | None:
+        """Return the reason why this scheme does not support ``config``, or None. The plan calls it for every cell.
+
+        Args:
+            config: the settings that it would be constructed with.
+            options: every option of the constructor with its value, defaults included.
+        """
         if config.role == "cross" and cls.hook in ("rotate", "bias"):
             return "does not support the role cross: queries and keys are positions in two different sequences"
         if config.blockwise_bias and cls.hook == "bias" and not cls.has_blockwise_bias():

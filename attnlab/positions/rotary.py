@@ -14,6 +14,8 @@ Cost: time O((t + s) dim) for each block; no parameters.
 Glossary: ``cos``, ``sin`` cosines and sines of m theta_i, for the positions 0 .. length - 1.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -43,10 +45,10 @@ class Rotary(Position):
         self.sin: Tensor
 
     @classmethod
-    def unsupported(cls, config: PositionConfig) -> str | None:
+    def unsupported(cls, config: PositionConfig, **options: Any) -> str | None:
         if config.head_dim % 2:
             return f"requires an even head width, got {config.head_dim}: it rotates pairs of features"
-        return super().unsupported(config)
+        return super().unsupported(config, **options)
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         t, s = q.shape[-2], k.shape[-2]

@@ -1,15 +1,14 @@
 """Check a variant against the contract: what it declares must hold, and what it does not declare must be refused."""
 
-import inspect
 import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 
+from attnlab._util.raise_site import describe_error
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.nn import attention
@@ -174,20 +173,8 @@ def _run_check(name: str, run: Callable[[CheckTarget], str], target: CheckTarget
     except UserError:  # the value of an option: the user's mistake, not the variant's
         raise
     except Exception as error:  # variants are user code: any exception is a failure of the check
-        message = next(iter(str(error).strip().splitlines()), "")
-        location = _error_location(error, target.variant) or _error_location(error, target.scheme)
-        detail = f"raises {type(error).__name__}: {message}{location}"
+        detail = f"raises {describe_error(error, target.variant, target.scheme)}"
         return CheckResult(name, "failed", detail, advice=_advice(error), traceback=traceback.format_exc())
-
-
-def _error_location(error: Exception, cls: type) -> str:
-    """Return `` (file:line)`` of the innermost frame in the file of ``cls``, or an empty string."""
-    try:
-        file = inspect.getsourcefile(cls)
-    except TypeError:
-        return ""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 def _advice(error: Exception) -> str:

@@ -19,33 +19,39 @@ Keyword-only parameters of the constructor are the options that a study may set.
 variant against this contract.
 """
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from attnlab.nn import processor
 from attnlab.nn.attention import BACKENDS, AttentionMask, attend
-from attnlab.nn.layers import merge_heads, split_heads
+from attnlab.nn.layers import Projections, expand_heads, merge_heads, split_heads
 from attnlab.nn.sparse import GroupOptions
 from attnlab.positions import Position
+from attnlab.registry import source
 
 ROLES = ("causal", "bidirectional", "cross")
 
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """Settings that a variant is constructed with.
+    """Settings that a variant is constructed with, from the sections ``model``, ``task`` and ``position`` of a study.
 
     Attributes:
-        dim: model width.
-        heads: number of heads.
-        role: ``causal`` (query i attends to keys up to its own position), ``bidirectional``, or ``cross`` (``context`` is
-            another sequence).
-        backend: implementation of softmax attention, one of ``BACKENDS``.
-        dropout: probability of dropping an attention weight in training.
-        position: position scheme of this block if it acts on queries and keys (hook ``rotate`` or ``bias``), else None.
+        dim: model width (``model.dim``).
+        heads: number of heads (``model.heads``); 1 for a variant without heads.
+        role: that of the task: ``causal`` (query i attends to keys up to its own position), ``bidirectional``, or ``cross``
+            (``context`` is another sequence).
+        backend: implementation of softmax attention, one of ``BACKENDS``; ``auto`` is already resolved.
+        dropout: probability of dropping an attention weight in training (``model.attention_dropout``).
+        position: position scheme of this block, a module, if it acts on queries and keys (hook ``rotate`` or ``bias``), else
+            None.
     """
 
     dim: int
@@ -58,6 +64,10 @@ class AttentionConfig:
 
 class Variant(nn.Module):
     """Base class of attention variants: the contract, and methods that most variants need.
+
+    Args:
+        config: width, heads, role, backend, dropout and position scheme. A subclass adds its options as keyword-only
+            parameters; an exception in its constructor refuses the cell, with the message as the reason.
 
     Attributes:
         roles: the supported roles, of ``causal``, ``bidirectional`` and ``cross``.
@@ -141,6 +151,7 @@ class Variant(nn.Module):
         precision: str = "fp32",
         attention_dropout: float = 0.0,
         compile: bool = False,
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> str | None:
         """Return the reason why this variant does not support a configuration, or None. The plan calls it for every cell.
 
@@ -148,10 +159,10 @@ class Variant(nn.Module):
         ``return super().unsupported(...)``::
 
             @classmethod
-            def unsupported(cls, *, heads: int, **config: Any) -> str | None:
-                if heads % 2:
-                    return f"requires an even number of heads, got {heads}"
-                return super().unsupported(heads=heads, **config)
+            def unsupported(cls, *, heads, options, **config):
+                if heads % options["groups"]:
+                    return f"requires groups that divide {heads} heads, got {options['groups']}"
+                return super().unsupported(heads=heads, options=options, **config)
 
         Args:
             role: one of ``ROLES``.
@@ -164,6 +175,7 @@ class Variant(nn.Module):
             precision: ``fp32`` or ``bf16``.
             attention_dropout: probability of dropping an attention weight in training.
             compile: whether the model runs under ``torch.compile``.
+            options: every option of the constructor with its value, defaults included.
         """
         if role not in cls.roles:
             return f"does not support the role {role} (supports {_listed(cls.roles)})"
@@ -201,25 +213,59 @@ class Variant(nn.Module):
         """
         raise NotImplementedError
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        *,
+        scale: float | None = None,
+        attn_mask: Tensor | None = None,
+        window: int | None = None,
+    ) -> Tensor:
         """Compute softmax attention with the role, position scheme, backend and dropout of this block.
+
+        ``mask``, ``attn_mask``, ``window`` and the causal role all apply: a query attends to the keys that each of them allows.
+        A query without any such key yields zeros.
 
         Args:
             q: (b, h, t, d).
-            k: (b, h, s, d).
-            v: (b, h, s, e).
-            mask: (b, s), boolean, True = may be attended to; None: all.
+            k: (b, g, s, d) with g heads, a divisor of h: each head of keys serves h / g consecutive heads of queries.
+            v: (b, g, s, e).
+            mask: (b, s), boolean, True = may be attended to; None: all. The mask that ``forward`` received.
             scale: factor of the products q . k; default 1 / sqrt(d).
+            attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to; None: all.
+            window: attend to the last ``window`` positions only, the query's own included; for the role ``causal``.
 
         Returns:
             (b, h, t, e).
+
+        Raises:
+            ValueError: ``window`` in another role than ``causal``, or a number of heads of keys that does not divide h.
+
+        Example:
+            >>> import torch
+            >>> from attnlab.variants import AttentionConfig, Variant
+            >>> variant = Variant(AttentionConfig(dim=2, heads=1, role="causal"))
+            >>> q = k = torch.zeros(1, 1, 4, 2)  # all visible keys get the same weight
+            >>> v = torch.tensor([1.0, 3.0, 5.0, 7.0]).view(1, 1, 4, 1)
+            >>> variant.attend(q, k, v, None, window=2).flatten()
+            tensor([1., 2., 4., 6.])
+            >>> not_first = torch.tensor([False, True, True, True])
+            >>> variant.attend(q, k, v, None, attn_mask=not_first).flatten()
+            tensor([0., 3., 4., 5.])
         """
+        k, v = (expand_heads(z, q.shape[1]) for z in (k, v))  # first: position schemes may treat each head differently
         q, k = self.rotate(q, k)
+        if mask is not None:
+            keys = mask[:, None, None, :]
+            attn_mask = keys if attn_mask is None else keys & attn_mask
         return attend(
             q,
             k,
             v,
-            AttentionMask(causal=self.causal, attn_mask=None if mask is None else mask[:, None, None, :]),
+            AttentionMask(causal=self.causal, window=window, attn_mask=attn_mask),
             self.position if self.has_position_bias else None,
             backend=self.backend,
             dropout=self.dropout if self.training else 0.0,
@@ -259,29 +305,16 @@ class Variant(nn.Module):
         return GroupOptions(self.backend, self.dropout if self.training else 0.0, bias)  # type: ignore[arg-type] never None
 
 
-class Projections(nn.Module):
-    """Project to queries, keys and values of every head, in one matrix product if all come from the same sequence.
-
-    Args:
-        dim: model width.
-        width: sum of the widths of the heads.
-        heads: number of heads.
-    """
-
-    def __init__(self, dim: int, width: int, *, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.weight = nn.Parameter(nn.Linear(dim, 3 * width, bias=False).weight.data)  # (3 width, dim): W_Q, W_K, W_V
-
-    def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Project x (b, t, dim), and context (b, s, dim) or None for x itself, to q (b, h, t, d), k and v (b, h, s, d)."""
-        if context is None:
-            q, k, v = nn.functional.linear(x, self.weight).chunk(3, dim=-1)
-        else:
-            w_q, w_kv = self.weight.tensor_split([len(self.weight) // 3])
-            q = nn.functional.linear(x, w_q)
-            k, v = nn.functional.linear(context, w_kv).chunk(2, dim=-1)
-        return split_heads(q, self.heads), split_heads(k, self.heads), split_heads(v, self.heads)
+def signature_mistake(cls: type[Variant]) -> str | None:
+    """Return a description of the mistake if ``forward`` does not accept the arguments of ``Variant.forward``."""
+    signature = inspect.signature(cls.forward)
+    try:
+        signature.bind(None, None, context=None, mask=None)
+    except TypeError as error:
+        return (
+            f"expected forward(self, x, *, context=None, mask=None), got forward{signature} ({Path(source(cls)).name}): {error}"
+        )
+    return None
 
 
 def _listed(names: frozenset[str]) -> str:

@@ -58,7 +58,6 @@ MISTAKES = {
     "a module that is no package": ("no_wo, ", "a.b:C, ", "9:20", "(ModuleNotFoundError: No module named 'a')"),
     "a file's name that is too long": ("no_wo, ", f"{'x' * 300}.py:C, ", "9:20", "cannot be looked up"),
     "a file of an unknown user": ("no_wo, ", "~nobody_here/x.py:C, ", "9:20", "cannot be looked up"),
-    "a width that no tensor has": ("dim: 12", "dim: 1000000000000000", "9:13", "Storage size calculation overflowed"),
     "an option of nobody": (
         "dense,",
         "{name: dense, x: 1},",
@@ -77,7 +76,6 @@ MISTAKES = {
         "9:58",
         "stride: expected a whole number, got 'seven'",
     ),
-    "an option's range": ("stride: 7", "stride: 0", "9:27", "expected a stride of at least 1, got 0"),
     "a task option's type": (
         "length: 24",
         "length: '24'",
@@ -256,13 +254,6 @@ def test_a_moved_project_keeps_its_fingerprints_an_edited_one_does_not(tmp_path:
     write(tmp_path, source + "# a comment\n", name="there/cosine.py")
     write(tmp_path, source + "edited = True\n", name="edited/cosine.py")
     assert fingerprint("here") == fingerprint("there") != fingerprint("edited")
-
-
-def test_a_broken_variant_is_named(tmp_path: Path) -> None:
-    broken = COSINE.replace('@register_variant("NAME")\n', "").replace("setting.dim, heads", "setting.dmi, heads")
-    write(tmp_path, broken, name="broken.py")
-    text = misplanned(write(tmp_path, STUDY.replace("no_wo", "broken.py:Cosine")))
-    assert text.startswith("s.yaml:9:20: building the cell 'Cosine' failed: AttributeError: ")
 
 
 def test_a_text_is_found_from_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

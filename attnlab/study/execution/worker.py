@@ -29,7 +29,8 @@ from attnlab._util import memory
 from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import describe_raise_site, fork
+from attnlab._util.process import fork
+from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
 from attnlab._util.user_code import load_sources
@@ -188,7 +189,7 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
             pipe.send(DiskFull(disk_error))
             _exit(1)
         traceback.print_exc()
-        reason = one_line(f"{type(error).__name__}: {error}" + describe_raise_site())
+        reason = one_line(describe_error(error))
         pipe.send(Raised(redact(reason), redact(traceback.format_exc())))
     _exit(0)
 

@@ -7,7 +7,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from attnlab._util.memory import available_memory, limit_memory
-from attnlab._util.process import describe_exit_code, describe_raise_site, fork
+from attnlab._util.process import describe_exit_code, fork
+from attnlab._util.raise_site import describe_error
 from attnlab.errors import UserError, one_line
 from attnlab.testing.benchmark.layer import BenchCase, ForwardBackward, unsupported
 from attnlab.training.device import set_up
@@ -89,7 +90,7 @@ def _child(case: BenchCase, pipe: Connection) -> None:
         if is_out_of_memory(error):
             pipe.send(("unsupported", one_line(f"out of memory: requested {requested_memory(error)}")))
         else:
-            pipe.send(("error", one_line(f"{type(error).__name__}: {error}{describe_raise_site()}")))
+            pipe.send(("error", one_line(describe_error(error))))
 
 
 def _measurements(case: BenchCase) -> Iterator[Any]:

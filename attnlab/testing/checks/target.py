@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attnlab.nn import attention
 from attnlab.positions import Position, PositionConfig
-from attnlab.registry import POSITIONS, check_options
+from attnlab.registry import POSITIONS, check_options, with_defaults
 from attnlab.variants import ROLES, AttentionConfig, Variant
 
 BATCH = 3  # batch size and both lengths are prime and unequal, so that swapped dimensions do not go unnoticed
@@ -142,6 +142,7 @@ class CheckTarget:
             "backend": self.backend,
             "dim": self.dim,
             "heads": self.heads,
+            "options": with_defaults(self.variant, {**self.variant.recommended_options(LENGTH), **self.options}),
         }
         return self.variant.unsupported(**{**config, **changes})
 
