@@ -150,7 +150,7 @@ def test_a_mistake_is_one_line_with_its_place(kind: str, tmp_path: Path) -> None
 def test_a_task_that_cannot_say_what_its_data_are_is_one_line(tmp_path: Path) -> None:
     write(tmp_path, "from attnlab.tasks import Task\n\n\nclass Mine(Task):\n    length = 7\n", name="mine.py")
     text = misplanned(write(tmp_path, STUDY.replace("{name: pydocs, length: 24}", "'mine.py:Mine'")))
-    assert text == "s.yaml:3:9: task Mine: expected identity() to return a checksum of its data, got NotImplementedError"
+    assert text.startswith("s.yaml:3:9: task Mine: expected identity()") and text.endswith("NotImplementedError (mine.py:4)")
 
 
 def test_an_assignment_that_names_nothing(tmp_path: Path) -> None:
