@@ -34,6 +34,8 @@ VERBS = (
     "report",
     "attention-maps",
     "runs",
+    "redo",
+    "delete",
     "ui",
     "generate",
     "list",

@@ -140,7 +140,7 @@ def run(
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     folder, display = runs_folder(root), display or ProgressDisplay()
     url = shared_storage(storage)
-    with _ownership(folder, plan.study.study, shared=url is not None), as_interrupts(), log_to(display.print):
+    with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:
             start_fork_server(PRELOAD)
             known_code.remember(_code_digests(plan))
@@ -174,11 +174,9 @@ def _comparison_fields(cell: Cell) -> dict[str, Any]:
     return {**fields, "length": length, "test": test_identity(config, length)}
 
 
-def _ownership(folder: Path, name: str, *, shared: bool) -> AbstractContextManager[None]:
-    """Return the study's lock; a shared storage needs none, because the database gives each run to one parent."""
-    return (
-        nullcontext() if shared else file_lock(folder / "locks" / f"{name}.lock", activity=f"the study {name!r} is being run")
-    )
+def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:
+    """Return the lock of a study. Parents that share a storage need none: the database gives each run to one parent."""
+    return file_lock(folder / "locks" / f"{name}.lock", activity=f"the study {name!r} is being run")
 
 
 def _states(names: Collection[str]) -> set[str]:

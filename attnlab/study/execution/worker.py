@@ -202,11 +202,12 @@ def _remove_files(folder: Path, reset: Reset) -> None:
     """
     from attnlab.training import checkpoint
     from attnlab.training.result import FILE, remove_result
+    from attnlab.training.weights import CONFIG, WEIGHTS
 
     if reset is Reset.FOLDER or (reset is Reset.RESULT and (folder / FILE).exists()):
         checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
-        for path in (*folder.glob("model.*"), folder / "config.json"):  # the new attempt may end without a model
-            path.unlink(missing_ok=True)
+        for name in (WEIGHTS, CONFIG):  # the new attempt may end without a model
+            (folder / name).unlink(missing_ok=True)
         remove_result(folder)
 
 
