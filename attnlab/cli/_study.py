@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 from argparse import Namespace
@@ -15,6 +16,8 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
+
+logger = logging.getLogger(__name__)
 
 
 def add_study_arguments(parser: Parser) -> None:
@@ -110,9 +113,12 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     """
     from attnlab.cli._results import print_failures, print_left_out, print_omissions, print_results
     from attnlab.study.adaptive import run_until_conclusive
+    from attnlab.study.code_changes import code_change_notes
     from attnlab.study.run import run
 
     plan.require_runs()
+    for note in code_change_notes(plan):
+        logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores}
     if max_seeds is None:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, number
-from attnlab.cli._printing import print_table
+from attnlab.cli._printing import print_table, print_text
 from attnlab.cli._study import add_study_arguments, plan_study
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    print_plan(plan_study(arguments), tflops=arguments.tflops)
+    from attnlab.study.code_changes import code_change_notes
+
+    plan = plan_study(arguments)
+    print_plan(plan, tflops=arguments.tflops)
+    for note in code_change_notes(plan):
+        print_text(f"note: {note}")
     return 0
 
 

@@ -1,0 +1,64 @@
+"""Notes on recorded runs that a change of the user's code invalidates."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+    from attnlab.tracking.client import Record
+
+
+def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
+    """Return a note for each file of the user's whose code has changed since runs of the plan were recorded.
+
+    Without code of the user's in the plan, no record is read.
+
+    Args:
+        root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
+    """
+    code = {cell.name: _digests(json.loads(cell.config.to_json())) for cell in plan.cells if cell.refusal is None}
+    if not any(code.values()):
+        return []
+    try:
+        records = _finished_records(plan.study.study, root)
+    except UserError as error:
+        return [f"runs that a change of code invalidates are not known: {error.message}"]
+    recorded_keys = {record.data.tags["attnlab.fingerprint"] for record in records}
+    planned_keys = {(run.cell.name, run.seed): run.key for run in plan.runs}  # none in a searched study
+    changed: Counter[str] = Counter()
+    for tags in (record.data.tags for record in records if record.data.tags.get("attnlab.current") != "no"):
+        cell, seed = tags["attnlab.cell"], int(tags["attnlab.seed"])
+        is_planned = plan.searched or (cell, seed) in planned_keys
+        if cell in code and is_planned and planned_keys.get((cell, seed)) not in recorded_keys:
+            before = _digests(json.loads(tags["attnlab.config"]))
+            changed.update(name for name, digest in code[cell].items() if before.get(name, digest) != digest)
+    return [
+        f"{name} (or a file that it imports) has changed since {count} run{'' if count == 1 else 's'} of this study "
+        f"{'was' if count == 1 else 'were'} recorded: {'it' if count == 1 else 'they'} will be trained again"
+        for name, count in sorted(changed.items())
+    ]
+
+
+def _digests(config: dict[str, Any]) -> dict[str, str]:
+    """Return the digests of the user's code by file name or module, from a configuration as JSON."""
+    return {Path(path).name: digest for path, digest in config.get("sources", {}).items()} | config.get("packages", {})
+
+
+def _finished_records(study: str, root: str | Path | None) -> list[Record]:
+    """Return the records of a study's finished runs, those of earlier plans included; [] if nothing was recorded yet."""
+    from attnlab.tracking.client import connect, is_local, runs_folder, search_runs
+
+    folder = runs_folder(root)
+    if is_local(folder) and not (folder / "mlflow.db").exists():
+        return []
+    client = connect(folder)
+    experiment = client.get_experiment_by_name(study)
+    if experiment is None:
+        return []
+    return search_runs(client, experiment.experiment_id, "attributes.status = 'FINISHED'")
