@@ -24,6 +24,7 @@ class Cell:
         where: the place in the study file of its last axis, for messages.
         matched: a description of the match of its cost to that of its baseline, or "".
         cuda_backend: the backend that it would use on CUDA.
+        data_notes: what the task says about its data, such as test data that also occur in ``train``.
         fixed_costs: the costs above that a search must not change: those in which it is matched, or others are matched to it.
     """
 
@@ -40,6 +41,7 @@ class Cell:
     matched: str = ""
     cuda_backend: str = ""
     fixed_costs: tuple[str, ...] = ()
+    data_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

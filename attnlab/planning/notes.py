@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from attnlab.config.comparability import describe_changes, task_length, test_identity
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
+from attnlab.errors import UserError
 from attnlab.planning.cell import Cell
 from attnlab.planning.effects import axis_notes, dead_axes
 from attnlab.planning.matching import CellPair
 
-MAX_OVERLAP = 0.5  # share of a split that may occur in train
 USUAL_DIRECTIONS = {  # words in the name of a metric -> direction
     ("accuracy", "precision", "recall", "f1", "auc", "bleu", "rouge", "exact_match"): "max",
     ("loss", "perplexity", "bits_per", "nats_per", "error", "mse", "rmse", "mae"): "min",
@@ -33,18 +33,8 @@ def double_notes(
                 yield f"{name!r} is the same configuration as {doubles[name]!r}: it is run once, as that"
 
 
-def task_notes(cells: Sequence[CellPair], *, metric: str, direction: str) -> Iterator[str]:
-    """Yield notes on tasks whose splits overlap, and on a metric whose name suggests the other direction.
-
-    Args:
-        cells: of the plan.
-        metric, direction: of the study.
-    """
-    for task in {id(resolution.task): resolution.task for _, resolution in cells}.values():
-        name = next(resolution.config.task.name for _, resolution in cells if resolution.task is task)
-        for split, share in task.overlap().items():
-            if share >= MAX_OVERLAP:
-                yield f"task {name}, {split}: about {share:.0%} of it occur in train, so it does not measure unseen text"
+def direction_notes(metric: str, direction: str) -> Iterator[str]:
+    """Yield a note on a metric whose name suggests the other direction."""
     usual = next(
         (usual for words, usual in USUAL_DIRECTIONS.items() if any(f"_{word}" in f"_{metric.lower()}" for word in words)),
         direction,
@@ -68,6 +58,26 @@ def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:
                 reasons.setdefault(reason, []).append(length)
         for reason, lengths in reasons.items():
             yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
+
+
+def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
+    """Return the notes of each cell's task on its data, by the name of the cell.
+
+    Raises:
+        UserError: the method ``data_notes`` of a user's task failed.
+    """
+    notes: dict[str, tuple[str, ...]] = {}  # by the identity of the data, which several cells may share
+    for cell, resolution in cells:
+        data = resolution.config.data
+        if resolution.refusal is None and data not in notes:
+            try:
+                notes[data] = tuple(resolution.task.data_notes())
+            except UserError as error:
+                raise UserError(error.message, error.where or cell.where("task")) from error
+            except Exception as error:  # any exception: the task may be the user's own
+                message = f"task {resolution.config.task.label}: data_notes() failed: {type(error).__name__}: {error}"
+                raise UserError(message, cell.where("task")) from error
+    return {cell.name: notes[resolution.config.data] for cell, resolution in cells if resolution.refusal is None}
 
 
 def baseline_notes(

@@ -16,7 +16,7 @@ from attnlab.planning.building import BuildError, build_errors
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import baseline_notes, double_notes, length_notes, task_notes
+from attnlab.planning.notes import baseline_notes, data_notes, direction_notes, double_notes, length_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import ResolvedCell, Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
@@ -173,12 +173,14 @@ def plan(
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
     notes = [*double_notes(study, resolved, doubles, wanted)]
-    costed = [_with_cost(cell, resolution) for cell, resolution in kept]
+    on_data = data_notes(kept)
+    costed = [replace(_with_cost(cell, resolution), data_notes=on_data.get(cell.name, ())) for cell, resolution in kept]
     planned = Plan(study, costed, skipped, notes, metric, direction, doubles)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += length_notes(kept)
-    notes += task_notes(kept, metric=metric, direction=direction)
+    notes += direction_notes(metric, direction)
+    notes += [f"data: {note}" for note in dict.fromkeys(note for cell in planned.cells for note in cell.data_notes)]
     notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]

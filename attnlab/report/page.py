@@ -102,7 +102,13 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         warnings=[warning] if (warning := describe_left_out(info.left_out, records, cells, spec)) else [],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
-        notes=[*_changes(info), *notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
+        notes=[
+            *_changes(info),
+            *notes(cells, spec),
+            *_matched_cells(records, spec),
+            *_data_notes(records),
+            *reference_notes(scores),
+        ],
         sections=_sections(cells, figures, colors, search=search, info=info, methods=methods, maps=maps, lengths=lengths),
         figures=figures,
         reproduction=reproduction(info, records),
@@ -122,6 +128,11 @@ def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -
     """Return a note for each cell whose cost was matched to that of its baseline."""
     matched = {cell_of(record, spec): record["matched"] for record in records if record.get("matched")}
     return [f"{cell} is matched: {method}." for cell, method in matched.items()]
+
+
+def _data_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what the tasks say about their data."""
+    return [f"Data: {note}." for note in dict.fromkeys(note for record in records for note in record.get("data_notes") or ())]
 
 
 def _sections(

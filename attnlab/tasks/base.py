@@ -13,6 +13,7 @@ the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and 
 - ``encode`` and ``decode``: ``attnlab generate`` requires both; without ``decode``, attention maps show token numbers.
 - ``unsupported``: the reason why the task does not support a configuration, such as memory where batches are not consecutive.
 - ``reference_scores``: scores of simple methods without a network, which a report lists in addition to the variants.
+- ``data_notes``: facts about the data that a reader of the results should know.
 
 ``attnlab.tasks.validation`` checks the definition in the plan, and the first batch before the first training step.
 """
@@ -170,16 +171,16 @@ class Task:
         """Return the reason why this task does not support ``config``, or None. The plan calls it without ``prepare``."""
         return None
 
-    def overlap(self) -> dict[str, float]:
-        """Return the share of ``valid`` and of ``test`` that also occurs in ``train``, by split: 0 to 1.
-
-        Splits of which it is unknown are left out, as by default. The plan warns of a share of a half or more.
-        """
-        return {}
-
     def reference_scores(self) -> dict[str, Reference]:
         """Return the reference scores of the task by name: scores of simple methods without a network."""
         return {}
+
+    def data_notes(self) -> list[str]:
+        """Return notes for the plan and the report, such as on test data that also occur in ``train``.
+
+        The plan calls it without ``prepare``: it reads what is there and fetches nothing.
+        """
+        return []
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the mean negative log-likelihood of the targets in nats, a differentiable scalar.

@@ -29,6 +29,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, datasets, known_split
 from attnlab.tasks.data_files import DataFile, decode
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
+from attnlab.tasks.overlap import NOTABLE
 from attnlab.tasks.reference_scores.base import Reference
 
 logger = logging.getLogger(__name__)
@@ -125,12 +126,19 @@ class Csv(DocumentTask):
         content = json.dumps([digests, vars(self._layout), self.labels], sort_keys=True)
         return f"csv sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
-    def overlap(self) -> dict[str, float]:
-        texts = {split: self._rows[option].texts[rows] for split, (option, rows) in self._split_rows.items()}
-        return {split: float(np.isin(texts[split], texts["train"]).mean()) for split in SPLITS[1:] if len(texts[split])}
-
     def count(self, split: str) -> int:
         return len(self._split_rows[known_split(split)][1])
+
+    def data_notes(self) -> list[str]:
+        """Return a note for each of ``valid`` and ``test`` of which more than a few texts are also in ``train``."""
+        texts = {split: self._rows[option].texts[rows] for split, (option, rows) in self._split_rows.items()}
+        notes = []
+        for split in SPLITS[1:]:
+            shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
+            if shared >= NOTABLE * count:
+                share = f"{shared:,} of the {count:,} texts of {split} ({100 * shared / count:.1f} %)"
+                notes.append(f"{share} are also in train: a model may have memorised them")
+        return notes
 
     def prepared(self) -> Path:
         key = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +16,10 @@ import numpy as np
 from attnlab._util.files import sha256
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, datasets
+from attnlab.tasks.overlap import NOTABLE, WINDOW, overlap
 
 FORMAT = 1  # of the prepared file
 DERIVED_PERCENT = 5  # of ``path``, for each of ``valid`` and ``test`` that has no file of its own
-PASSAGE, PASSAGES = 200, 8  # bytes of a passage that is looked for in train, and their number
 CHUNK = 1 << 24  # bytes that are copied at a time
 
 
@@ -137,19 +136,23 @@ class SplitFiles:
                 parts[split] = Part(path, stops[i], stops[i + 1])
         return parts
 
-    def overlap(self) -> dict[str, float]:
-        """Return the share of evenly spaced passages of ``valid`` and ``test`` that occur in ``train``; not of short splits."""
-        parts = self.parts()
-        train = parts.pop("train")
-        if not train.file.size:
-            return {}
-        with train.file.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
-            samples = {split: list(_passages(part)) for split, part in parts.items()}
-            return {
-                split: sum(text.find(passage, train.start, train.stop) >= 0 for passage in passages) / len(passages)
-                for split, passages in samples.items()
-                if passages
-            }
+    def overlap_notes(self) -> list[str]:
+        """Return a note for each of ``valid`` and ``test`` of which more than a little also occurs in ``train``."""
+        train, *others = (self._mapped(part) for part in self.parts().values())
+        notes = []
+        for split, result in zip(SPLITS[1:], overlap(train, *others), strict=True):
+            if result.share >= NOTABLE:
+                least = "at least " if result.partial else ""
+                names = f"{split} ({self.parts()[split].file.path.name}) also occurs in train ({self.files['path'].path.name})"
+                window = f"windows of {WINDOW // self.dtype.itemsize} {self.items}"
+                notes.append(
+                    f"{least}{100 * result.share:.1f} % of {names}, compared in {window}: a model may have memorised it"
+                )
+        return notes
+
+    def _mapped(self, part: Part) -> np.ndarray:
+        count = (part.stop - part.start) // self.dtype.itemsize
+        return np.memmap(part.file.path, dtype=self.dtype, mode="r", offset=part.start, shape=(count,))
 
     def cuts(self) -> tuple[int, int, int]:
         """Return the ends of ``train``, ``valid`` and ``test`` in items."""
@@ -202,15 +205,6 @@ def _chunks(part: Part) -> Iterator[bytes]:
         while remaining and (chunk := file.read(min(CHUNK, remaining))):
             remaining -= len(chunk)
             yield chunk
-
-
-def _passages(part: Part) -> Iterator[bytes]:
-    """Yield evenly spaced passages of a part of a file; none if it is too short for them."""
-    room = part.stop - part.start - PASSAGE
-    with part.file.path.open("rb") as file:
-        for i in range(PASSAGES if room >= 0 else 0):
-            file.seek(part.start + room * i // (PASSAGES - 1))
-            yield file.read(PASSAGE)
 
 
 def decode(contents: bytes, file: DataFile, *, encoding: str) -> str:

@@ -31,11 +31,11 @@ class Text(ByteTask):
     def identity(self) -> str:
         return f"text sha256:{self._files.digest()}"
 
-    def overlap(self) -> dict[str, float]:
-        return self._files.overlap()
-
     def cuts(self) -> tuple[int, int, int]:
         return self._files.cuts()
+
+    def data_notes(self) -> list[str]:
+        return self._files.overlap_notes()
 
     def read(self) -> np.ndarray:
         return self._files.read()

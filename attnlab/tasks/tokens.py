@@ -79,11 +79,11 @@ class Tokens(SequenceTask):
         data = f"tokens {self.dtype} sha256:{self._files.digest()}"
         return data if self._token_bytes is None else f"{data} token_bytes sha256:{self._token_bytes_digest}"
 
-    def overlap(self) -> dict[str, float]:
-        return self._files.overlap()
-
     def cuts(self) -> tuple[int, int, int]:
         return self._files.cuts()
+
+    def data_notes(self) -> list[str]:
+        return self._files.overlap_notes()
 
     def read(self) -> np.ndarray:
         tokens = self._files.read()

@@ -22,7 +22,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "direction": ("min", "max"),
 }
 METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # that every task defines
-OPTIONAL = ("eval_tokens", "encode", "decode", "unsupported", "reference_scores", "loss", "score")
+OPTIONAL = ("eval_tokens", "encode", "decode", "unsupported", "reference_scores", "data_notes", "loss", "score")
 
 
 def check_definition(task: Task, *, name: str) -> None:

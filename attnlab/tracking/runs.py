@@ -90,6 +90,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``seconds``                   s from ``started`` to the end, or to now
     ``folder``                    path of the checkpoints and of ``model.safetensors``
     ``device versions commit``    the processor; packages; git's, ``+dirty`` where files differ from it
+    ``data_notes``                list of notes on the task's data, such as test data that also occur in ``train``
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================
 
@@ -195,6 +196,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     seconds = ended - info.start_time / 1_000  # negative if the clock was set back: unknown
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
     row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched")}
+    row |= {"data_notes": json.loads(tag.get("data_notes", "[]"))}
     return row
 
 

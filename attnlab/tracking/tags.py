@@ -126,6 +126,8 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         tags["attnlab.params"] = json.dumps(run.params)
     if run.cell.matched:
         tags["attnlab.matched"] = run.cell.matched
+    if run.cell.data_notes:
+        tags["attnlab.data_notes"] = json.dumps(run.cell.data_notes)
     if run.trial is not None:
         tags["attnlab.trial"] = str(run.trial)
     return tags

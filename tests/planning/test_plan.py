@@ -200,7 +200,9 @@ def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None
     planned = plan(ABLATIONS / f"{name}.yaml")
     assert planned.study.study == name
     decided = [note for note in planned.notes if note.startswith("train.precision: auto is bf16 on cpu: ")]
-    assert planned.refused == [] and planned.notes == decided and len(decided) == name.endswith("-cpu")
+    on_data = [note for note in planned.notes if note.startswith("data: ")]
+    assert planned.refused == [] and planned.notes == on_data + decided
+    assert len(decided) == name.endswith("-cpu") and len(on_data) == name.startswith("enwik8")
     assert all(cell.parameters and cell.train_flops for cell in planned.cells)
 
 

@@ -3,6 +3,7 @@
 import csv
 import locale
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ def rows(count: int, *, seed: int = 0, repeats: int = 0) -> list[tuple[str, str]
     return made + made[:repeats]
 
 
-def save(path: Path, contents: list[tuple[str, str]], *, header: tuple[str, ...] = ("text", "label"), **options: Any) -> Path:
+def save(
+    path: Path, contents: Sequence[tuple[str, ...]], *, header: tuple[str, ...] = ("text", "label"), **options: Any
+) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, **options).writerows([header, *contents])
     return path
@@ -67,7 +70,7 @@ def test_derived_splits_share_no_text_and_have_every_label(corpus: Path) -> None
     assert sum(made.count(split) for split in SPLITS) == 251
     parts = {split: documents_of(made, split) for split in SPLITS}
     assert {split: len(part) for split, part in parts.items()} == {split: made.count(split) for split in SPLITS}
-    numbers = {split: {made._rows["path"].texts[i] for i in made._split_rows[split][1]} for split in SPLITS}
+    numbers = {split: set(made._rows["path"].texts[made._split_rows[split][1]].tolist()) for split in SPLITS}
     assert not numbers["train"] & numbers["test"] and not numbers["train"] & numbers["valid"]
     assert not numbers["valid"] & numbers["test"] and len(set().union(*numbers.values())) == 211
     for split in ("valid", "test"):
