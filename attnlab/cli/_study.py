@@ -21,10 +21,11 @@ logger = logging.getLogger(__name__)
 
 
 def add_study_arguments(parser: Parser) -> None:
-    """Add the study file, `--set` and `--only`."""
+    """Add the study file, `--set`, `--only` and `--seeds`."""
     parser.add_argument("study", metavar="STUDY.yaml", help="a study file")
     parser.add_repeatable("--set", metavar="KEY=VALUE", help="override a key: train.steps=50 (repeatable)")
     parser.add_repeatable("--only", metavar="AXIS=VALUE[,VALUE]", help="select cells: variant=no_wo,dense (repeatable)")
+    parser.add_argument("--seeds", metavar="SEEDS", help="seeds of each cell: 0-4 or 0,1,7 (of a search: the confirming seeds)")
 
 
 def add_seed_arguments(parser: Parser) -> None:
@@ -79,11 +80,25 @@ def parse_only(words: Sequence[str]) -> dict[str, Any]:
     return only
 
 
+def study_sets(arguments: Namespace) -> dict[str, Any]:
+    """Return the assignments of `--set` and `--seeds`."""
+    sets = parse_sets(arguments.set)
+    if arguments.seeds is None:
+        return sets
+    from attnlab.config.reader import read_study
+
+    searched = read_study(arguments.study, sets=sets).search is not None
+    key = "confirm.seeds" if searched else "seeds"
+    if key in sets:
+        raise UserError(f"expected the seeds once, got --set {key} as well", f"--seeds {arguments.seeds}")
+    return {**sets, key: arguments.seeds}
+
+
 def plan_study(arguments: Namespace) -> Plan:
-    """Return the plan of the study file, with `--set` and `--only` applied."""
+    """Return the plan of the study file, with `--set`, `--seeds` and `--only` applied."""
     from attnlab.planning.plan import plan
 
-    return plan(arguments.study, sets=parse_sets(arguments.set), only=parse_only(arguments.only))
+    return plan(arguments.study, sets=study_sets(arguments), only=parse_only(arguments.only))
 
 
 def max_seeds(arguments: Namespace) -> int | None:

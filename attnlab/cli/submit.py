@@ -14,7 +14,7 @@ from attnlab.cli._study import (
     add_study_arguments,
     max_seeds,
     parse_only,
-    parse_sets,
+    study_sets,
 )
 
 HELP = "run a study on several machines, as Slurm jobs"
@@ -44,7 +44,7 @@ def main(arguments: Namespace) -> int:
 
     request = StudyRequest(
         study=Path(arguments.study).resolve(),
-        sets=parse_sets(arguments.set),
+        sets=study_sets(arguments),
         only=parse_only(arguments.only),
         workers=arguments.workers,
         retry=tuple(arguments.retry),

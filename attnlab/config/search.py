@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from attnlab.config.axes import text
-from attnlab.config.types import Count, Named, NamedField, Section, conflict, expected
+from attnlab.config.types import Count, Named, NamedField, Section, Seeds, conflict, expected
 
 SIZES = {f"{letter}{end}": base**power for end, base in (("iB", 1024), ("B", 1000)) for power, letter in enumerate("KMGT", 1)}
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -144,7 +144,7 @@ class SearchConfig(Section):
 class ConfirmConfig(Section):
     """The seeds of the runs that confirm the values chosen in each cell. They are never pruned, and only they are reported."""
 
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, description="none of them search.seed")
+    seeds: Seeds = Field(description="a list, or a range such as 100-104; none of them search.seed")
 
 
 class RunLimits(Section):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, field_validator
 
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
-from attnlab.config.types import Section, expected
+from attnlab.config.types import Section, Seeds, expected
 from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest
 
@@ -34,9 +34,7 @@ class StudyConfig(Section):
         default={}, min_length=1, description="axis (a dotted path of the configuration) -> values"
     )
     skip: list[Skip] = []
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(
-        default=[0], min_length=1, description="of each cell; in a study with search: confirm.seeds"
-    )
+    seeds: Seeds = Field(default=[0], description="of each cell: a list, or a range such as 0-4; with search: confirm.seeds")
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
     run: RunLimits = RunLimits()

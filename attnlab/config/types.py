@@ -3,10 +3,13 @@
 Validation is strict: ``"8"`` is not a number, ``true`` is not 1, and an unknown key is an error.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
+
+MAX_SEEDS = 1_000  # of a range
 
 
 def expected(what: str) -> PydanticCustomError:
@@ -84,10 +87,35 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _seeds(value: Any) -> Any:
+    """Convert ``"0-4"`` and ``"0-2, 7"`` to a list."""
+    if not isinstance(value, str):
+        return value
+    seeds: list[int] = []
+    for part in value.split(","):
+        match = re.fullmatch(r" *(\d{1,18})(?: *- *(\d{1,18}))? *", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last:
+            raise expected("a list of whole numbers, or a range such as 0-4")
+        if last - first + len(seeds) >= MAX_SEEDS:
+            raise expected(f"at most {MAX_SEEDS:,} seeds")
+        seeds += range(first, last + 1)
+    return seeds
+
+
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Betas = Annotated[tuple[Fraction, Fraction], BeforeValidator(_tuple)]
 Lengths = Annotated[tuple[Count, ...], BeforeValidator(_tuple)]
+
+_SEEDS_SCHEMA = {
+    "anyOf": [
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        {"type": "string", "pattern": r"^ *\d+( *- *\d+)? *(, *\d+( *- *\d+)? *)*$"},
+    ]
+}
+Seeds = Annotated[list[Seed], BeforeValidator(_seeds), Field(min_length=1), WithJsonSchema(_SEEDS_SCHEMA)]
 
 _NAME = {"type": "string", "minLength": 1}
 _NAMED_SCHEMA = {

@@ -11,7 +11,7 @@ from attnlab.config.reader import read_study
 from attnlab.config.run import RunConfig, parse_assignments
 from attnlab.config.yaml import parse
 from attnlab.errors import UserError
-from tests.support.studies import GOOD, misread, write
+from tests.support.studies import GOOD, SEARCH, misread, write
 
 
 def test_a_good_study_becomes_its_cells(tmp_path: Path) -> None:
@@ -81,6 +81,22 @@ def test_bad_assignments(items: list[str], message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_assignments(items)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("7", [7]), ("3 - 5, 9", [3, 4, 5, 9]), ("[5, 3]", [5, 3])]
+)
+def test_seeds_may_be_ranges(text: str, seeds: list[int], tmp_path: Path) -> None:
+    quoted = f"'{text}'" if text == "7" else text
+    assert read_study(write(tmp_path, GOOD.replace("[0, 1]", quoted))).seeds == seeds
+    confirmed = read_study(write(tmp_path, SEARCH.replace("[100, 101]", quoted).replace("trials: 8", "trials: 8\n  seed: 99")))
+    assert confirmed.reported_seeds == seeds
+
+
+@pytest.mark.parametrize("text", ["4-0", "a-b", "0-", "-3", "0..4", "1e3-2e3", "0-99999999999", "''", "0-4-8", "1,,2"])
+def test_a_range_that_is_none(text: str, tmp_path: Path) -> None:
+    message = misread(write(tmp_path, GOOD.replace("[0, 1]", text if text != "-3" else "'-3'")))
+    assert message.startswith("s.yaml:15:8: seeds: expected ")
 
 
 def test_assignments_are_yaml() -> None:
