@@ -29,7 +29,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
 
     plan, spec, records = result.plan, result.comparison(looks=looks), result.records()
-    order = {cell.name: i for i, cell in enumerate(plan.cells)}
+    order = {cell.name: i for i, cell in enumerate([*plan.cells, *plan.unselected])}
     search = plan.study.search
     searches = summarize_searches(records, spec, search) if search else []
     searches.sort(key=lambda summary: order[summary.cell])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from attnlab.cli._arguments import Parser, number
 from attnlab.cli._printing import print_table, print_text
 from attnlab.cli._study import add_study_arguments, plan_study
+from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -32,6 +33,7 @@ def main(arguments: Namespace) -> int:
     print_plan(plan, tflops=arguments.tflops)
     for note in code_change_notes(plan):
         print_text(f"note: {note}")
+    plan.require_runs()
     return 0
 
 
@@ -67,6 +69,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
     print_table(["cell", "parameters", "of attention", "PFLOP/run", "time/run", "CUDA peak (est.)", "backend"], rows)
     total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
     print(f"\n{_plural(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
+    _print_finished(plan)
     print(f"Time: training only, at {rate:.3g} TFLOP/s, {source}. Small models reach only part of this rate.")
     _print_evaluation(plan)
     print("CUDA peak: the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more.")
@@ -74,6 +77,19 @@ def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
     print_omissions(plan)
     for note in memory_notes(plan.cells, peaks):
         print(f"note: {note}")
+
+
+def _print_finished(plan: Plan) -> None:
+    """Print how many of the plan's runs are finished, if the study has a record."""
+    from attnlab.study.record import finished_records
+
+    try:
+        finished = len(finished_records(plan))
+    except UserError as error:  # a plan needs no record
+        print(f"Finished runs: unknown: {error}")
+        return
+    if finished:
+        print(f"Finished runs: {finished} of {plan.total}, which are not trained again.")
 
 
 def _print_evaluation(plan: Plan) -> None:

@@ -30,6 +30,7 @@ class Plan:
 
     Attributes:
         skipped: points of the grid that the study itself leaves out.
+        unselected: the other cells of the study if the plan is a part of it (``only``), without their costs.
         doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
         notes: sentences for the user, such as on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``.
@@ -42,6 +43,7 @@ class Plan:
     metric: str
     direction: str
     doubles: dict[str, str] = field(default_factory=dict)
+    unselected: list[Cell] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
@@ -175,7 +177,8 @@ def plan(
     notes = [*double_notes(study, resolved, doubles, wanted)]
     on_data = data_notes(kept)
     costed = [replace(_with_cost(cell, resolution), data_notes=on_data.get(cell.name, ())) for cell, resolution in kept]
-    planned = Plan(study, costed, skipped, notes, metric, direction, doubles)
+    rest = [_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
+    planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += length_notes(kept)
@@ -250,20 +253,24 @@ def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:
     return doubles
 
 
-def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
-    """Return the cell with its costs, from a model on the meta device."""
+def _cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
+    """Return the cell without its costs."""
     last = list(cell.chosen)[-1] if cell.chosen else "variant"
-    place = cell.where(*last.split("."))
-    result = Cell(
+    return Cell(
         cell.name,
         cell.axes,
-        it.config,
-        it.refusal,
-        where=place,
-        matched=it.matched,
-        cuda_backend=it.cuda_backend,
-        fixed_costs=it.fixed_costs,
+        resolved.config,
+        resolved.refusal,
+        where=cell.where(*last.split(".")),
+        matched=resolved.matched,
+        cuda_backend=resolved.cuda_backend,
+        fixed_costs=resolved.fixed_costs,
     )
+
+
+def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
+    """Return the cell with its costs, from a model on the meta device."""
+    result = _cell(cell, it)
     if it.refusal is not None:
         return result
     from attnlab.training.costs import plan_figures

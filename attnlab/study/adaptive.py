@@ -42,8 +42,8 @@ def run_until_conclusive(
     """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
     A cell with a conclusive verdict gets no more seeds; the baseline of an inconclusive one gets the same seeds as it. New
-    seeds follow the largest of the study's own (of a searched study: of ``confirm.seeds``). With ``only``, the verdicts are
-    those of a table of the chosen cells.
+    seeds follow the largest of the study's own (of a searched study: of ``confirm.seeds``). With ``only``, the chosen
+    cells are compared with what is finished, and get seeds if their baseline is chosen, too.
 
     Args:
         max_seeds: the largest number of seeds of a cell, the study's own included.
@@ -63,6 +63,7 @@ def run_until_conclusive(
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     _check(plan, max_seeds)
     part, whole, rows = plan, plan, {}
+    selected = {cell.name for cell in plan.cells}
     while True:
         chosen = only if part is plan else {"cells": [cell.name for cell in part.cells]}  # the other cells do not change
         tried = {row.state for row in rows.values()}  # in this call: a state is retried once, not at every look
@@ -71,8 +72,8 @@ def run_until_conclusive(
         first = max(2, len(plan.seeds))
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
         whole = with_seeds(plan, part.seeds)
-        everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores)
-        undecided = [row for row in table(everything, looks) if row.is_inconclusive]
+        everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores, others=result.others)
+        undecided = [row for row in table(everything, looks) if row.is_inconclusive and {row.name, row.baseline} <= selected]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks
         with log_to((display or ProgressDisplay()).print):

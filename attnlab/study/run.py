@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,11 @@ from attnlab.errors import UserError, nearest
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
-from attnlab.study.execution.rows import Row
+from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.execution.worker import PRELOAD, TRAIN
+from attnlab.study.record import finished_records
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.client import runs_folder
@@ -58,11 +59,13 @@ class StudyResult:
     Attributes:
         rows: one for each run and one for each refused cell, in the plan's order.
         reference_scores: scores of trivial methods on the test split, where the study requests them.
+        others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
     """
 
     plan: Plan
     rows: list[Row]
     reference_scores: list[ReferenceScore] = field(default_factory=list)
+    others: list[Row] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Return one line per run, for notebooks."""
@@ -81,10 +84,12 @@ class StudyResult:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""
-        fields = {cell.name: {**_comparison_fields(cell), **cell.axes} for cell in self.plan.cells}
+        cells = [*self.plan.cells, *self.plan.unselected]
+        fields = {cell.name: {**_comparison_fields(cell), **cell.axes} for cell in cells}
         keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
         return [
-            {**row.summary, **fields[row.cell], **row.params, **{key: getattr(row, key) for key in keys}} for row in self.rows
+            {**row.summary, **fields[row.cell], **row.params, **{key: getattr(row, key) for key in keys}}
+            for row in (*self.rows, *self.others)
         ]
 
     @property
@@ -154,7 +159,7 @@ def run(
                 scores = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))
-                return StudyResult(plan, rows, scores)
+                return StudyResult(plan, rows, scores, _other_rows(plan, folder))
         finally:
             display.close()
 
@@ -163,6 +168,14 @@ def _code_digests(plan: Plan) -> set[str]:
     """Return the digests of the users' code that the plan runs."""
     configs = [cell.config for cell in plan.cells if cell.refusal is None]
     return {digest for config in configs for digest in (*config.sources.values(), *config.packages.values())}
+
+
+def _other_rows(plan: Plan, folder: Path) -> list[Row]:
+    """Return rows of the finished runs of the cells that the plan leaves out."""
+    if not plan.unselected:
+        return []
+    records = finished_records(replace(plan, cells=plan.unselected), folder)
+    return [row_of_record(record, root=folder) for record in records.values()]
 
 
 def _comparison_fields(cell: Cell) -> dict[str, Any]:

@@ -54,6 +54,27 @@ def test_plan_prints_cells_costs_and_reasons(here: Path, capsys: Out) -> None:
     assert not (here / "runs").exists(), "a plan writes no files"
 
 
+def test_a_plan_of_which_nothing_can_run_ends_with_2(here: Path, capsys: Out) -> None:
+    words = ["tiny.yaml", "--only", "variant=Unbiased", "--only", "position=alibi"]
+    assert main.main(["plan", *words, "--tflops", "1"]) == 2
+    captured = capsys.readouterr()
+    assert "refused: Unbiased alibi: " in captured.out and "no cell of the study 'tiny' can run" in captured.err
+    assert main.main(["run", *words]) == 2
+    assert "no cell of the study 'tiny' can run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "4-0"], "seeds=4-0: expected a list"),
+        (["--seeds", "0-1", "--set", "seeds=[3]"], "--seeds 0-1: expected the seeds once"),
+    ],
+)
+def test_seeds_of_the_command_line(words: list[str], message: str, here: Path, capsys: Out) -> None:
+    assert main.main(["plan", "tiny.yaml", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_plan_measures_the_device_when_no_rate_is_given(here: Path, capsys: Out) -> None:
     assert main.main(["plan", "tiny.yaml", "--only", "variant=dense"]) == 0
     assert "fp32 products" in capsys.readouterr().out
@@ -71,6 +92,8 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     assert main.main(["run", "tiny.yaml", "--no-report"]) == 0
     again = capsys.readouterr()
     assert "0 runs to do, 8 finished before" in again.err
+    assert main.main(["plan", "tiny.yaml", "--tflops", "1", "--seeds", "1-2"]) == 0
+    assert "Finished runs: 4 of 8" in capsys.readouterr().out
     assert main.main(["runs", "tiny"]) == 0
     listed = capsys.readouterr().out.splitlines()
     run = next(line for line in listed if "dense learned s1" in line).split()[0]

@@ -1,0 +1,62 @@
+"""What the record of a study says about a plan: the runs that are finished already. Nothing is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab.errors import UserError
+from attnlab.study.execution.resume import has_result
+from attnlab.tracking.client import connect, is_local, is_study, runs_folder, search_runs
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+    from attnlab.tracking.client import Record
+
+
+def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Record]:
+    """Return the records of the plan's runs that have a result, trials included, by the keys of the runs.
+
+    Args:
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``. Without a record of the study the result is empty.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    folder = runs_folder(root)
+    if is_local(folder) and not (folder / "mlflow.db").exists():
+        return {}
+    client = connect(folder)
+    experiment = client.get_experiment_by_name(plan.study.study)
+    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
+        return {}
+    planned = _planned_keys(plan)
+    finished: dict[str, Record] = {}
+    for record in search_runs(client, experiment.experiment_id):
+        key = record.data.tags["attnlab.fingerprint"]
+        if has_result(record, retries=plan.study.retries) and (key in planned or _confirms(plan, record)):
+            finished[key] = record
+    return finished
+
+
+def _planned_keys(plan: Plan) -> set[str]:
+    """Return the keys of the plan's runs, as far as they are known before the searches have ended."""
+    keys = {run.key for run in plan.runs}
+    if plan.study.search is not None:
+        digests = [plan.search_digest(cell) for cell in plan.cells if cell.refusal is None]
+        keys |= {f"{digest}.t{trial:02d}" for digest in digests for trial in range(plan.study.search.trials)}
+    return keys
+
+
+def _confirms(plan: Plan, record: Record) -> bool:
+    """Return whether a record is a run of the plan with the values that a search chose."""
+    tags = record.data.tags
+    seed, params = int(tags["attnlab.seed"]), json.loads(tags.get("attnlab.params", "{}"))
+    cell = next((cell for cell in plan.cells if cell.name == tags["attnlab.cell"] and cell.refusal is None), None)
+    if plan.study.search is None or cell is None or seed not in plan.seeds or params.keys() != plan.study.search.space.keys():
+        return False
+    try:
+        return plan.confirm_run(cell, seed, params).key == tags["attnlab.fingerprint"]
+    except UserError:  # values of another search space
+        return False
