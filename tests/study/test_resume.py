@@ -1,6 +1,7 @@
 """Tests of resumption: an interrupted run gives the results of an uninterrupted one; a finished run is not trained again."""
 
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs
 from attnlab.training import weights as saved
-from attnlab.training.result import remove_result
+from attnlab.training.result import digest, remove_result
 from attnlab.training.train import Result
 from attnlab.training.trainer import Trainer
 from tests.support.small_runs import Point, recorded, tiny
@@ -240,9 +241,83 @@ def test_what_has_its_result_is_not_trained_again(end: str, tmp_path: Path, monk
     assert recorded(config, tmp_path, stop_at=3)[0].state == ("pruned" if end != "diverged" else "diverged")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"fingerprint": "0", "result": {}, "history": []}'])
-def test_a_result_that_cannot_be_trusted(text: str, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "result.json").write_text(text)
+@pytest.fixture(scope="module")
+def result_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The result file of a run of ``tiny``."""
+    folder = tmp_path_factory.mktemp("result")
+    recorded(tiny(), folder)
+    return (folder / "result.json").read_text(encoding="utf-8")
+
+
+def change_a_digit(record: dict[str, Any]) -> None:
+    record["result"]["summary"]["bits_per_byte"] *= 0.99
+
+
+def forget_the_digest(record: dict[str, Any]) -> None:
+    del record["digest"]
+
+
+def put_in_an_unknown_state(record: dict[str, Any]) -> None:
+    record["result"]["state"] = "glorious"
+    renew_digest(record)
+
+
+def put_in_the_state_of_a_failure(record: dict[str, Any]) -> None:
+    record["result"]["state"] = "failed"
+    renew_digest(record)
+
+
+def spoil_the_history(record: dict[str, Any]) -> None:
+    record["history"][0][1] = ["train/loss"]
+    renew_digest(record)
+
+
+def spoil_the_summary(record: dict[str, Any]) -> None:
+    record["result"]["summary"]["bits_per_byte"] = "low"
+    renew_digest(record)
+
+
+def take_that_of_another_run(record: dict[str, Any]) -> None:
+    record["fingerprint"] = "0" * 16
+    renew_digest(record)
+
+
+def renew_digest(record: dict[str, Any]) -> None:
+    record["digest"] = digest({name: value for name, value in record.items() if name != "digest"})
+
+
+CHANGES = [
+    change_a_digit,
+    forget_the_digest,
+    put_in_an_unknown_state,
+    put_in_the_state_of_a_failure,
+    spoil_the_history,
+    spoil_the_summary,
+    take_that_of_another_run,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_result_that_was_changed_is_trained_again(
+    change: Callable[[dict[str, Any]], None], result_text: str, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    record = json.loads(result_text)
+    change(record)
+    (tmp_path / "result.json").write_text(json.dumps(record), encoding="utf-8")
+    result, points = recorded(tiny(), tmp_path)
+    assert (result.state, result.step) == ("completed", 12) and points
+    assert result.summary["bits_per_byte"] == json.loads(result_text)["result"]["summary"]["bits_per_byte"]
+    (line,) = [record.getMessage() for record in log.records if record.levelname == "WARNING"]
+    assert "result.json" in line and "\n" not in line and "train" in line
+    log.clear()
+    assert repr(recorded(tiny(), tmp_path)) == repr((result, points)) and not any(
+        record.levelname == "WARNING" for record in log.records
+    ), "the new one is trusted"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b'{"fingerprint": "0", "result": {}, "history": []}', b"\xff\xfe"])
+def test_a_file_that_is_no_result_is_trained_again(text: bytes, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "result.json").write_bytes(text)
     result, _ = recorded(tiny(), tmp_path)
     assert (result.state, result.step) == ("completed", 12)
     assert "result.json" in log.messages[0] and log.records[0].levelname == "WARNING"
