@@ -19,16 +19,16 @@ from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Match
 from attnlab.errors import UserError
-from attnlab.planning.building import BuildError, build_errors
+from attnlab.planning.building import BuildError
 from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.planning.traces import COSTLESS, Traces
 from attnlab.registry import VARIANTS, options_of
 
 TOLERANCE = 0.01  # of the baseline's cost
 COSTS = {"params": ("parameters", "parameters"), "flops": ("flops_per_token", "FLOPs per token")}  # -> field of a Cell, words
 # The fields that decide the size of the model. An option of a variant that is a whole number can be adjusted, too.
 MATCHABLE = ("model.ff_mult", "model.dim", "model.depth", "model.heads", "model.mem_len")
-COSTLESS = {"train", "evaluate", "machine", "seed"}  # fields of a run on which neither cost depends
 MAX_STEPS = 2**16  # of the field that is adjusted
 
 CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
@@ -74,7 +74,7 @@ class _Matching:
         if base.refusal is not None:
             return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused")
         try:
-            target, unit = cost_of(base, self.match.cost), _unit(bare, self.match.by)
+            target, unit = self._cost_of(base), _unit(bare, self.match.by)
         except BuildError as error:
             return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused: {error.message}")
         limit = self.resolved.task.length if self.match.by.startswith("variant.") else MAX_STEPS
@@ -84,10 +84,10 @@ class _Matching:
 
         try:
             start = min(round(before / unit), limit)
-            best = at(_nearest(lambda steps: cost_of(at(steps), self.match.cost), target, start=start, limit=limit))
+            best = at(_nearest(lambda steps: self._cost_of(at(steps)), target, start=start, limit=limit))
         except (_Refused, BuildError) as error:
             return replace(unmatched, refusal=f"match: {error}")
-        cost, words = cost_of(best, self.match.cost), COSTS[self.match.cost][1]
+        cost, words = self._cost_of(best), COSTS[self.match.cost][1]
         values = " becomes ".join(text(_short(value)) for value in (before, _value(best.config, self.match.by)))
         gap = cost / target - 1
         summary = f"{self.match.by} {values}: {cost:,} {words}, {gap:+.2%} against {base_cell.name!r}"
@@ -98,6 +98,9 @@ class _Matching:
     @property
     def _place(self) -> str:
         return self.cell.where("variant", "match")
+
+    def _cost_of(self, resolved: ResolvedCell) -> int:
+        return cost_of(resolved, self.match.cost, self.resolver.traces)
 
     def _resolve_with(self, changes: dict[str, Any]) -> ResolvedCell:
         """Return the cell with fields set; raise ``_Refused`` if it cannot run."""
@@ -148,17 +151,14 @@ def _without_match(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"variant": config.variant.model_copy(update={"match": None})})
 
 
-def cost_of(resolved: ResolvedCell, cost: str) -> int:
+def cost_of(resolved: ResolvedCell, cost: str, traces: Traces) -> int:
     """Return the cost of a cell in which others are matched: ``params`` or ``flops``."""
-    from attnlab.training.costs import plan_figures, plan_parameters
-
-    with build_errors(resolved.config):
-        if cost == "params":
-            return plan_parameters(resolved.config, resolved.task)
-        return plan_figures(resolved.config, resolved.task)["flops_per_token"]
+    if cost == "params":
+        return traces.parameters(resolved.config, resolved.task)
+    return traces.figures(resolved.config, resolved.task)["flops_per_token"]
 
 
-def check_fixed_costs(cell: Cell, resolved: ResolvedCell) -> None:
+def check_fixed_costs(cell: Cell, resolved: ResolvedCell, traces: Traces) -> None:
     """Raise if a configuration that a search chose for ``cell`` costs more or less than the one that was matched.
 
     Raises:
@@ -168,7 +168,7 @@ def check_fixed_costs(cell: Cell, resolved: ResolvedCell) -> None:
     if all(getattr(resolved.config, name) == getattr(cell.config, name) for name in fields - COSTLESS):
         return
     for cost, (field, words) in COSTS.items():
-        if field in cell.fixed_costs and (actual := cost_of(resolved, cost)) != getattr(cell, field):
+        if field in cell.fixed_costs and (actual := cost_of(resolved, cost, traces)) != getattr(cell, field):
             message = f"expected {getattr(cell, field):,} {words}, got {actual:,}"
             raise UserError(f"{message}: a search must not change the {words} in which cells are matched")
 

@@ -1,19 +1,17 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from attnlab._util.raise_site import describe_error
 from attnlab.config.axes import pick
 from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, assignment, check_axis
 from attnlab.errors import UserError, nearest
-from attnlab.planning.advice import evaluation_schedule
-from attnlab.planning.building import BuildError, build_errors
 from attnlab.planning.cell import Cell, Run
+from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import baseline_notes, data_notes, direction_notes, double_notes, length_notes
@@ -176,8 +174,11 @@ def plan(
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
     notes = [*double_notes(study, resolved, doubles, wanted)]
     on_data = data_notes(kept)
-    costed = [replace(_with_cost(cell, resolution), data_notes=on_data.get(cell.name, ())) for cell, resolution in kept]
-    rest = [_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
+    costed = [
+        replace(with_costs(cell, resolution, resolver.traces), data_notes=on_data.get(cell.name, ()))
+        for cell, resolution in kept
+    ]
+    rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
@@ -187,7 +188,7 @@ def plan(
     notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]
-        notes += search_notes(study, planned.cells, tasks=tasks, metric=metric, direction=direction)
+        notes += search_notes(study, planned.cells, resolver=resolver, tasks=tasks, metric=metric, direction=direction)
         notes += search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
     return replace(planned, notes=notes)
 
@@ -251,58 +252,3 @@ def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:
         if name != cell.name:
             doubles[cell.name] = name
     return doubles
-
-
-def _cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
-    """Return the cell without its costs."""
-    last = list(cell.chosen)[-1] if cell.chosen else "variant"
-    return Cell(
-        cell.name,
-        cell.axes,
-        resolved.config,
-        resolved.refusal,
-        where=cell.where(*last.split(".")),
-        matched=resolved.matched,
-        cuda_backend=resolved.cuda_backend,
-        fixed_costs=resolved.fixed_costs,
-    )
-
-
-def _with_cost(cell: CellConfig, it: ResolvedCell) -> Cell:
-    """Return the cell with its costs, from a model on the meta device."""
-    result = _cell(cell, it)
-    if it.refusal is not None:
-        return result
-    from attnlab.training.costs import plan_figures
-    from attnlab.training.train import total_steps
-
-    try:
-        with build_errors(it.config):
-            figures = plan_figures(it.config, it.task)
-    except BuildError as error:
-        return replace(result, refusal=error.message)
-    try:
-        steps = total_steps(it.config.train, it.task)
-    except UserError as error:
-        raise UserError(error.message, error.where or cell.where("task")) from error
-    except Exception as error:  # a user's task may raise anything
-        message = f"task {it.config.task.label}: {describe_error(error, type(it.task))}"
-        raise UserError(message, cell.where("task")) from error
-    tokens = steps * it.config.train.batch_size * it.task.length
-    flops, read = figures["flops_per_token"], _eval_tokens(it)
-    shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
-    costs = {name: figures[name] for name in shown}
-    return replace(result, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
-
-
-def _eval_tokens(it: ResolvedCell) -> int | None:
-    """Return the number of tokens that all evaluations of a run read, or None if the task does not estimate it."""
-    config, times = it.config.evaluate, evaluation_schedule(it.config, it.task).early + 1
-    reads = [("valid", config.valid_limit, times), *([("test", config.test_limit, 1)] if config.test else [])]
-    total = 0
-    for split, limit, count in reads:
-        tokens = it.task.eval_tokens(split, limit=limit, protocol=config.protocol, stride=config.stride)
-        if tokens is None:
-            return None
-        total += count * tokens
-    return total

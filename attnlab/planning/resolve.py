@@ -19,6 +19,7 @@ from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.planning import support
 from attnlab.planning.effects import without_ineffective_fields
+from attnlab.planning.traces import Traces
 from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, options_of
 
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
@@ -77,7 +78,11 @@ def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
 
 
 class Resolver:
-    """Resolves the cells of one study. Tasks are created once for each set of options."""
+    """Resolves the cells of one study. Tasks are created once for each set of options.
+
+    Attributes:
+        traces: the costs of their models.
+    """
 
     def __init__(self, study: StudyConfig) -> None:
         self._study = study
@@ -85,6 +90,7 @@ class Resolver:
         self._imported = import_files(study)
         self._digests: dict[Path, str] = {}
         self._tasks: dict[str, tuple[Any, str]] = {}
+        self.traces = Traces()
 
     def __call__(self, cell: CellConfig) -> ResolvedCell:
         """Resolve a cell.

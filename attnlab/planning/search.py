@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from attnlab.planning.cell import Cell
 
 
-def search_notes(study: StudyConfig, cells: Sequence[Cell], *, tasks: list[Any], metric: str, direction: str) -> list[str]:
+def search_notes(
+    study: StudyConfig, cells: Sequence[Cell], *, resolver: Resolver, tasks: list[Any], metric: str, direction: str
+) -> list[str]:
     """Check the search of a planned study, and return notes on settings that have no effect.
 
     Args:
+        resolver: of the study.
         tasks: of the cells, in their order.
         metric, direction: of the study.
 
@@ -33,14 +36,17 @@ def search_notes(study: StudyConfig, cells: Sequence[Cell], *, tasks: list[Any],
     search = study.search
     assert search is not None
     check(search, where=lambda *loc, key=False: study.where("search", *loc, key=key))
-    _check_space(study, cells)
+    _check_space(study, cells, resolver)
     planned = [(cell, task) for cell, task in zip(cells, tasks, strict=True) if cell.refusal is None]
     schedules = [evaluation_schedule(cell.config, task) for cell, task in planned]
     return advice(search, schedules, metric=metric, direction=direction)
 
 
-def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> RunConfig:
+def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any], *, resolver: Resolver | None = None) -> RunConfig:
     """Return the configuration of a cell with dotted paths set, validated and resolved.
+
+    Args:
+        resolver: of the study; default a new one, which reads the user's files again.
 
     Raises:
         UserError: an invalid configuration, one that cannot run, or one that is no longer matched to its baseline; it names
@@ -51,9 +57,10 @@ def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> Ru
     except UserError as error:  # its place is the path of the field
         raise _with_changes(str(error), study, cell, changes) from error
     try:
-        resolved = Resolver(study)(CellConfig(cell.name, cell.axes, config, study, {}))
+        resolver = resolver or Resolver(study)
+        resolved = resolver(CellConfig(cell.name, cell.axes, config, study, {}))
         if resolved.refusal is None:
-            check_fixed_costs(cell, resolved)
+            check_fixed_costs(cell, resolved, resolver.traces)
     except UserError as error:
         raise _with_changes(error.message, study, cell, changes) from error
     if resolved.refusal is not None:
@@ -79,7 +86,7 @@ def _with_changes(message: str, study: StudyConfig, cell: Cell, changes: dict[st
     return UserError(f"the cell {cell.name!r} with {assignments}: {message}", study.where("search", "space"))
 
 
-def _check_space(study: StudyConfig, cells: Iterable[Cell]) -> None:
+def _check_space(study: StudyConfig, cells: Iterable[Cell], resolver: Resolver) -> None:
     """Apply both ends or all choices of every dimension to every cell that is not refused.
 
     Raises:
@@ -92,6 +99,6 @@ def _check_space(study: StudyConfig, cells: Iterable[Cell]) -> None:
         for path, dimension in study.search.space.items():
             for loc, value in dimension.ends:
                 try:
-                    apply_changes(study, cell, {path: value})
+                    apply_changes(study, cell, {path: value}, resolver=resolver)
                 except UserError as error:
                     raise UserError(error.message, study.where("search", "space", path, *loc)) from error

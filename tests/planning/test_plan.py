@@ -3,14 +3,17 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import attnlab
 from attnlab.cli.plan import print_plan
+from attnlab.config.run import RunConfig
 from attnlab.config.schema import json_schema
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
+from attnlab.training import costs
 from tests.support.paths import ROOT
 from tests.support.studies import STUDY, misplanned, write
 
@@ -234,3 +237,34 @@ def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:
     assert written == json.loads(json.dumps(json_schema())), message
     assert written["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
     assert set(written["properties"]["base"]["properties"]).isdisjoint({"seed", "sources", "packages", "data"})
+
+
+def test_cells_with_one_shape_share_one_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[str] = []
+    trace = costs.plan_figures
+    monkeypatch.setattr(costs, "plan_figures", lambda config, task: traced.append(config.variant.label) or trace(config, task))
+    grid = "grid:\n  train.lr: [1e-3, 3e-4, 1e-4]\n  train.steps: [5, 6]\n  model.dim: [12, 24]"
+    cells = plan(write(tmp_path, STUDY.replace("grid:", grid))).cells
+    shapes = {cell.config.model_dump_json(exclude={"train", "evaluate", "machine", "seed"}) for cell in cells}
+    assert len(cells) == 6 * len(shapes) and len(traced) == len(shapes) and len(shapes) >= 4
+    assert len({cell.train_flops for cell in cells}) > len({cell.parameters for cell in cells}), "the steps count"
+
+
+def test_a_model_that_cannot_be_built_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def broken(config: RunConfig, task: Any) -> dict[str, int]:
+        built.append(config.variant.name)
+        raise ZeroDivisionError("by the test")
+
+    monkeypatch.setattr(costs, "plan_figures", broken)
+    cells = plan(write(tmp_path, STUDY.replace("grid:", "grid:\n  train.lr: [1e-3, 3e-4]"))).cells
+    assert len(cells) == 2 * len(built) and all("by the test" in str(cell.refusal) for cell in cells)
+
+
+def test_each_plan_traces_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's file may change between two plans of one process."""
+    first = plan(write(tmp_path, STUDY)).cells[0]
+    trace = costs.plan_figures
+    monkeypatch.setattr(costs, "plan_figures", lambda config, task: trace(config, task) | {"parameters": 1})
+    assert plan(write(tmp_path, STUDY)).cells[0].parameters == 1 != first.parameters

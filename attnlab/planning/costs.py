@@ -1,0 +1,69 @@
+"""The costs of the cells of a plan."""
+
+from dataclasses import fields, replace
+
+from attnlab._util.raise_site import describe_error
+from attnlab.config.grid import CellConfig
+from attnlab.errors import UserError
+from attnlab.planning.advice import evaluation_schedule
+from attnlab.planning.building import BuildError
+from attnlab.planning.cell import Cell
+from attnlab.planning.resolve import ResolvedCell
+from attnlab.planning.traces import Traces
+
+
+def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
+    """Return the cell of a plan without its costs."""
+    last = list(cell.chosen)[-1] if cell.chosen else "variant"
+    return Cell(
+        cell.name,
+        cell.axes,
+        resolved.config,
+        resolved.refusal,
+        where=cell.where(*last.split(".")),
+        matched=resolved.matched,
+        cuda_backend=resolved.cuda_backend,
+        fixed_costs=resolved.fixed_costs,
+    )
+
+
+def with_costs(cell: CellConfig, resolved: ResolvedCell, traces: Traces) -> Cell:
+    """Return the cell of a plan with its costs; it is refused if its model cannot be built.
+
+    Raises:
+        UserError: an error of its task.
+    """
+    result = planned_cell(cell, resolved)
+    if resolved.refusal is not None:
+        return result
+    from attnlab.training.train import total_steps
+
+    try:
+        figures = traces.figures(resolved.config, resolved.task)
+    except BuildError as error:
+        return replace(result, refusal=error.message)
+    try:
+        steps = total_steps(resolved.config.train, resolved.task)
+    except UserError as error:
+        raise UserError(error.message, error.where or cell.where("task")) from error
+    except Exception as error:  # a user's task may raise anything
+        message = f"task {resolved.config.task.label}: {describe_error(error, type(resolved.task))}"
+        raise UserError(message, cell.where("task")) from error
+    tokens = steps * resolved.config.train.batch_size * resolved.task.length
+    flops, read = figures["flops_per_token"], _eval_tokens(resolved)
+    shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
+    costs = {name: figures[name] for name in shown}
+    return replace(result, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
+
+
+def _eval_tokens(resolved: ResolvedCell) -> int | None:
+    """Return the number of tokens that all evaluations of a run read, or None if the task does not estimate it."""
+    config, times = resolved.config.evaluate, evaluation_schedule(resolved.config, resolved.task).early + 1
+    reads = [("valid", config.valid_limit, times), *([("test", config.test_limit, 1)] if config.test else [])]
+    total = 0
+    for split, limit, count in reads:
+        tokens = resolved.task.eval_tokens(split, limit=limit, protocol=config.protocol, stride=config.stride)
+        if tokens is None:
+            return None
+        total += count * tokens
+    return total

@@ -1,0 +1,55 @@
+"""The costs of models, traced once for each distinct shape of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attnlab.config.run import RunConfig
+from attnlab.planning.building import BuildError, build_errors
+
+COSTLESS = {
+    "train",
+    "evaluate",
+    "machine",
+    "seed",
+}  # fields of a run that affect neither its parameters nor its FLOPs per token
+
+
+class Traces:
+    """The parameters and FLOPs of models. Configurations that differ only in ``COSTLESS`` fields share one trace.
+
+    One instance serves one plan, because a user's file may change before the next plan.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], dict[str, int] | BuildError] = {}
+
+    def figures(self, config: RunConfig, task: Any) -> dict[str, int]:
+        """Return ``attnlab.training.costs.plan_figures`` of a configuration.
+
+        Raises:
+            BuildError: the model cannot be constructed or applied.
+        """
+        from attnlab.training.costs import plan_figures
+
+        return self._trace("figures", config, lambda: plan_figures(config, task))
+
+    def parameters(self, config: RunConfig, task: Any) -> int:
+        """Return the number of parameters, which needs no forward pass; raises as ``figures`` does."""
+        from attnlab.training.costs import plan_parameters
+
+        return self._trace("parameters", config, lambda: {"parameters": plan_parameters(config, task)})["parameters"]
+
+    def _trace(self, kind: str, config: RunConfig, trace: Callable[[], dict[str, int]]) -> dict[str, int]:
+        key = kind, config.model_dump_json(exclude=COSTLESS)
+        if key not in self._known:
+            try:
+                with build_errors(config):
+                    self._known[key] = trace()
+            except BuildError as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, BuildError):
+            raise known
+        return known
