@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util import cost_metrics
-from attnlab._util.colors import BUILT_IN, color_of
+from attnlab._util.colors import BUILT_IN, color_of, shades
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.heat import heat_map
 from attnlab.report.plots.learning import MAX_CELLS, learning_curves
@@ -38,12 +38,16 @@ class Figure:
 
 
 def cell_colors(cells: Sequence[CellSummary]) -> dict[str, str]:
-    """Return cell -> color: that of its variant, or one per cell where all cells have one variant."""
-    variants = {cell.name: str(cell.axes.get("variant", "")) for cell in cells}
-    if len(set(variants.values())) > 1:
-        return {name: color_of(variant) for name, variant in variants.items()}
+    """Return cell -> color: shades of its variant's color, or one per cell where all cells have one variant."""
+    groups: dict[str, list[str]] = {}
+    for cell in cells:
+        groups.setdefault(str(cell.axes.get("variant", "")), []).append(cell.name)
+    if len(groups) > 1:
+        colors = {variant: shades(color_of(variant), len(names)) for variant, names in groups.items()}
+        return {name: colors[variant][i] for variant, names in groups.items() for i, name in enumerate(names)}
     palette = list(BUILT_IN.values())
-    return {cell.name: palette[i % len(palette)] for i, cell in enumerate(cells)}
+    rounds = -(-len(cells) // len(palette))  # of the palette, each in another shade
+    return {cell.name: shades(palette[i % len(palette)], rounds)[i // len(palette)] for i, cell in enumerate(cells)}
 
 
 def draw_figures(
@@ -118,7 +122,7 @@ def _tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mappi
             continue
         title = f"{spec.metric} against {cost.heading}"
         cost_direction, side = ("min", "left") if cost.better == "lower" else ("max", "right")
-        note = f"{'lower' if spec.direction == 'min' else 'upper'} {side} is better; ringed: Pareto front"
+        note = f"{'lower' if spec.direction == 'min' else 'upper'} {side} is better; ringed: Pareto front of the means"
         svg = tradeoff_plot(
             points,
             title=title,
@@ -148,7 +152,10 @@ def _tradeoff_footer(points: Sequence[TradeoffPoint]) -> list[str]:
     """Explain the bars of a trade-off plot, and the rings if the cost is measured."""
     bar = "upright bar: 95 % interval"
     if any(point.cost_range for point in points):
-        return [f"{bar}; level: lowest to highest seed", "ringed unless another is as good and cheaper in every seed"]
+        return [
+            f"{bar}; level: lowest to highest seed",
+            "where level bars overlap, the costs may be the same",
+        ]
     return [bar] if any(point.low is not None for point in points) else []
 
 

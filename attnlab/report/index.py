@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab._util import cost_metrics
-from attnlab.report.page import Page
+from attnlab.report.page import Page, two_columns
 from attnlab.report.render import render
 from attnlab.report.table import Column, Table, TableRow
 
@@ -49,7 +49,7 @@ def without_costs(table: Table) -> Table:
     return Table(columns, [TableRow([row.cells[i] for i in indices], row.color, row.kind) for row in table.rows])
 
 
-def _methods(page: Page) -> list[tuple[str, str]]:
-    """Return the rows on methods: the search, then what all runs share."""
+def _methods(page: Page) -> Table:
+    """Return a table of methods: the search, then what all runs share."""
     search = [("search", text) for text in page.search.paragraphs] if page.search else []
-    return [*search, *((name, text) for name, text in page.methods if name in METHODS)]
+    return two_columns([*search, *((name, text) for name, text in page.methods if name in METHODS)])

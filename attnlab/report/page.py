@@ -99,16 +99,14 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         info=info,
         introduction=introduction(info.yaml),
         summary=summarize(cells, spec),
-        warnings=[warning] if (warning := describe_left_out(info.left_out, records, cells, spec)) else [],
+        warnings=[
+            text
+            for text in (describe_left_out(info.left_out, records, cells, spec), *_changes(info), *_data_notes(records))
+            if text
+        ],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
-        notes=[
-            *_changes(info),
-            *notes(cells, spec),
-            *_matched_cells(records, spec),
-            *_data_notes(records),
-            *reference_notes(scores),
-        ],
+        notes=[*notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
         sections=_sections(cells, figures, colors, search=search, info=info, methods=methods, maps=maps, lengths=lengths),
         figures=figures,
         reproduction=reproduction(info, records),
@@ -158,7 +156,7 @@ def _sections(
         PageSection("Costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
         PageSection("Attention maps", map_paragraphs, plots=plots["maps"], notes=map_notes) if maps else None,
         _incomplete_runs(cells, info),
-        PageSection("Methods", table=_two_columns(methods)),
+        PageSection("Methods", table=two_columns(methods)),
     ]
     return [section for section in sections if section is not None]
 
@@ -173,7 +171,7 @@ def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSecti
     return PageSection("Incomplete runs", table=Table(columns, [TableRow(row) for row in rows]))
 
 
-def _two_columns(pairs: Sequence[tuple[str, str]]) -> Table:
+def two_columns(pairs: Sequence[tuple[str, str]]) -> Table:
     """Return a table of names and values without headings."""
     return Table([Column("", is_text=True), Column("", is_text=True)], [TableRow(list(pair)) for pair in pairs])
 

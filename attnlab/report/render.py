@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.colors import on_dark
 from attnlab.report.summary import Strong
 from attnlab.report.table import escape_tags, to_markdown
 
@@ -30,6 +31,22 @@ def mark_code(text: str) -> str:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
+def small_parentheses(text: str) -> str:
+    """Return a cell of a table as HTML, with a remark in parentheses at its end in small print."""
+    from markupsafe import Markup, escape
+
+    figure, space, remark = text.partition(" (")
+    return Markup(f"{escape(figure)} <small>({escape(remark)}</small>") if space and text.endswith(")") else escape(text)
+
+
+def fold_notes(notes: Sequence[str]) -> str:
+    """Return notes as a list in Markdown that GitHub shows folded; "" for none."""
+    if not notes:
+        return ""
+    items = "\n".join(f"- {escape_tags(note)}" for note in notes)
+    return f"<details><summary>How to read this</summary>\n\n{items}\n\n</details>"
+
+
 def fence(text: str, language: str = "") -> str:
     """Return a Markdown code block, with a fence longer than any in the text."""
     marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
@@ -45,7 +62,13 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     html = template.endswith(".html.j2")
     environment = jinja2.Environment(loader=loader, autoescape=html, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"to_markdown": to_markdown, "version": __version__}
+    environment.globals |= {"to_markdown": to_markdown, "fold_notes": fold_notes, "version": __version__}
     environment.filters["emphasize"] = lambda sentence: emphasize(sentence, html=html)
-    environment.filters |= {"mark_code": mark_code, "escape_tags": escape_tags, "fence": fence}
+    environment.filters |= {
+        "small_parentheses": small_parentheses,
+        "on_dark": on_dark,
+        "mark_code": mark_code,
+        "escape_tags": escape_tags,
+        "fence": fence,
+    }
     return environment.get_template(template).render(fields).strip() + "\n"

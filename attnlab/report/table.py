@@ -24,14 +24,21 @@ class Column:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table: its cells as text, the color of its swatch, and its kind.
+    """A row of a table.
 
-    The kind is "", "baseline", "missing" or "reference"; HTML pages style rows by it.
+    Attributes:
+        cells: As text.
+        color: Of its swatch.
+        kind: "", "baseline", "missing" or "reference"; HTML pages style rows by it.
+        anchor: ID of the row in an HTML page.
+        link: Anchor that the first cell links to.
     """
 
     cells: Sequence[str]
     color: str = ""
     kind: str = ""
+    anchor: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,11 @@ class Table:
 
     columns: Sequence[Column]
     rows: Sequence[TableRow]
+
+    @property
+    def has_headings(self) -> bool:
+        """False for a table of names and values."""
+        return any(column.heading for column in self.columns)
 
 
 def escape_tags(text: str) -> str:

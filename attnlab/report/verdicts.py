@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab.config.comparability import describe_changes
@@ -17,7 +18,8 @@ from attnlab.report.wording import (
     format_metric,
     format_p_value,
 )
-from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import Reason
 
 TRAINING_PASSES = 3  # FLOPs of a training step in those of its forward pass
@@ -52,8 +54,14 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == "completed" else cell.outcome] if has_states else []
         kind = "missing" if cell.value is None else "baseline" if cell.is_baseline else ""
-        rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind))
+        link = "" if cell.outcome == NOT_CONFIRMED else anchor(cell.name)  # the table of runs has no trials
+        rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind, link=link))
     return Table(columns, rows)
+
+
+def anchor(cell: str) -> str:
+    """Return the anchor of a cell's first row in the table of runs."""
+    return f"runs-{crc32(cell.encode()):08x}"
 
 
 def _p_value(cell: CellSummary) -> str:
@@ -210,13 +218,18 @@ def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Tab
     costs = [metric for metric in shown_in("run table") if any(_is_present(r.get(metric.name)) for r in records)]
     columns = [Column("run", is_text=True), Column(spec.metric), *(Column(metric.heading) for metric in costs)]
     columns += [Column("state", is_text=True), Column("device", is_text=True), Column("MLflow run", is_text=True)]
-    rows = []
+    rows, seen = [], set()
     for record in records:
+        cell = cell_of(record, spec)
+        place = "" if cell in seen else anchor(cell)
+        seen.add(cell)
         figures = [format_metric(float(record[spec.metric])) if _is_present(record.get(spec.metric)) else ""]
         figures += [metric.format(record[metric.name]) if _is_present(record.get(metric.name)) else "" for metric in costs]
         state = str(record["state"])
         texts = [state, str(record.get("device") or ""), str(record["run_id"])]
-        rows.append(TableRow([str(record["name"]), *figures, *texts], kind="" if state == "completed" else "missing"))
+        rows.append(
+            TableRow([str(record["name"]), *figures, *texts], kind="" if state == "completed" else "missing", anchor=place)
+        )
     return Table(columns, rows)
 
 

@@ -95,8 +95,7 @@ class Tracker:
 
     def log_study(self, *, partial: bool = False) -> None:
         """Write the study's note, the preset view of the UI, its question and this call; ``partial``: of a part of it."""
-        tags = {**study_tags(self._plan), VIEW_TAG: view_state(self._plan)}
-        tags[QUESTIONS_TAG] = json.dumps(self._questions())
+        tags = {**study_tags(self._plan), VIEW_TAG: view_state(self._plan), QUESTIONS_TAG: json.dumps(self._questions())}
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment_id, key, value)
         record_call(self._client, self._experiment_id, self._plan, partial=partial)

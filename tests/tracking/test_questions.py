@@ -58,7 +58,7 @@ def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(roo
     assert [row.verdict for row in page.cells] == [row.verdict for row in table]
     assert table[0].verdict is not None
     assert table[0].verdict.kind == "better" and table[0].verdict.within_margin
-    assert "changed after" in page.notes[0] and change in page.notes[0]
+    assert "changed after" in page.warnings[0] and change in page.warnings[0]
 
     _, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     assert source.changes == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)

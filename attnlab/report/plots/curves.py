@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from attnlab.report.plots import svg
+from attnlab.report.plots.labels import LEFT as COLUMN
+from attnlab.report.plots.labels import Label, column_height, label_column
 
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
-LEFT, RIGHT, TOP, BOTTOM = 46, svg.WIDTH - 14, 44, 274
+LEFT, RIGHT, TOP, BOTTOM = 46, COLUMN - 14, 44, 274
+MAX_MARKERS = 10  # points of a curve that are marked
 LEGEND_LINE = 19
 
 
@@ -33,7 +36,7 @@ def curve_plot(
     name: str = "curves",
     limits: svg.Limits | None = None,
 ) -> str:
-    """Draw curves over steps with a legend below, one entry per label.
+    """Draw curves over steps, with one label per cell beside their ends. Curves of few points have markers.
 
     Args:
         curves: In drawing order.
@@ -42,15 +45,16 @@ def curve_plot(
         name: Name of the clip path, unique within a page.
         limits: Limits of the vertical axis; default `late_limits`. Curves are clipped to them.
     """
-    labels = list(dict.fromkeys((curve.label, curve.color, curve.dash) for curve in curves))
     last = max((step for curve in curves for step, _ in curve.points), default=1)
     limits = limits or late_limits(curves)
-    x, y = svg.scale((0, last), (LEFT, RIGHT)), svg.scale(limits, (BOTTOM, TOP))
+    first = {(curve.label, curve.color, curve.dash): curve for curve in reversed(curves) if curve.points}
+    bottom = max(BOTTOM, TOP + column_height([label for label, _, _ in first]))
+    x, y = svg.scale((0, last), (LEFT, RIGHT)), svg.scale(limits, (bottom, TOP))
     parts = [*svg.header(title, note), *svg.y_axis(y, limits, left=LEFT, right=RIGHT)]
-    for tick in svg.ticks(0, last):
-        parts.append(svg.text(x(tick), BOTTOM + 16, svg.tick_label(tick), size=12, anchor="middle", fill=svg.FAINT))
-    parts.append(svg.text((LEFT + RIGHT) / 2, BOTTOM + 31, "step", size=12, anchor="middle", fill=svg.FAINT))
-    frame = f'<rect x="{LEFT}" y="{TOP}" width="{svg.WIDTH - LEFT}" height="{BOTTOM - TOP}"/>'
+    for tick in svg.ticks(0, last, about=4):
+        parts.append(svg.text(x(tick), bottom + 16, svg.tick_label(tick), size=12, anchor="middle", fill=svg.FAINT))
+    parts.append(svg.text((LEFT + RIGHT) / 2, bottom + 31, "step", size=12, anchor="middle", fill=svg.FAINT))
+    frame = f'<rect x="{LEFT}" y="{TOP}" width="{RIGHT + 5 - LEFT}" height="{bottom - TOP}"/>'
     parts.append(f'<clipPath id="{name}">{frame}</clipPath><g clip-path="url(#{name})">')
     for curve in (curve for curve in curves if len(curve.band) > 1):
         upper = [(x(step), y(high)) for step, _, high in curve.band]
@@ -59,9 +63,14 @@ def curve_plot(
     for curve in curves:
         points = [(x(step), y(value)) for step, value in curve.points]
         parts.append(svg.polyline(points, curve.color, dash=curve.dash, width=curve.width))
+        parts += [svg.dot(*point, curve.color, radius=3) for point in points if 1 < len(points) <= MAX_MARKERS]
     parts.append("</g>")
-    entries, height = legend(labels, BOTTOM + 50)
-    return svg.document(BOTTOM + 44 + height, title, [*parts, *entries])
+    labels = []
+    for (label, color, dash), curve in first.items():
+        step, value = curve.points[-1]
+        labels.append(Label(label, (x(step), y(min(max(value, limits[0]), limits[1]))), color, dash))
+    parts += label_column(labels, top=TOP, bottom=bottom)
+    return svg.document(bottom + 40, title, parts)
 
 
 def late_limits(curves: Sequence[Curve]) -> svg.Limits:

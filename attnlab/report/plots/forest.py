@@ -10,6 +10,8 @@ from attnlab.report.plots import svg
 
 FAR = 6  # times the median: larger differences are arrows at the frame, so that the others can be seen
 ROW_HEIGHT, TOP, PADDING = 44, 58, 14
+MARGIN_COLOR = "#1D9AE1"
+TEXT_HEIGHT = 20  # of a row's label and figures, which no line crosses
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,10 @@ def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direct
     x = svg.scale(limits, (PADDING, svg.WIDTH - PADDING))
     parts = svg.header(title, note)
     if margin is not None:
-        parts.append(svg.rect(x(-margin), TOP - 8, x(margin) - x(-margin), bottom - TOP + 8, "#56B4E9", opacity=0.22))
-    parts += svg.x_axis(x, limits, top=TOP - 8, bottom=bottom)
-    parts.append(svg.line((x(0), TOP - 8), (x(0), bottom), svg.INK, width=1.4))
+        parts.append(svg.rect(x(-margin), TOP - 8, x(margin) - x(-margin), bottom - TOP + 8, MARGIN_COLOR, opacity=0.2))
+    bands = [(TOP + ROW_HEIGHT * i + TEXT_HEIGHT, TOP + ROW_HEIGHT * (i + 1)) for i in range(len(rows))]
+    parts += svg.x_axis(x, limits, bands=bands, bottom=bottom)
+    parts += svg.vertical_lines(x(0), bands, svg.INK, width=1.4)
     left, right = ("← better", "worse →") if direction == "min" else ("← worse", "better →")
     parts.append(svg.text(0, TOP - 12, left, size=12, fill=svg.FAINT))
     parts.append(svg.text(svg.WIDTH, TOP - 12, right, size=12, anchor="end", fill=svg.FAINT))

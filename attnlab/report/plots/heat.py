@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from attnlab._util.colors import contrast
 from attnlab.report.plots import svg
 
 TOP, ROW_HEIGHT, SQUARE_HEIGHT = 64, 50, 26
@@ -49,12 +50,12 @@ def heat_map(
 def _square(x: float, y: float, width: float, value: float | str, *, limits: svg.Limits, direction: str) -> list[str]:
     if isinstance(value, str):
         state = svg.truncate(value, size=11, width=width)
-        label = svg.text(x + width / 2, y + 17, state, size=11, anchor="middle", fill=svg.FAINT)
-        return [svg.rect(x, y, width, SQUARE_HEIGHT, "#EEEEEE"), label]
+        label = svg.text(x + width / 2, y + 17, state, size=11, anchor="middle", fill=svg.FAINT, fixed=True)
+        return [svg.rect(x, y, width, SQUARE_HEIGHT, "#EEEEEE", fixed=True), label]
     share = (value - limits[0]) / ((limits[1] - limits[0]) or 1.0)
     goodness = 1 - share if direction == "min" else share
     color = "#" + "".join(f"{round(w + (b - w) * goodness):02X}" for b, w in zip(BEST, WORST, strict=True))
     text = f"{value:.4f}" if width > 60 else f"{value:.3g}"
-    ink = "#FFFFFF" if goodness > 0.55 else svg.INK
-    label = svg.text(x + width / 2, y + 17, text, size=12.5, anchor="middle", fill=ink)
-    return [svg.rect(x, y, width, SQUARE_HEIGHT, color), label]
+    ink = max(svg.PAPER, svg.INK, key=lambda ink: contrast(ink, color))
+    label = svg.text(x + width / 2, y + 17, text, size=12.5, anchor="middle", fill=ink, fixed=True)
+    return [svg.rect(x, y, width, SQUARE_HEIGHT, color, fixed=True), label]

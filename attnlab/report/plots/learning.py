@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import Label
 from attnlab.config.grid import cell_name
-from attnlab.report.plots.curves import DASHES, Curve, curve_plot, late_limits
+from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def learning_curves(
     dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
     faceted = len(cells) > MAX_CELLS and "variant" in spec.axes and 1 < len(dashes) <= MAX_PANELS
     plots = []
-    for metric, unit in ((f"valid/{spec.metric}", "on the validation split"), ("train/loss", "nats")):
+    for metric, unit in ((f"valid/{spec.metric}", "validation split"), ("train/loss", "nats")):
         by_panel: dict[str, list[Curve]] = {}
         for cell, completed, path in _group_points(points.loc[points["metric"] == metric], runs):
             panel = panels[cell.name]
@@ -60,7 +60,9 @@ def learning_curves(
         if max((len(curve.points) for curve in every), default=0) < 2:
             continue
         limits, has_bands = late_limits(every), any(curve.band for curve in every)
-        note = f"{unit}; {'mean, band: lowest to highest seed' if has_bands else 'one seed per cell'}"
+        note = f"{unit}; {'mean and range of seeds' if has_bands else 'one seed per cell'}"
+        most = max(len(curve.points) for curve in every)
+        note += f"; {most} evaluations" if most <= MAX_MARKERS and metric != "train/loss" else ""
         for i, (panel, curves) in enumerate(by_panel.items()):
             name = f"{metric.replace('/', '-')}{f'-{i}' if panel else ''}"
             title = f"{metric}{f', {panel}' if panel else ''}"

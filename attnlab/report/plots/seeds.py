@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from attnlab.report.plots import svg
 
 ROW_HEIGHT, TOP, PADDING = 42, 44, 14
+TEXT_HEIGHT = 19  # of a row's label, which no grid line crosses
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,13 @@ def seed_plot(rows: Sequence[SeedRow], *, title: str, note: str = "", joined: bo
     interval_ends = [end for row in rows for end in (row.low, row.high) if end is not None]
     limits = svg.limits_with_intervals([value for row in rows for value in row.values.values()], interval_ends)
     x = svg.scale(limits, (PADDING, svg.WIDTH - PADDING))
-    parts = [*svg.header(title, note), *svg.x_axis(x, limits, top=TOP, bottom=bottom)]
+    bands = [(TOP + ROW_HEIGHT * i + TEXT_HEIGHT, TOP + ROW_HEIGHT * (i + 1)) for i in range(len(rows))]
+    parts = [*svg.header(title, note), *svg.x_axis(x, limits, bands=bands, bottom=bottom)]
     ys = [TOP + ROW_HEIGHT * i + 28 for i in range(len(rows))]
     if joined:
         for seed in dict.fromkeys(seed for row in rows for seed in row.values):
             points = [(x(row.values[seed]), y) for row, y in zip(rows, ys, strict=True) if seed in row.values]
-            parts += [svg.line(a, b, "#999999", width=0.8) for a, b in zip(points, points[1:], strict=False)]
+            parts += [svg.line(a, b, svg.RULE, width=0.8) for a, b in zip(points, points[1:], strict=False)]
     for row, y in zip(rows, ys, strict=True):
         parts.append(svg.text(0, y - 12, svg.truncate(row.label, size=13), size=13, halo=joined))
         if row.low is not None and row.high is not None:

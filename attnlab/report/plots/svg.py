@@ -1,17 +1,22 @@
 """Building blocks of SVG plots, as text.
 
 Plots are written by hand so that a report is self-contained: no script, no fonts to load, sharp at any size. Every plot is 420
-units wide with labels above their rows, so that a phone shows it at full width with readable text.
+units wide with labels above their rows, so that a phone shows it at full width with readable text. A plot has a style sheet
+for dark mode that replaces each color; elements of the class "fixed" keep theirs.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 
+from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
+
 WIDTH = 420
-INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
+INK, FAINT, GRID, RULE, PAPER = "#222222", "#666666", "#DDDDDD", "#8C8C8C", WHITE
+DARK = {INK: "#E6E6E6", FAINT: "#A5A5A5", GRID: "#3A3F43", RULE: "#848484", PAPER: DARK_PAPER}  # the same on dark paper
 FONT = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
 LETTER = 0.58  # average width of a letter, relative to the font size
 Point = tuple[float, float]
@@ -74,13 +79,25 @@ def header(title: str, note: str) -> list[str]:
     ]
 
 
-def x_axis(x: Callable[[float], float], limits: Limits, *, top: float, bottom: float) -> list[str]:
-    """Return vertical grid lines, and their labels below `bottom`."""
+def x_axis(x: Callable[[float], float], limits: Limits, *, bands: Sequence[Limits], bottom: float) -> list[str]:
+    """Return vertical grid lines and their labels.
+
+    Args:
+        x: Maps a value to a horizontal position.
+        limits: Of the axis.
+        bands: Upper and lower ends of the parts of the plot that the lines cross; they leave out lines of text.
+        bottom: Lower end of the plot; the labels are below it.
+    """
     parts = []
     for tick in ticks(*limits):
-        parts.append(line((x(tick), top), (x(tick), bottom), GRID, width=1))
+        parts += vertical_lines(x(tick), bands, GRID, width=1)
         parts.append(text(x(tick), bottom + 16, tick_label(tick), size=12, anchor="middle", fill=FAINT))
     return parts
+
+
+def vertical_lines(x: float, bands: Sequence[Limits], color: str, *, width: float) -> list[str]:
+    """Return a vertical line in each of the bands."""
+    return [line((x, top), (x, bottom), color, width=width) for top, bottom in bands]
 
 
 def y_axis(y: Callable[[float], float], limits: Limits, *, left: float, right: float) -> list[str]:
@@ -94,7 +111,7 @@ def y_axis(y: Callable[[float], float], limits: Limits, *, left: float, right: f
 
 def dot(x: float, y: float, color: str, *, radius: float = 3.8, opacity: float = 0.8) -> str:
     """Return a filled circle."""
-    style = f'fill="{color}" fill-opacity="{opacity}" stroke="#fff" stroke-width=".8"'
+    style = f'fill="{color}" fill-opacity="{opacity}" stroke="{PAPER}" stroke-width=".8"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}/>'
 
 
@@ -117,10 +134,11 @@ def line(start: Point, end: Point, color: str, *, width: float, opacity: float =
     return f'<line {place} stroke="{color}" stroke-width="{width}" stroke-opacity="{opacity}"{dashed}/>'
 
 
-def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1) -> str:
-    """Return a filled rectangle."""
+def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1, fixed: bool = False) -> str:
+    """Return a filled rectangle; `fixed` keeps its color in dark mode."""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
-    return f'<rect {place} fill="{fill}" fill-opacity="{opacity}"/>'
+    kind = ' class="fixed"' if fixed else ""
+    return f'<rect {place} fill="{fill}" fill-opacity="{opacity}"{kind}/>'
 
 
 def polygon(points: Sequence[Point], color: str) -> str:
@@ -151,10 +169,23 @@ def text(
     fill: str = INK,
     weight: str = "normal",
     halo: bool = False,
+    fixed: bool = False,
 ) -> str:
-    """Return a line of text; `halo` adds a white outline, which keeps it legible above lines."""
+    """Return a line of text.
+
+    Args:
+        x, y: Of its baseline, at the `anchor`.
+        label: The text.
+        size: Of the font.
+        anchor: "start", "middle" or "end".
+        fill: Color.
+        weight: Of the font.
+        halo: Add an outline in the color of the paper, which keeps it legible above lines.
+        fixed: Keep the color in dark mode.
+    """
     style = f'font-size="{size:g}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"'
-    edge = ' stroke="#fff" stroke-width="4" paint-order="stroke"' if halo else ""
+    edge = f' stroke="{PAPER}" stroke-width="4" paint-order="stroke"' if halo else ""
+    edge += ' class="fixed"' if fixed else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(label)}</text>'
 
 
@@ -162,5 +193,13 @@ def document(height: float, title: str, parts: Sequence[str]) -> str:
     """Return the complete SVG document; `title` is its label for screen readers."""
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
     opening += f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
-    body = "\n".join(['<rect width="100%" height="100%" fill="#fff"/>', *parts])
-    return f'{opening} aria-label="{escape(title)}" font-family="{FONT}">\n{body}\n</svg>\n'
+    body = "\n".join([f'<rect width="100%" height="100%" fill="{PAPER}"/>', *parts])
+    return f'{opening} aria-label="{escape(title)}" font-family="{FONT}">\n{_dark_mode(body)}\n{body}\n</svg>\n'
+
+
+def _dark_mode(body: str) -> str:
+    """Return a style sheet that replaces each color of a drawing in dark mode."""
+    rules = []
+    for attribute, color in sorted(set(re.findall(r'(fill|stroke)="(#[0-9A-F]{6})"', body))):
+        rules.append(f'[{attribute}="{color}"]:not(.fixed){{{attribute}:{DARK.get(color) or on_dark(color)}}}')
+    return f"<style>@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}</style>"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from attnlab.report.plots import svg
+from attnlab.report.plots.labels import LEFT as COLUMN
+from attnlab.report.plots.labels import Label, column_height, label_column
 
-LEFT, RIGHT, TOP, BOTTOM = 46, svg.WIDTH - 14, 44, 274
-NUMBER_SIZE = 11  # font size of the numbers next to the dots
-LEGEND_LINE, FOOTER_LINE = 20, 18
+LEFT, RIGHT, TOP, BOTTOM = 46, COLUMN - 14, 44, 274
+FOOTER_LINE = 18
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class TradeoffPoint:
     """One cell: its cost and its metric.
 
     Attributes:
-        label, color: Of its legend entry.
+        label, color: Name and color of the cell.
         cost, value: Means over seeds of the cost and of the metric.
         low, high: Ends of the metric's 95 % interval, if there is one.
         cost_range: Lowest and highest cost of its seeds if the cost is measured, None if it is counted.
@@ -35,10 +36,9 @@ class TradeoffPoint:
 
 
 def pareto_front(points: Sequence[TradeoffPoint], *, direction: str, cost_direction: str = "min") -> list[int]:
-    """Return the indices of the points on the Pareto front, by increasing cost.
+    """Return the indices of the points on the Pareto front of the means, by increasing cost.
 
-    A point beats another if it is at least as good in the metric and in the cost, and better in one of them. A measured cost
-    counts as lower only if it is lower for every seed: if the ranges of two cells overlap, their costs may be the same.
+    A point beats another with the same test if it is at least as good in the metric and in the cost, and better in one.
 
     Args:
         points: The cells.
@@ -46,18 +46,15 @@ def pareto_front(points: Sequence[TradeoffPoint], *, direction: str, cost_direct
         cost_direction: The same for the cost: "max" for a speed.
     """
 
-    def loss(point: TradeoffPoint) -> float:
-        return point.value if direction == "min" else -point.value
-
-    def cost_range(point: TradeoffPoint) -> svg.Limits:
-        low, high = point.cost_range or (point.cost, point.cost)
-        return (low, high) if cost_direction == "min" else (-high, -low)
+    def losses(point: TradeoffPoint) -> tuple[float, float]:
+        return (
+            point.value if direction == "min" else -point.value,
+            point.cost if cost_direction == "min" else -point.cost,
+        )
 
     def beats(first: TradeoffPoint, second: TradeoffPoint) -> bool:
-        if first.test != second.test:
-            return False
-        highest, lowest = cost_range(first)[1], cost_range(second)[0]
-        return highest <= lowest and loss(first) <= loss(second) and (highest < lowest or loss(first) < loss(second))
+        pairs = list(zip(losses(first), losses(second), strict=True))
+        return first.test == second.test and all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
     front = (i for i, point in enumerate(points) if not any(beats(other, point) for other in points))
     return sorted(front, key=lambda i: points[i].cost)
@@ -73,68 +70,54 @@ def tradeoff_plot(
     axis_labels: tuple[str, str],
     footer: Sequence[str] = (),
 ) -> str:
-    """Draw the metric against a cost: numbered dots with rings on the Pareto front, and a legend below.
+    """Draw the metric against a cost: a dot per cell with its name beside the plot, and rings on the Pareto front.
 
     A dashed line joins the front if costs are counted; the front of measured costs is not a line. An interval that exceeds
     the frame ends with an arrow.
 
     Args:
-        points: The cells, numbered in this order.
+        points: The cells.
         title: Text above the plot.
         note: Line below the title.
         direction: "min" where smaller values of the metric are better, else "max".
         cost_direction: The same for the cost.
         axis_labels: Labels of the cost and of the metric.
-        footer: Lines below the legend.
+        footer: Lines below the plot.
     """
     cost_limits = svg.padded_limits([cost for point in points for cost in (point.cost, *(point.cost_range or ()))])
     interval_ends = [end for point in points for end in (point.low, point.high) if end is not None]
     limits = svg.limits_with_intervals([point.value for point in points], interval_ends)
-    x, y = svg.scale(cost_limits, (LEFT, RIGHT)), svg.scale(limits, (BOTTOM, TOP))
-    parts = [*svg.header(title, note), *svg.x_axis(x, cost_limits, top=TOP, bottom=BOTTOM)]
+    bottom = max(BOTTOM, TOP + column_height([point.label for point in points]))
+    x, y = svg.scale(cost_limits, (LEFT, RIGHT)), svg.scale(limits, (bottom, TOP))
+    parts = [*svg.header(title, note), *svg.x_axis(x, cost_limits, bands=[(TOP, bottom)], bottom=bottom)]
     parts += svg.y_axis(y, limits, left=LEFT, right=RIGHT)
-    parts.append(svg.text(RIGHT, BOTTOM + 32, axis_labels[0], size=12, anchor="end", fill=svg.FAINT))
+    parts.append(svg.text(RIGHT, bottom + 32, axis_labels[0], size=12, anchor="end", fill=svg.FAINT))
     front = pareto_front(points, direction=direction, cost_direction=cost_direction)
     if not any(point.cost_range for point in points):
-        parts.append(svg.polyline([(x(points[i].cost), y(points[i].value)) for i in front], "#999999", dash="4 3"))
-    taken: list[svg.Point] = []
+        parts.append(svg.polyline([(x(points[i].cost), y(points[i].value)) for i in front], svg.RULE, dash="4 3"))
+    parts += label_column(
+        [Label(point.label, (x(point.cost), y(point.value)), point.color) for point in points], top=TOP, bottom=bottom
+    )
     for i, point in enumerate(points):
-        place = x(point.cost), y(point.value)
-        if point.low is not None and point.high is not None:
-            ends = (place[0], y(max(point.low, limits[0]))), (place[0], y(min(point.high, limits[1])))
-            parts.append(svg.line(*ends, point.color, width=3, opacity=0.3))
-            beyond = svg.ends_beyond((point.low, point.high), limits)
-            parts += [svg.arrow((place[0], y(edge)), point.color, (0, -sign)) for edge, sign in beyond]
-        if point.cost_range is not None:
-            left, right = map(x, point.cost_range)
-            parts.append(svg.line((left, place[1]), (right, place[1]), point.color, width=3, opacity=0.3))
-        parts.append(svg.dot(*place, point.color, radius=4.5))
-        parts += [svg.ring(*place, point.color, radius=8)] if i in front else []
-        parts.append(svg.text(*_place_number(place, taken), str(i + 1), size=NUMBER_SIZE, anchor="middle"))
-    parts += _legend(points, front, BOTTOM + 56)
-    bottom = BOTTOM + 56 + LEGEND_LINE * len(points)
+        parts += _mark(point, x, y, limits, ringed=i in front)
     for i, line in enumerate(footer):
-        parts.append(svg.text(0, bottom + FOOTER_LINE * i, svg.truncate(line, size=12), size=12, fill=svg.FAINT))
-    return svg.document(bottom - 6 + FOOTER_LINE * len(footer), title, parts)
+        parts.append(svg.text(0, bottom + 56 + FOOTER_LINE * i, svg.truncate(line, size=12), size=12, fill=svg.FAINT))
+    return svg.document(bottom + 40 + FOOTER_LINE * len(footer), title, parts)
 
 
-def _place_number(place: svg.Point, taken: list[svg.Point]) -> svg.Point:
-    """Return a position next to a dot that no other number covers (else the last candidate), and add it to `taken`."""
-    candidate = place
-    for dx, dy in ((13, 4), (-13, 4), (0, -11), (0, 19), (15, -9), (-15, -9), (15, 17), (-15, 17), (26, 4), (-26, 4)):
-        candidate = (place[0] + dx, place[1] + dy)
-        if all(abs(candidate[0] - a) > NUMBER_SIZE + 2 or abs(candidate[1] - b) > NUMBER_SIZE for a, b in taken):
-            break
-    taken.append(candidate)
-    return candidate
-
-
-def _legend(points: Sequence[TradeoffPoint], front: Sequence[int], top: float) -> list[str]:
+def _mark(
+    point: TradeoffPoint, x: Callable[[float], float], y: Callable[[float], float], limits: svg.Limits, *, ringed: bool
+) -> list[str]:
+    """Return a cell's dot with the bars of its interval and of its costs, and a ring if it is on the front."""
     parts = []
-    for i, point in enumerate(points):
-        y = top + LEGEND_LINE * i
-        parts.append(svg.dot(9, y - 4, point.color, radius=4.5))
-        parts += [svg.ring(9, y - 4, point.color, radius=8)] if i in front else []
-        label = svg.truncate(f"{i + 1}  {point.label}", size=12.5, width=svg.WIDTH - 24)
-        parts.append(svg.text(24, y, label, size=12.5))
-    return parts
+    place = x(point.cost), y(point.value)
+    if point.low is not None and point.high is not None:
+        ends = (place[0], y(max(point.low, limits[0]))), (place[0], y(min(point.high, limits[1])))
+        parts.append(svg.line(*ends, point.color, width=3, opacity=0.3))
+        beyond = svg.ends_beyond((point.low, point.high), limits)
+        parts += [svg.arrow((place[0], y(edge)), point.color, (0, -sign)) for edge, sign in beyond]
+    if point.cost_range is not None:
+        left, right = map(x, point.cost_range)
+        parts.append(svg.line((left, place[1]), (right, place[1]), point.color, width=3, opacity=0.3))
+    parts.append(svg.dot(*place, point.color, radius=4.5))
+    return [*parts, svg.ring(*place, point.color, radius=8)] if ringed else parts
