@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import canonical, labels, pick, text
+from attnlab.config.include import with_included
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search
@@ -16,7 +17,7 @@ from attnlab.config.validation import FILLED_IN, RENAMED, check_part, field_name
 from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within
 from attnlab.errors import UserError
 
-NOT_ASSIGNED = ("base", "grid", "skip", "imports")  # parts of a study that --set does not replace
+NOT_ASSIGNED = ("include", "base", "grid", "skip", "imports")  # parts of a study that --set does not replace
 
 
 def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | None = None) -> StudyConfig:
@@ -32,10 +33,12 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     """
     sets = sets or {}
     if isinstance(source, dict):
-        fields, source_map, path = dict(source), SourceMap(), None
+        written, source_map, path = dict(source), SourceMap(), None
     else:
         path = Path(source)
-        fields, source_map = read(path, what="a study")
+        written, source_map = read(path, what="a study")
+    folder, files = (path.parent, (path.resolve(),)) if path else (Path(), ())
+    fields, source_map = with_included(written, source_map, folder=folder, ancestors=files)
 
     for key, value in sets.items():
         section = key.partition(".")[0]
@@ -54,7 +57,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
 
     origin = StudySource(source_map, study_sets, frozenset(fields))
     study = validate(StudyConfig, _with_assignments(fields, study_sets), where=origin.at)
-    study.set_source(path, origin, base_sets)
+    study.set_source(path, origin, base_sets, merged=None if fields is written else fields)
     _check_seeds(study)
     _check_base(study)
     _check_grid(study)

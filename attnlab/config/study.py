@@ -28,6 +28,9 @@ class StudyConfig(Section):
         max_length=100,
         description="its name: letters, digits, _ - .",
     )
+    include: str | None = Field(
+        default=None, description="a YAML file that this one is merged over; its path is relative to this file"
+    )
     imports: list[str] = Field(default=[], description="Python files to import first, relative to this file")
     base: dict[str, Any] = Field(default={}, description="the configuration that every cell starts from")
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
@@ -52,6 +55,7 @@ class StudyConfig(Section):
     _path: Path | None = PrivateAttr(None)
     _source: "StudySource" = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _merged: dict[str, Any] | None = PrivateAttr(None)
 
     @field_validator("study", mode="after")
     @classmethod
@@ -98,9 +102,16 @@ class StudyConfig(Section):
         """Return ``where(*loc, key=key)``; this method can be passed as a ``Where``."""
         return self._source.at(loc, key=key)
 
-    def set_source(self, path: Path | None, source: "StudySource", sets: dict[str, Any]) -> None:
+    def set_source(
+        self, path: Path | None, source: "StudySource", sets: dict[str, Any], *, merged: dict[str, Any] | None = None
+    ) -> None:
         """Record the file, the places of its values and the assignments over the base. For ``reader`` only."""
-        self._path, self._source, self._sets = path, source, sets
+        self._path, self._source, self._sets, self._merged = path, source, sets, merged
+
+    @property
+    def merged(self) -> dict[str, Any] | None:
+        """The content of the file over that of the file that it includes; None if it includes none."""
+        return self._merged
 
     @property
     def reported_seeds(self) -> list[int]:

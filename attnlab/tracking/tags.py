@@ -13,6 +13,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -291,9 +292,16 @@ def double_baselines(plan: Plan) -> dict[str, str]:
 
 
 def study_text(plan: Plan) -> str:
-    """Return the study's YAML file with secrets redacted, or YAML made from the dictionary and assignments of a call."""
+    """Return the study's YAML file with secrets redacted, or YAML made from the dictionary and assignments of a call.
+
+    A file that includes another one is written out as both together, below its own first comment.
+    """
     study = plan.study
     if study.path is not None and study.path.is_file():
-        return redact(study.path.read_text(encoding="utf-8"))
+        text = study.path.read_text(encoding="utf-8")
+        if study.merged is not None:
+            comment = takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True))
+            text = "".join(comment) + to_yaml(study.merged)
+        return redact(text)
     fields = study.model_copy(update={"base": assigned_base(study)}).model_dump(mode="json", exclude_defaults=True)
     return redact(to_yaml(fields))
