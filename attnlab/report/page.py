@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from attnlab.tracking.artifacts import AttentionMap
 
-FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet")
+FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet", "report.json")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from attnlab.errors import UserError
 from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, load_study_info
 from attnlab.report.page import Page, make_page, write_page
+from attnlab.report.stored import save
 
 if TYPE_CHECKING:
     import pandas
@@ -76,4 +77,5 @@ def write(
     """
     page = make_page(info, runs=runs, curves=curves, maps=maps)
     write_page(folder, page, runs=runs)
+    save(folder, info=info, runs=runs, curves=curves, maps=maps)
     return page

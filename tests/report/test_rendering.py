@@ -194,7 +194,7 @@ def test_curves_of_few_points_have_markers_and_their_number(tmp_path: Path) -> N
     many = curve_plot([Curve("a", "#000000", [(i, 1 / (i + 1)) for i in range(40)])], title="t")
     assert (few.count("<circle"), many.count("<circle")) == (2, 0)
     runs, points = made_up()
-    write.write(tmp_path, info=INFO, runs=runs, curves=points[points["step"].isin([40, 200])])
+    write.write(tmp_path, info=INFO, runs=runs, curves=points.loc[points["step"].isin([40, 200])])
     assert "2 evaluations" in (tmp_path / "valid-bits_per_byte-0.svg").read_text()
 
 

@@ -1,0 +1,132 @@
+"""A report's inputs, stored beside its page, from which the page can be rendered again without MLflow.
+
+`report.json` has the runs, the curves that are drawn, the attention maps, and the study's comparison and calls. A committed
+report is checked by rendering it again: the page must be the one that the present code writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab._version import __version__
+from attnlab.report.export import PRIVATE
+from attnlab.report.methods import StudyInfo
+from attnlab.tracking.artifacts import AttentionMap
+
+if TYPE_CHECKING:
+    import pandas
+
+FILE = "report.json"
+CURVES = ("run_id", "name", "metric")  # columns that the points of one curve share
+
+
+def save(
+    folder: Path, *, info: StudyInfo, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap]
+) -> None:
+    """Write the inputs of a report to `report.json` in `folder`; the arguments are those of `attnlab.report.write.write`."""
+    from pydantic import TypeAdapter
+
+    drawn = curves[curves["metric"].isin([f"valid/{info.spec.metric}", "train/loss"])] if len(curves) else curves
+    content = {
+        "version": __version__,
+        "info": TypeAdapter(StudyInfo).dump_python(replace(info, left_out=()), mode="json"),
+        "left_out": [_to_json(run) for run in info.left_out],
+        "columns": [name for name in runs.columns if name not in PRIVATE],
+        "runs": [_to_json(run) for run in runs.to_dict("records")],
+        "curves": [
+            [*key, points["step"].tolist(), [_number(value) for value in points["value"]]]
+            for key, points in (drawn.groupby(list(CURVES), sort=False) if len(drawn) else ())
+        ],
+        "maps": [_map_to_json(map_) for map_ in maps],
+    }
+    (folder / FILE).write_text(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Read what `save` wrote; the keys are the arguments of `attnlab.report.write.write`."""
+    import pandas
+    from pydantic import TypeAdapter
+
+    content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    info = TypeAdapter(StudyInfo).validate_json(json.dumps(content["info"]))
+    points = [
+        (*key, step, value) for *key, steps, values in content["curves"] for step, value in zip(steps, values, strict=True)
+    ]
+    return {
+        "info": replace(info, left_out=tuple(_from_json(run) for run in content["left_out"])),
+        "runs": pandas.DataFrame([_from_json(run) for run in content["runs"]], columns=content["columns"]),
+        "curves": pandas.DataFrame(points, columns=[*CURVES, "step", "value"]),
+        "maps": [_map_from_json(map_) for map_ in content["maps"]],
+    }
+
+
+def stored_version(folder: Path) -> str:
+    """Return the version of attnlab that wrote a report; "" if it has no `report.json`, as before version 0.4."""
+    path = folder / FILE
+    return str(json.loads(path.read_text(encoding="utf-8"))["version"]) if path.is_file() else ""
+
+
+def changed_files(folder: Path, again: Path) -> list[str]:
+    """Return the names of the page's files (HTML, Markdown, plots, script) that differ between two folders."""
+    files = {
+        path.name for suffix in ("*.html", "*.md", "*.svg", "*.sh") for path in (*folder.glob(suffix), *again.glob(suffix))
+    }
+    return sorted(name for name in files if _read(folder / name) != _read(again / name))
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a run without absent values and without paths of one machine."""
+    known: Iterable[tuple[str, Any]] = (
+        (str(name), value) for name, value in run.items() if name not in PRIVATE and value is not None and value == value
+    )
+    return {name: _scalar(value) for name, value in known}
+
+
+def _scalar(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return {"float": str(value)}  # JSON has no infinity
+    return value.item() if hasattr(value, "item") else value
+
+
+def _from_json(run: Mapping[str, Any]) -> dict[str, Any]:
+    import pandas
+
+    values = {
+        name: float(value["float"]) if isinstance(value, dict) and list(value) == ["float"] else value
+        for name, value in run.items()
+    }
+    return values | ({"started": pandas.Timestamp(values["started"])} if "started" in values else {})
+
+
+def _number(value: float) -> float | None:
+    return value if value == value and abs(value) != float("inf") else None
+
+
+def _map_to_json(map_: AttentionMap) -> dict[str, Any]:
+    fields: dict[str, Any] = {"words": list(map_.words), "reason": map_.reason, "run": map_.run, "cell": map_.cell}
+    if map_.weights is not None:
+        packed = zlib.compress(map_.weights.astype("float16").tobytes(), 9)
+        fields |= {"shape": list(map_.weights.shape), "weights": base64.b64encode(packed).decode()}
+    return fields
+
+
+def _map_from_json(fields: Mapping[str, Any]) -> AttentionMap:
+    import numpy
+
+    weights = None
+    if "weights" in fields:
+        content = zlib.decompress(base64.b64decode(fields["weights"]))
+        weights = numpy.frombuffer(content, dtype="float16").reshape(fields["shape"])
+    return AttentionMap(weights, tuple(fields["words"]), fields["reason"], fields["run"], fields["cell"])

@@ -1,0 +1,95 @@
+"""Tests that a page can be rendered again from its stored tables, and that committed pages are those of the code."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy
+import pandas
+import pytest
+
+from attnlab._version import __version__
+from attnlab.report import write
+from attnlab.report.methods import StudyInfo
+from attnlab.report.stored import FILE, changed_files, load, stored_version
+from attnlab.stats.sequential import Looks
+from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
+from attnlab.tracking.calls import Call
+from tests.support.paths import ROOT
+from tests.support.synthetic import INFO, SEARCH, made_up, made_up_search
+
+COMMITTED = sorted(path.parent for path in (ROOT / "reports").glob("**/cells.csv"))
+SCORE = ReferenceScore("gzip", "pydocs", "0123456789abcdef", None, "bits_per_byte", 2.5, 0.1, "text by gzip -9")
+MAPS = [
+    AttentionMap(
+        numpy.eye(6, dtype="float16").reshape(1, 1, 6, 6), tuple("inputs"), run="dense learned s0", cell="dense learned"
+    ),
+    AttentionMap(reason="no softmax", run="basic learned s0", cell="basic learned"),
+]
+
+
+def _odd_runs() -> pandas.DataFrame:
+    runs, _ = made_up()
+    runs.loc[0, "bits_per_byte"] = float("inf")
+    return runs.assign(test='{"task": "pydocs"}', **{"bits_per_byte_at/32": 2.25, "length": 16})
+
+
+STUDIES = {
+    "grid": (replace(INFO, reference_scores=(SCORE,)), *made_up(), []),
+    "search": (replace(INFO, search=SEARCH), *made_up_search(), []),
+    "maps": (replace(INFO, spec=replace(INFO.spec, looks=Looks(2, 5)), changes=("margin 1",)), *made_up(), MAPS),
+    "lengths": (INFO, _odd_runs(), made_up()[1], []),
+    "left out": (
+        replace(
+            INFO,
+            calls=(Call("attnlab run x.yaml", "x.yaml", "study: x\n", time=5),),
+            left_out=({**made_up()[0].to_dict("records")[0], "seed": 9, "left_out": "seed"},),
+        ),
+        *made_up(),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_page_is_rendered_again_from_its_stored_tables(name: str, tmp_path: Path) -> None:
+    info, runs, curves, maps = STUDIES[name]
+    first, again = tmp_path / "first", tmp_path / "again"
+    write.write(first, info=info, runs=runs, curves=curves, maps=maps)
+    write.write(again, **load(first))
+    assert changed_files(first, again) == [] and stored_version(first) == __version__
+    assert (first / "cells.csv").read_text() == (again / "cells.csv").read_text()
+    assert (first / FILE).read_text() == (again / FILE).read_text()
+    assert len(list(first.glob("*.svg"))) > 3 and "/nowhere" not in (first / FILE).read_text()
+
+
+def test_a_page_that_differs_from_its_tables_is_seen(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    for folder in (first, again):
+        write.write(folder, info=INFO, **dict(zip(("runs", "curves"), made_up(), strict=True)))
+    (first / "README.md").write_text((first / "README.md").read_text().replace("2.31", "2.30"))
+    (first / "old.svg").write_text("<svg/>")
+    assert changed_files(first, again) == ["README.md", "old.svg"]
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: str(path.relative_to(ROOT / "reports")))
+def test_a_committed_page_is_that_of_its_tables_or_names_its_version(folder: Path, tmp_path: Path) -> None:
+    version = stored_version(folder)
+    if version == __version__:
+        write.write(tmp_path, **load(folder))
+        assert changed_files(folder, tmp_path) == []
+        return
+    for name in ("README.md", "index.html"):
+        text = (folder / name).read_text(encoding="utf-8")
+        top = (text.partition("<h1>")[2] or text)[:500]
+        assert f"Made by attnlab {version}" in top, f"{folder / name} does not name its version at its top"
+
+
+def test_there_are_committed_pages() -> None:
+    assert len(COMMITTED) >= 5
+
+
+def test_a_study_info_survives_storage(tmp_path: Path) -> None:
+    info = replace(INFO, search=SEARCH, skipped=(("a", "b"),), spec=replace(INFO.spec, doubles={"x": "y"}))
+    write.write(tmp_path, info=info, runs=made_up()[0], curves=made_up()[1])
+    loaded = load(tmp_path)["info"]
+    assert isinstance(loaded, StudyInfo) and loaded == info
