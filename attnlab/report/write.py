@@ -49,13 +49,16 @@ def report(study: str | Sequence[str], root: str | Path | None = None, out: str 
 
 def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
     from attnlab.tracking.artifacts import load_attention_maps, log_report
+    from attnlab.tracking.client import snapshot
     from attnlab.tracking.runs import load_curves, load_runs
 
-    runs = load_runs(study, root)
-    if runs.empty:
-        raise UserError(f"the study {study!r} has no runs yet")
-    curves, maps = load_curves(study, root), load_attention_maps(study, root)
-    page = write(folder, info=load_study_info(runs, root=root), runs=runs, curves=curves, maps=maps)
+    with snapshot():
+        runs = load_runs(study, root)
+        if runs.empty:
+            raise UserError(f"the study {study!r} has no runs yet")
+        curves, maps = load_curves(study, root), load_attention_maps(study, root)
+        info = load_study_info(runs, root=root)
+    page = write(folder, info=info, runs=runs, curves=curves, maps=maps)
     log_report(study, folder, root=root, note=page.summary.text)
     return page
 

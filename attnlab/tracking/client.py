@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -50,6 +51,7 @@ Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 READER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+_snapshot: ContextVar[dict[tuple[str, str, bool], list[Record]] | None] = ContextVar("snapshot", default=None)
 _reader_values: dict[str, str] = {}  # variables that this module set for readers; a writer replaces them
 TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
 
@@ -139,17 +141,34 @@ class _ReadingClient:
         method = getattr(self._client, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            from mlflow.exceptions import MlflowException
-            from requests import RequestException
-
-            try:
+            with readable_errors(self._uri):
                 return method(*args, **kwargs)
-            except (MlflowException, RequestException) as error:
-                ending = "did not respond" if unavailable_reason(error) else "rejected the request"
-                message = f"MLflow at {redact(self._uri)} {ending}: {summarize_error(error, address=self._uri)}"
-                raise UserError(message) from error
 
         return call
+
+
+@contextmanager
+def readable_errors(uri: str) -> Iterator[None]:
+    """Turn errors of a store that is read into a ``UserError`` of one line."""
+    from mlflow.exceptions import MlflowException
+    from requests import RequestException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, RequestException, SQLAlchemyError) as error:
+        ending = "did not respond" if unavailable_reason(error) else "rejected the request"
+        raise UserError(f"MLflow at {redact(uri)} {ending}: {summarize_error(error, address=uri)}") from error
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Search for the records of each study only once while the block runs, and return the same ones each time."""
+    token = _snapshot.set({})
+    try:
+        yield
+    finally:
+        _snapshot.reset(token)
 
 
 def _create_database(path: Path) -> None:
@@ -240,11 +259,20 @@ def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "
     Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out, and so is the
     one that holds the report (``artifacts.log_report``). A record whose tags are damaged is left out with a warning.
     """
+    searches, key = _snapshot.get(), (experiment_id, filter_string, deleted)
+    if searches is None:
+        return _search_runs(client, *key)
+    if key not in searches:
+        searches[key] = _search_runs(client, *key)
+    return list(searches[key])
+
+
+def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, deleted: bool) -> list[Record]:
     from mlflow.entities import ViewType
 
-    records, token = [], None
     view = ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY
     options: dict[str, Any] = {"run_view_type": view, "order_by": ["attributes.start_time ASC"], "max_results": RUNS_PER_PAGE}
+    records, token = [], None
     while True:
         page = client.search_runs([experiment_id], filter_string, page_token=token, **options)
         records += [record for record in page if _is_record(record)]

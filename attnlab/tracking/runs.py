@@ -14,7 +14,18 @@ from attnlab._util.metrics import is_curve
 from attnlab.config.comparability import test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.client import DOUBLES_TAG, QUESTIONS_TAG, connect, is_study, runs_folder, search_runs, search_studies
+from attnlab.tracking.client import (
+    DOUBLES_TAG,
+    QUESTIONS_TAG,
+    connect,
+    is_study,
+    readable_errors,
+    runs_folder,
+    search_runs,
+    search_studies,
+    tracking_uri,
+)
+from attnlab.tracking.curves import read_curves
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
@@ -211,13 +222,15 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     folder = runs_folder(root)
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study).experiment_id)
+    current = [record for record in records if _is_current(record)]
+    uri = tracking_uri(folder)
+    with readable_errors(uri):
+        curves = read_curves(client, uri, current)
     points = [
-        (record.info.run_id, record.info.run_name, key, point.step, point.value)
-        for record in records
-        if _is_current(record)
+        (record.info.run_id, record.info.run_name, key, step, value)
+        for record in current
         for key in sorted(record.data.metrics)
-        if is_curve(key)
-        for point in client.get_metric_history(record.info.run_id, key)
+        for step, value in curves.get((record.info.run_id, key), ())
     ]
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
 

@@ -1,0 +1,106 @@
+"""Tests of reading many runs: the number of queries and requests does not grow with the runs, and no point is lost."""
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from mlflow.utils import rest_utils
+from requests import PreparedRequest, Response
+from sqlalchemy import Engine, event
+
+from attnlab import load_curves, load_runs
+from attnlab.report.write import report
+from attnlab.tracking import curves as curves_module
+from attnlab.tracking.client import connect, search_runs, tracking_uri
+from attnlab.tracking.curves import read_curves
+from benchmarks.large_study import CURVES, STEPS, make
+from tests.tracking.test_delivery import points
+
+
+@contextmanager
+def counted_queries() -> Iterator[list[str]]:
+    """Collect the SELECT statements that SQLAlchemy executes in the block."""
+    statements: list[str] = []
+
+    def count(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().startswith("SELECT"):
+            statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+
+
+def test_the_number_of_queries_does_not_grow_with_the_runs(empty_store: Path, tmp_path: Path) -> None:
+    counts = []
+    for runs in (2, 12):
+        root = Path(shutil.copytree(empty_store, tmp_path / str(runs)))
+        make(root, runs=runs, cells=2)
+        with counted_queries() as statements:
+            report("large", root, out=tmp_path / "page")
+        counts.append(len(statements))
+        assert len(load_runs("large", root)) == runs
+        assert len(load_curves("large", root)) == runs * len(CURVES) * len(STEPS)
+    assert counts[0] == counts[1]
+
+
+def test_curves_keep_their_order_and_their_nans(root: Path) -> None:
+    make(root, runs=4, cells=2)
+    client = connect(root)
+    run_id = str(load_runs("large", root)["run_id"][1])
+    for step, value in ((300, math.nan), (5, 1.0), (5, 0.5)):  # a retry logs an earlier step again, later
+        client.log_metric(run_id, "train/loss", value, step=step, timestamp=2**41 - step)
+    table = load_curves("large", root)
+    assert list(dict.fromkeys(table["run_id"])) == list(load_runs("large", root)["run_id"])
+    curve = table.loc[(table["run_id"] == run_id) & (table["metric"] == "train/loss")]
+    history = [(point.step, point.value) for point in client.get_metric_history(run_id, "train/loss")]
+    assert repr(list(zip(curve["step"], curve["value"], strict=True))) == repr(history)
+    assert len(curve) == len(points(root, run_id)) == len(STEPS) + 3
+    assert sum(math.isnan(value) for value in curve["value"]) == 1
+
+
+class FakeServer:
+    """Answers bulk requests from a database, at most ``limit`` points each, as MLflow's server does."""
+
+    def __init__(self, root: Path, *, limit: int, status: int = 200) -> None:
+        self.client, self.limit, self.status = connect(root), limit, status
+        self.requested: list[int] = []  # number of runs in each request
+
+    def __call__(self, creds: object, endpoint: str, method: str, *, params: list[tuple[str, str]]) -> Response:
+        request = PreparedRequest()
+        request.prepare("GET", f"http://host{endpoint}", params=params)
+        query = parse_qs(str(request.url).partition("?")[2])
+        self.requested.append(len(query["run_id"]))
+        metrics = [
+            {"run_id": run_id, "step": point.step, "value": point.value}
+            for run_id in sorted(query["run_id"])
+            for point in self.client.get_metric_history(run_id, query["metric_key"][0])
+        ]
+        response = Response()
+        response.status_code = self.status
+        response._content = json.dumps({"metrics": metrics[: self.limit]}).encode()
+        return response
+
+
+@pytest.mark.parametrize(("limit", "status", "requests"), [(25_000, 200, 4), (2 * len(STEPS) + 1, 200, 12), (25_000, 404, 4)])
+def test_a_server_is_asked_for_the_curves_of_many_runs_at_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch, limit: int, status: int, requests: int
+) -> None:
+    """A response that is cut off is requested again in halves; without the endpoint, each curve is requested."""
+    make(root, runs=4, cells=2)
+    client = connect(root)
+    records = search_runs(client, client.get_experiment_by_name("large").experiment_id)  # type: ignore[union-attr]
+    expected = read_curves(client, tracking_uri(root), records)
+    server = FakeServer(root, limit=limit, status=status)
+    monkeypatch.setattr(rest_utils, "http_request", server)
+    monkeypatch.setattr(curves_module, "BULK_POINTS", limit)
+    assert read_curves(client, "http://host", records) == expected and len(expected) == 4 * len(CURVES)
+    assert len(server.requested) == requests and max(server.requested) == 4
