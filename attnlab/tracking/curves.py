@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from attnlab._util.metrics import is_curve
 
@@ -96,7 +96,7 @@ def _request_points(uri: str, key: str, run_ids: list[str]) -> list[tuple[str, P
     from mlflow.utils.rest_utils import http_request, verify_rest_response
 
     parameters = [("metric_key", key), *(("run_id", run_id) for run_id in run_ids)]
-    response: Response = http_request(get_default_host_creds(uri), BULK_ENDPOINT, "GET", params=parameters)
+    response = cast("Response", http_request(get_default_host_creds(uri), BULK_ENDPOINT, "GET", params=parameters))
     if response.status_code == 404:
         return None
     metrics = verify_rest_response(response, BULK_ENDPOINT).json()["metrics"]
