@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.config.axes import Label, labels, pick
+from attnlab.config.levels import FieldSetting, field_settings
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig, assignment
 from attnlab.config.validation import validate
 from attnlab.config.yaml import Loc
 from attnlab.errors import UserError
 
-PLAIN = ("variant", "position", "task", "backend")  # axes whose values have no field name in the name of a cell
+SECTIONS = ("model", "train", "evaluate", "machine")
 MAX_CELLS = 10_000  # cells of one study
 _ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
 
@@ -40,6 +41,15 @@ class CellConfig:
         """Return the place that sets ``loc``: an item of the grid, an assignment, or a line of the base."""
         return _where(self.study, self.chosen, loc, key=key)
 
+    @property
+    def place(self) -> str:
+        """The place of the value of its last axis; without axes, that of the variant."""
+        if not self.chosen:
+            return self.where("variant")
+        axis, index = list(self.chosen.items())[-1]
+        values = self.study.grid[axis]
+        return self.study.where("grid", axis, index if isinstance(values, list) else list(values)[index])
+
 
 @dataclass(frozen=True)
 class SkippedCell:
@@ -56,16 +66,17 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     Raises:
         UserError: too many cells, a cell whose configuration is invalid, or no cell left.
     """
-    points = math.prod(map(len, study.grid.values()))
+    grid = study.axes
+    points = math.prod(map(len, grid.values()))
     if points > MAX_CELLS:
         where = study.where("grid", key=True)
         raise UserError(f"grid: expected a product of at most {MAX_CELLS:,} cells, got {points:,}", where)
     cells: list[CellConfig] = []
     skipped: list[SkippedCell] = []
     skips = [(skip.because, _indices(study, skip.where)) for skip in study.skip]
-    written = {axis: labels(values) for axis, values in study.grid.items()}
-    for point in itertools.product(*(range(len(values)) for values in study.grid.values())):
-        chosen = dict(zip(study.grid, point, strict=True))
+    written = {axis: labels(values) for axis, values in grid.items()}
+    for point in itertools.product(*(range(len(values)) for values in grid.values())):
+        chosen = dict(zip(grid, point, strict=True))
         axes = {axis: written[axis][i] for axis, i in chosen.items()}
         reasons = [reason for reason, where in skips if all(chosen[axis] in where[axis] for axis in where)]
         if reasons:
@@ -80,13 +91,16 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
 
 
 def cell_name(axes: Mapping[str, Label]) -> str:
-    """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if last parts are equal)."""
+    """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if last parts are equal).
+
+    Values of ``variant``, ``position``, ``task`` and ``backend``, and the names of levels, stand alone.
+    """
     ends = [axis.rpartition(".")[2] for axis in axes]
     parts = []
     for axis, value in axes.items():
         end = axis.rpartition(".")[2]
         shown = str(value).lower() if isinstance(value, bool) else str(value)
-        parts.append(shown if axis in PLAIN else f"{end if ends.count(end) == 1 else axis}={shown}")
+        parts.append(shown if "." not in axis and axis not in SECTIONS else f"{end if ends.count(end) == 1 else axis}={shown}")
     return " ".join(parts)
 
 
@@ -96,7 +110,7 @@ def _indices(study: StudyConfig, where: dict[str, Any]) -> dict[str, set[int]]:
         axis: {
             i
             for item in (wanted if isinstance(wanted, list) else [wanted])
-            for i in pick(axis, study.grid[axis], item, place="")
+            for i in pick(axis, study.axes[axis], item, place="")
         }
         for axis, wanted in where.items()
     }
@@ -113,25 +127,41 @@ def assigned_base(study: StudyConfig) -> dict[str, Any]:
     return fields
 
 
+def _settings(study: StudyConfig, chosen: dict[str, int]) -> list[FieldSetting]:
+    """Return the fields that the values of the axes set, a whole section before a field in it."""
+    settings = [setting for axis, index in chosen.items() for setting in field_settings(study, axis, index)]
+    return sorted(settings, key=lambda setting: setting.path.count("."))
+
+
 def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
     """Return the configuration of a cell: the base, then the assignments over it, then the values of the axes."""
-    fields = assigned_base(study)
-    for axis in sorted(chosen, key=lambda axis: axis.count(".")):  # a whole section before a field in it
-        set_path(fields, axis, copy.deepcopy(study.grid[axis][chosen[axis]]))
+    fields, settings = assigned_base(study), _settings(study, chosen)
+    for setting in settings:
+        set_path(fields, setting.path, copy.deepcopy(setting.value))
+    if _has_position(fields.get("variant")):  # of the base: that of an axis is a setting of its own
+        scheme = fields["variant"].pop("position")
+        if all(setting.path != "position" for setting in settings):
+            fields["position"] = scheme
     return validate(RunConfig, fields, where=lambda loc, /, *, key=False: _where(study, chosen, loc, key=key))
+
+
+def _has_position(variant: Any) -> bool:
+    return isinstance(variant, dict) and "position" in variant
 
 
 def _where(study: StudyConfig, chosen: dict[str, int], loc: Loc, *, key: bool) -> str:
     """Return the place of the axis, the assignment or the line that sets ``loc``, the longest path first."""
-    axes: dict[Loc, str] = {tuple(axis.split(".")): axis for axis in chosen}
+    settings: dict[Loc, FieldSetting] = {tuple(setting.path.split(".")): setting for setting in _settings(study, chosen)}
     sets: dict[Loc, str] = {tuple(path.split(".")): path for path in study.sets}
     for length in range(len(loc), 0, -1):  # the most specific one applies
         head, rest = loc[:length], loc[length:]
-        if head in axes:
-            axis = axes[head]
-            if key and not rest and length > 1:  # the key of the axis task.length is the axis itself
-                return study.where("grid", axis, key=True)
-            return study.where("grid", axis, chosen[axis], *rest, key=key)
+        if head in settings:
+            setting = settings[head]
+            if key and not rest and length > 1 and setting.path in study.grid:  # the key of the axis task.length is the axis
+                return study.where("grid", setting.path, key=True)
+            return study.where(*setting.loc, *rest, key=key)
         if head in sets:
             return assignment(sets[head], study.sets[sets[head]])
+    if loc[:1] == ("position",) and _has_position(study.base.get("variant")):
+        return study.where("base", "variant", *loc, key=key)
     return study.where("base", *loc, key=key)

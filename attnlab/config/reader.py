@@ -9,6 +9,7 @@ from typing import Any
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import canonical, labels, pick, text
 from attnlab.config.include import with_included
+from attnlab.config.levels import check_levels, paths_of_axis
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search
@@ -84,8 +85,8 @@ def _with_baseline_labels(study: StudyConfig) -> StudyConfig:
     for axis, value in study.baseline.items():
         check_axis(study, axis, place=study.where("baseline", axis, key=True))
         place = study.where("baseline", axis)
-        axis_labels = labels(study.grid[axis])
-        matches = [axis_labels[i] for i in pick(axis, study.grid[axis], value, place=place)]
+        axis_labels = labels(study.axes[axis])
+        matches = [axis_labels[i] for i in pick(axis, study.axes[axis], value, place=place)]
         if len(matches) > 1:
             names = ", ".join(map(str, matches))
             raise UserError(f"{axis}: expected one value, got {text(value)}, which matches {names}", place)
@@ -132,7 +133,10 @@ def _check_base(study: StudyConfig) -> None:
 
 
 def _check_grid(study: StudyConfig) -> None:
+    check_levels(study)
     for axis, values in study.grid.items():
+        if isinstance(values, dict):
+            continue
         check_path(axis, place=study.where("grid", axis, key=True))
         seen: set[str] = set()
         for i, value in enumerate(values):
@@ -152,7 +156,7 @@ def _check_sets(study: StudyConfig) -> None:
         if study.search is not None and path in study.search.space:
             raise UserError("the search sets this field in each trial: change its range in search.space", place)
         for axis in study.grid:
-            if path == axis or path.startswith(f"{axis}."):
+            if any(path == taken or path.startswith(f"{taken}.") for taken in paths_of_axis(study, axis)):
                 raise UserError(f"the axis {axis!r} of the grid sets this field in each cell: select cells with --only", place)
 
 
@@ -162,9 +166,9 @@ def _check_skip(study: StudyConfig) -> None:
             loc = ("skip", i, "where", axis)
             check_axis(study, axis, place=study.where(*loc, key=True))
             if not isinstance(value, list):
-                pick(axis, study.grid[axis], value, place=study.where(*loc))
+                pick(axis, study.axes[axis], value, place=study.where(*loc))
                 continue
             if not value:
                 raise UserError(f"{axis}: expected at least one value, got an empty list", study.where(*loc))
             for n, item in enumerate(value):
-                pick(axis, study.grid[axis], item, place=study.where(*loc, n))
+                pick(axis, study.axes[axis], item, place=study.where(*loc, n))

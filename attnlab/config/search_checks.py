@@ -3,6 +3,7 @@
 from typing import Any
 
 from attnlab.config.axes import canonical, text
+from attnlab.config.levels import paths_of_axis
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.search import Dimension
 from attnlab.config.study import StudyConfig
@@ -68,7 +69,8 @@ def _check_field(study: StudyConfig, path: str) -> None:
         raise UserError(message, place)
     for axis, values in study.grid.items():
         inner = path.removeprefix(f"{axis}.") if path.startswith(f"{axis}.") else ""
-        if axis == path or any(isinstance(value, dict) and inner in value for value in values):
+        in_values = isinstance(values, list) and any(isinstance(value, dict) and inner in value for value in values)
+        if path in paths_of_axis(study, axis) or in_values:
             raise UserError(f"search.space: expected no {path!r}: the axis {axis!r} of the grid sets it", place)
 
 

@@ -5,12 +5,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator
 
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
 from attnlab.config.types import Section, Seeds, expected
 from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest
+
+
+def _axis(value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        raise expected("a list")
+    if not value:
+        raise expected("at least one value in the list")
+    return value
+
+
+Axis = Annotated[
+    list[Any] | dict[str, Any],
+    BeforeValidator(_axis),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "minItems": 1},
+                {"type": "object", "minProperties": 1, "additionalProperties": {"type": "object", "minProperties": 1}},
+            ]
+        }
+    ),
+]
 
 
 class Skip(Section):
@@ -33,8 +55,10 @@ class StudyConfig(Section):
     )
     imports: list[str] = Field(default=[], description="Python files to import first, relative to this file")
     base: dict[str, Any] = Field(default={}, description="the configuration that every cell starts from")
-    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        default={}, min_length=1, description="axis (a dotted path of the configuration) -> values"
+    grid: dict[str, Axis] = Field(
+        default={},
+        min_length=1,
+        description="axis -> values: a dotted path of the configuration -> list, or a name -> {level: {path: value, ...}, ...}",
     )
     skip: list[Skip] = []
     seeds: Seeds = Field(default=[0], description="of each cell: a list, or a range such as 0-4; with search: confirm.seeds")
@@ -80,6 +104,11 @@ class StudyConfig(Section):
     def folder(self) -> Path:
         """The folder that paths in the study are relative to: that of the file, or the working directory for a dict."""
         return self._path.parent if self._path else Path()
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The axes of the grid with their values; the values of an axis with named levels are the names."""
+        return {axis: list(values) for axis, values in self.grid.items()}
 
     @property
     def sets(self) -> dict[str, Any]:

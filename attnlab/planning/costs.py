@@ -14,13 +14,12 @@ from attnlab.planning.traces import Traces
 
 def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
     """Return the cell of a plan without its costs."""
-    last = list(cell.chosen)[-1] if cell.chosen else "variant"
     return Cell(
         cell.name,
         cell.axes,
         resolved.config,
         resolved.refusal,
-        where=cell.where(*last.split(".")),
+        where=cell.place,
         matched=resolved.matched,
         cuda_backend=resolved.cuda_backend,
         fixed_costs=resolved.fixed_costs,

@@ -14,6 +14,7 @@ from typing import Any
 
 from attnlab.config.axes import text
 from attnlab.config.grid import CellConfig
+from attnlab.config.levels import paths_of_axis
 from attnlab.config.paths import check_path
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
@@ -123,7 +124,8 @@ class _Matching:
         if by not in MATCHABLE and not (by.startswith("variant.") and whole):
             options = f"an option of {config.variant.label} that is a whole number"
             raise UserError(f"match: expected one of {', '.join(MATCHABLE)}, or {options}, got {by}", self._place)
-        for part, fields in (("grid", self.study.grid), ("search.space", self.study.search.space if self.study.search else {})):
+        axes = {path for axis in self.study.grid for path in paths_of_axis(self.study, axis)}
+        for part, fields in (("grid", axes), ("search.space", self.study.search.space if self.study.search else {})):
             if by in fields:
                 raise UserError(f"match: expected a field to adjust, but {part} sets {by} already", self._place)
         return value

@@ -211,7 +211,7 @@ def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
 
     if isinstance(value, str):  # 1e-3,3e-4 was given as one text, but its parts are numbers
         value = parse(value.strip(), name=place)[0]
-    return pick(axis, study.grid[axis], value, place=place)
+    return pick(axis, study.axes[axis], value, place=place)
 
 
 def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, ResolvedCell]]) -> tuple[str, str]:
