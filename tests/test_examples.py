@@ -1,6 +1,7 @@
 """The variant of `examples/my_variant`, registered in each of the three ways, and the task of `examples/my_task`."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -101,6 +102,28 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "cosine length=9" in done.stdout
     assert (tmp_path / "reports" / "train" / "index.html").is_file()
+
+
+@pytest.fixture
+def data_example(tmp_path: Path) -> Path:
+    """A copy of `examples/my_data` with the token files, in folders of the same depth."""
+    folder = tmp_path / "examples" / "my_data"
+    shutil.copytree(ROOT / "examples" / "my_data", folder)
+    texts = [str(shutil.copy(ROOT / name, tmp_path)) for name in ("README.md", "CONTRIBUTING.md", "GLOSSARY.md")]
+    load_file(folder / "make_tokens.py").main(texts, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "words"),
+    [("my_text", "bits_per_byte", []), ("my_tokens", "bits_per_byte", []), ("my_reviews", "accuracy", ["majority", "nb-svm"])],
+)
+def test_data_of_ones_own(name: str, metric: str, words: list[str], data_example: Path, quiet: ProgressDisplay) -> None:
+    result = attnlab.run(data_example / f"{name}.yaml", sets={**SMALL, "seeds": [0]}, root=data_example / "runs", display=quiet)
+    assert result.ok and {row.state for row in result.rows} == {"completed"}
+    assert result.plan.metric == metric and not [note for note in result.plan.notes if note.startswith("data: ")]
+    assert all(row.summary[metric] > 0 for row in result.rows)
+    assert set(words) <= {score.name for score in result.reference_scores}
 
 
 def test_a_user_task_is_trained_and_scored(tmp_path: Path, quiet: ProgressDisplay) -> None:

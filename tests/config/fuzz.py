@@ -77,6 +77,25 @@ run: {memory_limit: 8GiB, timeout: 30m}
 retries: 0
 """
 
+# The tasks that read files of one's own, which the fuzzer's folder has.
+OWN_DATA = """\
+study: own-data
+base:
+  task:
+    {name: csv, path: reviews.csv, text: review, label: opinion, labels: [good, bad], delimiter: ",", vocabulary: 99}
+  model: {dim: 12, depth: 1, heads: 2}
+  train: {steps: 20, batch_size: 4}
+  machine: {device: cpu}
+grid:
+  variant: [dense, no_wo]
+seeds: [0, 1]
+baseline: {variant: dense}
+"""
+OWN_TOKENS = OWN_DATA.replace(
+    OWN_DATA.splitlines()[3].strip(),
+    "{name: tokens, path: tokens.bin, dtype: uint16, vocabulary: 999, valid: tokens.bin, token_bytes: bytes.txt, length: 24}",
+)
+
 # YAML to insert verbatim in place of a value: special numbers, tags, anchors, aliases, unusual keys, invalid syntax.
 RAW = """
 .nan|.inf|-.inf|2020-01-01|2020-01-01T10:00:00Z|0o17|0x_|1__0|+1|1:30|- 1|~|<<|=|!!int x|!!float x|!!bool maybe
@@ -106,7 +125,7 @@ class Raw(str):
 def base_studies() -> list[str]:
     """Return the studies of the repository and those above, with models of one block, so that planning them is fast."""
     shipped = [path.read_text() for folder in ("ablations", "examples") for path in sorted((ROOT / folder).rglob("*.yaml"))]
-    return [re.sub(r"depth: \d+", "depth: 1", text) for text in (EVERYTHING, SEARCHED, STUDY, *shipped)]
+    return [re.sub(r"depth: \d+", "depth: 1", text) for text in (EVERYTHING, SEARCHED, STUDY, OWN_DATA, OWN_TOKENS, *shipped)]
 
 
 def names() -> list[str]:

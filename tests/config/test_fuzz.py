@@ -26,7 +26,7 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.training import costs
-from tests.config.fuzz import EVERYTHING, assignments, files
+from tests.config.fuzz import EVERYTHING, OWN_DATA, OWN_TOKENS, assignments, files
 from tests.support.paths import ROOT
 
 SECONDS = 60  # a file normally takes milliseconds: after this time it has hung
@@ -70,6 +70,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Folder for studies and the files that they import; memory is limited, so that a mistake cannot exhaust the machine's."""
     directory = tmp_path_factory.mktemp("fuzz")
     shutil.copy(ROOT / "examples/my_variant/cosine.py", directory)
+    shutil.copy(ROOT / "examples/my_data/reviews.csv", directory)
+    (directory / "tokens.bin").write_bytes(bytes([0, 1, 200, 2, 7, 3]) * 99)
+    (directory / "bytes.txt").write_text("3\n" * 999, encoding="utf-8")
+    plan(written(directory, OWN_TOKENS.encode()))
+    plan(written(directory, OWN_DATA.encode()))
     plan(written(directory, EVERYTHING.encode()))  # modules that are imported on first use open files of their own
     if not getattr(sys, "_attnlab_watches", False):
         sys.addaudithook(_hook)
