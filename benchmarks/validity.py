@@ -54,7 +54,7 @@ def known_power(mean: float, margin: float | None, tests: int, studies: int, see
     n, kept = simulate.kept_promise(mean, margin=margin, level=0.05 / tests, studies=studies, seed=seed)
     limit = "no margin" if margin is None else f"margin {margin:g}"
     case = f"difference {mean:g}, {limit}, {tests} open in the table: {n} seeds"
-    return [share_line("power", "normal", case, "settled", kept)]
+    return [share_line("power", "normal", case, "conclusive", kept)]
 
 
 def estimated_power(mean: float, pilot: int, studies: int, seed: int) -> list[Line]:
@@ -64,7 +64,7 @@ def estimated_power(mean: float, pilot: int, studies: int, seed: int) -> list[Li
     case = f"difference {mean:g}, {pilot} seeds"
     return [
         share_line("guess", "normal", case, "open", left),
-        share_line("guess", "normal", case, "settled", kept),
+        share_line("guess", "normal", case, "conclusive", kept),
         Line("guess", "normal", case, "seeds named", median, None, kept.of),
     ]
 
@@ -89,7 +89,7 @@ def rule_comparison(studies: int, seed: int) -> list[Line]:
     for outcome in rules.compare(studies=4 * studies, seed=seed):
         case = f"{outcome.mean:g}{'' if outcome.margin is None else f', margin {outcome.margin:g}'}"
         share = Share(outcome.conclusive * 4 * studies, 4 * studies)
-        lines.append(share_line("rules", outcome.rule, case, "settled", share))
+        lines.append(share_line("rules", outcome.rule, case, "conclusive", share))
         lines.append(Line("rules", outcome.rule, case, "seeds", outcome.seeds, None, 4 * studies))
     return lines
 

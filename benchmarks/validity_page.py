@@ -132,7 +132,7 @@ standard deviations of the pairs, and the margin if there is one. Mean number of
 
 Share of conclusive studies within 12 seeds (for difference 0 without a margin, this is the error rate):
 
-{rules_settled}
+{rules_conclusive}
 
 The same level at every look needs the fewest seeds, except for differences that 12 seeds can barely detect. Rising levels
 detect more of the small differences and need more seeds for the large ones. The always-valid rule, which needs no maximum
@@ -195,17 +195,17 @@ def _added(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
     """Return the figures for estimated numbers of seeds, added seeds, and the rules for repeated looks."""
     power = ["noise", "true difference, in standard deviations of the pairs", "conclusive"]
     guess = ["noise", "true difference, seeds so far", "inconclusive", "median estimated seeds", "conclusive with them"]
-    settled = [line for line in part["guess"] if line.quantity == "settled"]
+    conclusive = [line for line in part["guess"] if line.quantity == "conclusive"]
     looks = ["noise", "true difference", "false", "covered", "seeds per cell"]
     return {
         "power_broken": violations(part["power"], 0.8, least=True),
-        "power_table": table_of_quantities(part["power"], ["settled"], heads=power),
-        "guess_least": worst(settled, least=True),
-        "guess_most": worst(settled),
+        "power_table": table_of_quantities(part["power"], ["conclusive"], heads=power),
+        "guess_least": worst(conclusive, least=True),
+        "guess_most": worst(conclusive),
         "most": str(MAX_SEEDS),
         "few": str(MIN_SEEDS_FOR_ESTIMATE),
-        "guesses": table_of_quantities(part["guess"], ["open", "seeds named", "settled"], heads=guess),
+        "guesses": table_of_quantities(part["guess"], ["open", "seeds named", "conclusive"], heads=guess),
         "looks_table": table_of_quantities(part["looks"], ["false", "covered", "seeds"], heads=looks),
         "rules_seeds": table_of_cases(part["rules"], "seeds", over="rule"),
-        "rules_settled": table_of_cases(part["rules"], "settled", over="rule"),
+        "rules_conclusive": table_of_cases(part["rules"], "conclusive", over="rule"),
     }

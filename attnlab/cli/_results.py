@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attnlab._util.run_state import RunState
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
             str(len(cell.values) or ""),
             format_difference(cell),
             describe_verdict(cell.verdict),
-            cell.outcome if cell.value and cell.outcome != "completed" else "",
+            cell.outcome if cell.value and cell.outcome != RunState.COMPLETED else "",
             *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
         ]
         for cell in sorted(cells, key=lambda cell: order[cell.name])
@@ -57,7 +58,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     print()
     print_text(f"{plan.study.study}: {caption}")
     _print_cells(headings, rows, references, costs=[metric.heading for metric in costs])
-    if all(cell.outcome == "completed" for cell in cells):
+    if all(cell.outcome == RunState.COMPLETED for cell in cells):
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     for summary in searches:
         print_text(f"search: {describe_search(summary, spec)}")
@@ -118,7 +119,7 @@ def print_left_out(result: StudyResult, *, looks: Looks | None = None) -> None:
 def print_failures(result: StudyResult) -> None:
     """Print the reason and log of each run that has not completed; refused cells and pruned trials are printed elsewhere."""
     for row in result.rows:
-        if row.state not in ("completed", "pruned", "refused"):
+        if row.state not in (RunState.COMPLETED, RunState.PRUNED, RunState.REFUSED):
             print_text(f"{row.state}: {row.name}: {row.reason}")
         if row in result.failed and row.log and row.log.is_file() and row.log.stat().st_size:
             print(f"  log: {relative(row.log)}")

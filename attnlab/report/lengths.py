@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab._util.metrics import at_length, length_of
+from attnlab._util.run_state import RunState
 from attnlab.config.grid import cell_name
 from attnlab.report.plots import svg
 from attnlab.report.plots.by_length import LengthCurve, length_plot
@@ -49,7 +50,7 @@ def lengths_section(
     """
     groups: dict[str, list[Mapping[str, Any]]] = {cell.name: [] for cell in cells}
     for record in records:
-        if record["state"] == "completed":
+        if record["state"] == RunState.COMPLETED:
             groups[cell_of(record, spec)].append(record)
     # Cells of one variant have one color: dashes distinguish the values of the other axes.
     panels = {cell.name: cell_name({axis: v for axis, v in cell.axes.items() if axis != "variant"}) for cell in cells}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.run_state import RunState
 from attnlab.report.export import export
 from attnlab.report.figures import Figure, cell_colors, draw_figures
 from attnlab.report.left_out import describe_left_out
@@ -163,7 +164,7 @@ def _sections(
 
 def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:
     """Return the section on refused, failed and diverged runs, and on cells that the study leaves out, with reasons."""
-    rows = [[cell.name, cell.outcome, "; ".join(cell.reasons)] for cell in cells if set(cell.states) != {"completed"}]
+    rows = [[cell.name, cell.outcome, "; ".join(cell.reasons)] for cell in cells if set(cell.states) != {RunState.COMPLETED}]
     rows += [[name, "left out by the study", reason] for name, reason in info.skipped]
     if not rows:
         return None
@@ -186,7 +187,7 @@ def _search_section(summaries: Sequence[SearchSummary], info: StudyInfo) -> Page
 
 def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     """Return the paragraph above the verdicts: number of cells and runs, the metric, and the baseline."""
-    runs = sum(n for cell in cells for state, n in cell.states.items() if state not in ("refused", NOT_CONFIRMED))
+    runs = sum(n for cell in cells for state, n in cell.states.items() if state not in (RunState.REFUSED, NOT_CONFIRMED))
     text = f"{count(len(cells), 'cell')}, {count(runs, 'run')}. "
     text += f"The metric is {spec.metric} on the test split: {better(spec.direction)}."
     baselines = dict.fromkeys(cell.baseline for cell in cells if cell.difference)

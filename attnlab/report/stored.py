@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,17 +33,18 @@ def save(
     """Write the inputs of a report to `report.json` in `folder`; the arguments are those of `attnlab.report.write.write`."""
     from pydantic import TypeAdapter
 
-    drawn = curves[curves["metric"].isin([f"valid/{info.spec.metric}", "train/loss"])] if len(curves) else curves
+    drawn: dict[tuple[str, str, str], list[tuple[int, float | None]]] = {}
+    columns = (curves[name].tolist() for name in (*CURVES, "step", "value"))
+    for run_id, name, metric, step, value in zip(*columns, strict=True):
+        if metric in (f"valid/{info.spec.metric}", "train/loss"):
+            drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
     content = {
         "version": __version__,
         "info": TypeAdapter(StudyInfo).dump_python(replace(info, left_out=()), mode="json"),
         "left_out": [_to_json(run) for run in info.left_out],
         "columns": [name for name in runs.columns if name not in PRIVATE],
         "runs": [_to_json(run) for run in runs.to_dict("records")],
-        "curves": [
-            [*key, points["step"].tolist(), [_number(value) for value in points["value"]]]
-            for key, points in (drawn.groupby(list(CURVES), sort=False) if len(drawn) else ())
-        ],
+        "curves": [[*key, *zip(*points, strict=True)] for key, points in drawn.items()],
         "maps": [_map_to_json(map_) for map_ in maps],
     }
     (folder / FILE).write_text(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
@@ -95,15 +97,14 @@ def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:
 def _scalar(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        return {"float": str(value)}  # JSON has no infinity
-    return value.item() if hasattr(value, "item") else value
+    value = value.item() if hasattr(value, "item") else value
+    return {"float": str(value)} if isinstance(value, float) and math.isinf(value) else value  # JSON has no infinity
 
 
 def _from_json(run: Mapping[str, Any]) -> dict[str, Any]:
     import pandas
 
-    values = {
+    values: dict[str, Any] = {
         name: float(value["float"]) if isinstance(value, dict) and list(value) == ["float"] else value
         for name, value in run.items()
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from attnlab._util.run_state import RunState
 from attnlab.report.wording import (
     better,
     count,
@@ -159,7 +160,7 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
     """Return the two sentences of a study in which nothing is compared."""
     completed = [cell for cell in cells if cell.value is not None]
     if not completed:
-        missing = f"has {spec.metric}" if any("completed" in cell.states for cell in cells) else "has completed"
+        missing = f"has {spec.metric}" if any(RunState.COMPLETED in cell.states for cell in cells) else "has completed"
         states = "; ".join(f"{cell.name}: {cell.outcome}" for cell in cells[:MAX_NAMED])
         more = "; ..." if len(cells) > MAX_NAMED else ""
         return Summary([f"No run {missing}, so there is no result yet."], [f"{states}{more}."])

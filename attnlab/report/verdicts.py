@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from attnlab._util.cost_metrics import CostMetric, shown_in
+from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
@@ -37,7 +38,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     by_name = {cell.name: cell for cell in cells}
     compared = any(cell.baseline for cell in cells)
     has_effects = any(_effect_size(cell) for cell in cells)
-    has_states = any(set(cell.states) != {"completed"} for cell in cells)
+    has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
     costs = _present(cells, shown_in("verdict table"))
     columns = [Column("cell", is_text=True), Column(spec.metric), Column("seeds")]
     if compared:
@@ -52,7 +53,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
             texts += [format_difference(cell), _p_value(cell)]
             texts += [*([_effect_size(cell)] if has_effects else []), describe_verdict(cell.verdict)]
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
-        texts += ["" if cell.outcome == "completed" else cell.outcome] if has_states else []
+        texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []
         kind = "missing" if cell.value is None else "baseline" if cell.is_baseline else ""
         link = "" if cell.outcome == NOT_CONFIRMED else anchor(cell.name)  # the table of runs has no trials
         rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind, link=link))
@@ -228,7 +229,9 @@ def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Tab
         state = str(record["state"])
         texts = [state, str(record.get("device") or ""), str(record["run_id"])]
         rows.append(
-            TableRow([str(record["name"]), *figures, *texts], kind="" if state == "completed" else "missing", anchor=place)
+            TableRow(
+                [str(record["name"]), *figures, *texts], kind="" if state == RunState.COMPLETED else "missing", anchor=place
+            )
         )
     return Table(columns, rows)
 

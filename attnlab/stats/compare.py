@@ -14,13 +14,15 @@ from numbers import Real
 from typing import Any
 
 from attnlab._util import cost_metrics
+from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
-LOST_STATES = ("diverged", "out_of_memory", "failed", "timed_out")  # states in which a seed has no value and never will
+# States in which a seed has no value and never will.
+LOST_STATES = (RunState.DIVERGED, RunState.OUT_OF_MEMORY, RunState.FAILED, RunState.TIMED_OUT)
 
 
 # Columns that determine the batches of a seed: equal columns, equal batches in the same order.
@@ -124,7 +126,7 @@ def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
 
 
 def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> CellSummary:
-    completed = [run for run in runs if run["state"] == "completed" and _finite(run.get(spec.metric)) is not None]
+    completed = [run for run in runs if run["state"] == RunState.COMPLETED and _finite(run.get(spec.metric)) is not None]
     values = {int(run["seed"]): float(run[spec.metric]) for run in completed}
     costs, ranges = {}, {}
     for metric in cost_metrics.COST_METRICS:
@@ -133,7 +135,7 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
             costs[metric.name] = paired.interval(numbers)
         if metric.measured and len(numbers) > 1:
             ranges[metric.name] = (min(numbers), max(numbers))
-    reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != "completed")
+    reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != RunState.COMPLETED)
     return CellSummary(
         name=name,
         axes={axis: axis_text(runs[0].get(axis)) for axis in spec.axes},
@@ -155,7 +157,7 @@ def _is_known(value: Any) -> bool:
 
 def _state(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     """Return a run's state; a completed run with an infinite value counts as diverged."""
-    return "diverged" if _is_infinite(run.get(spec.metric)) else str(run["state"])
+    return str(RunState.DIVERGED if _is_infinite(run.get(spec.metric)) else run["state"])
 
 
 def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:

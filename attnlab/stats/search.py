@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.run_state import RunState
 from attnlab.config.paths import check_value
 from attnlab.config.search import written
 from attnlab.errors import UserError
@@ -45,7 +46,7 @@ class SearchSummary:
     @property
     def outcome(self) -> str:
         """The states as text, as in "18 completed, 5 pruned, 1 failed"."""
-        first = ("completed", "pruned", "failed")
+        first = (RunState.COMPLETED, RunState.PRUNED, RunState.FAILED)
         order = [*first, *(state for state in self.states if state not in first)]
         return ", ".join(f"{self.states[state]} {state}" for state in order if self.states.get(state))
 
@@ -67,7 +68,7 @@ def summarize_searches(runs: Sequence[RunRecord], spec: ComparisonSpec, search: 
 def _summarize_search(cell: str, trials: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> SearchSummary:
     states = Counter(str(trial["state"]) for trial in trials)
     name = f"valid_{spec.metric}"
-    completed = [trial for trial in trials if trial["state"] == "completed" and math.isfinite(trial.get(name, math.nan))]
+    completed = [trial for trial in trials if trial["state"] == RunState.COMPLETED and math.isfinite(trial.get(name, math.nan))]
     if not completed:
         return SearchSummary(cell, states)
     sign = 1 if spec.direction == "min" else -1

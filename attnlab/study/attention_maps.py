@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.models.classifier import Classifier
 from attnlab.study.trained import TrainedModel, load_model
@@ -51,7 +52,7 @@ def record_attention_maps(
     from attnlab.tracking.runs import load_runs
 
     runs = load_runs(study, root)
-    done = runs.loc[(runs["state"] == "completed") & (runs["phase"] != "search")].sort_values(by="seed")
+    done = runs.loc[(runs["state"] == RunState.COMPLETED) & (runs["phase"] != "search")].sort_values(by="seed")
     recorded = []
     for record in done.drop_duplicates("cell").to_dict("records"):
         cell = str(record["cell"])

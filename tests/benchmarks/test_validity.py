@@ -80,7 +80,7 @@ def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None
         for part, quantity in (("fixed", "false"), ("looks", "false"), ("fixed", "false equivalence")):
             worst = max(line.value for line in broken if (line.part, line.quantity) == (part, quantity))
             assert f"{worst:.1%}" in breaks and f"{worst:.1%}" not in holds
-    guessed = [line.value for line in lines if (line.part, line.quantity) == ("guess", "settled")]
+    guessed = [line.value for line in lines if (line.part, line.quantity) == ("guess", "conclusive")]
     assert min(guessed) < 0.5 and all(f"{end(guessed):.1%}" in holds for end in (min, max))
 
 

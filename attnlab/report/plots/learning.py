@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.run_state import RunState
 from attnlab.config.axes import Label
 from attnlab.config.grid import cell_name
 from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
@@ -42,7 +43,7 @@ def learning_curves(
         (file name without extension, title, SVG) of each plot.
     """
     by_name = {cell.name: cell for cell in cells}
-    runs = {str(r["run_id"]): (by_name[cell_of(r, spec)], r["state"] == "completed") for r in records}
+    runs = {str(r["run_id"]): (by_name[cell_of(r, spec)], r["state"] == RunState.COMPLETED) for r in records}
     panels = _panels(cells)
     dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
     faceted = len(cells) > MAX_CELLS and "variant" in spec.axes and 1 < len(dashes) <= MAX_PANELS
