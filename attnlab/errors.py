@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from attnlab._util.printable import escape_controls
+
 LONGEST = 4_000  # characters of a line
 SIMILARITY = 0.65  # smallest difflib ratio of a suggested name; unrelated names reach 0.5 ("einsum" for "nosuch")
 
@@ -33,7 +35,7 @@ def one_line(text: str) -> str:
     Control characters are escaped, and the middle of a text longer than `LONGEST` is left out.
     """
     text = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escape_controls(text)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,10 +44,8 @@ def replacing(path: Path) -> Iterator[Path]:
     A reader of ``path`` sees the old file or the new one, each complete, even if this process is killed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=HALF)
-    os.close(descriptor)
-    temporary = Path(name)
-    temporary.chmod(0o644)  # mkstemp makes it private
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{HALF}")
+    temporary.touch(exist_ok=False)  # with the permissions that the umask allows
     try:
         yield temporary
         sync(temporary)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from attnlab._util.printable import escape_controls
 from attnlab._util.redact import redact
 
 
@@ -16,7 +17,7 @@ class _LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._write(redact(self.format(record)))
+            self._write(escape_controls(redact(self.format(record)), keep="\n\t"))
         except Exception:  # logging's convention: a failing handler must not stop the program
             self.handleError(record)
 

@@ -16,11 +16,13 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
+from typing import TextIO, cast
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.log import log_to
+from attnlab._util.printable import EscapingStream
 from attnlab._util.redact import redact
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
@@ -65,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_spelling(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(argv=words))
-        with log_to(_print_line):
+        with log_to(_print_line), redirect_stdout(cast(TextIO, EscapingStream(sys.stdout))):
             return arguments.main(arguments)
     except UserError as error:
         if "--debug" in words:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from attnlab._util.printable import escape_controls
 from attnlab.config.yaml import kind
 from attnlab.errors import UserError, nearest
 
@@ -11,16 +12,19 @@ Label = str | int | float | bool
 
 
 def text(value: Any) -> str:
-    """Return a value on one line: ``strided_sparse stride=16``, ``0.9,0.98``, ``true``; a path shows only its class."""
+    """Return a value on one line: ``strided_sparse stride=16``, ``0.9,0.98``, ``true``; a path shows only its class.
+
+    Control characters are escaped: names of cells are made of such texts.
+    """
     if isinstance(value, dict):
         name = value.get("name")
-        named = [name.rpartition(":")[2]] if isinstance(name, str) else []
-        return " ".join([*named, *(f"{k}={text(v)}" for k, v in value.items() if k != "name")])
+        named = [escape_controls(name.rpartition(":")[2])] if isinstance(name, str) else []
+        return " ".join([*named, *(f"{escape_controls(str(k))}={text(v)}" for k, v in value.items() if k != "name")])
     if isinstance(value, list):
         return ",".join(map(text, value))
     if isinstance(value, bool):
         return str(value).lower()
-    return "null" if value is None else str(value)
+    return "null" if value is None else escape_controls(str(value))
 
 
 def labels(values: Sequence[Any]) -> list[Label]:
@@ -32,7 +36,10 @@ def labels(values: Sequence[Any]) -> list[Label]:
         else:
             result.append(value if isinstance(value, int | float) else text(value))
     if len(set(map(str, result))) < len(result):
-        result = [value if isinstance(value, str | int | float) else json.dumps(value) for value in values]
+        result = [
+            escape_controls(value) if isinstance(value, str) else value if isinstance(value, int | float) else json.dumps(value)
+            for value in values
+        ]
     return result
 
 

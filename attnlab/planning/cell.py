@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from attnlab.config.axes import Label
 from attnlab.config.run import RunConfig
+from attnlab.errors import one_line
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Cell:
     cuda_backend: str = ""
     fixed_costs: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.refusal is not None:  # it may quote the user's code
+            object.__setattr__(self, "refusal", one_line(self.refusal))
 
 
 @dataclass(frozen=True)

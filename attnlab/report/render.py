@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.colors import on_dark
+from attnlab._util.printable import escape_controls
 from attnlab.report.summary import Strong
 from attnlab.report.table import escape_tags, to_markdown
 
@@ -53,6 +54,11 @@ def fence(text: str, language: str = "") -> str:
     return f"{marks}{language}\n{text}\n{marks}"
 
 
+def _without_controls(value: Any) -> Any:
+    """Escape control characters of a field; it may be Markup, which stays what it is."""
+    return type(value)(escape_controls(value, keep="\n\t\r")) if isinstance(value, str) else value
+
+
 def render(template: str, fields: Mapping[str, Any]) -> str:
     """Render one of the templates in `templates/`; those for HTML escape their fields."""
     import jinja2
@@ -61,7 +67,9 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     html = template.endswith(".html.j2")
-    environment = jinja2.Environment(loader=loader, autoescape=html, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=html, trim_blocks=True, lstrip_blocks=True, finalize=_without_controls
+    )
     environment.globals |= {"to_markdown": to_markdown, "fold_notes": fold_notes, "version": __version__}
     environment.filters["emphasize"] = lambda sentence: emphasize(sentence, html=html)
     environment.filters |= {

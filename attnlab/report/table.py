@@ -55,8 +55,8 @@ class Table:
 
 
 def escape_tags(text: str) -> str:
-    """Escape HTML tags in text for Markdown: names and reasons may come from the user's own code."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+    """Escape HTML tags, links and images in text for Markdown: names and reasons may come from the user's own code."""
+    return re.sub(r"\](?=[(\[:])", r"\]", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text))
 
 
 def to_markdown(table: Table) -> str:

@@ -10,9 +10,9 @@ import json
 import logging
 import math
 import os
+import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,9 +80,9 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None]) -> P
             return place
         for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed process: this one holds the lock
             shutil.rmtree(left_over)
-        half = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".half"))
+        half = place.with_name(f".{place.name}.{secrets.token_hex(8)}.half")
         try:
-            half.chmod(0o755)  # mkdtemp creates private folders
+            half.mkdir()  # with the permissions that the umask allows
             build(half)
             digests = {file.name: files.sha256(file) for file in half.iterdir()}
             (half / "manifest.json").write_text(json.dumps({"key": key, "sha256": digests}, indent=1))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
+from attnlab._util.printable import escape_controls
 from attnlab.config.comparability import test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
@@ -193,7 +194,9 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     ended = (info.end_time or int(1_000 * time.time())) / 1_000
     import pandas
 
-    row = {"run_id": info.run_id, "name": info.run_name, "cell": tag.get("cell"), "study": tag.get("study")}
+    tag |= {key: escape_controls(tag[key]) for key in ("cell", "study", "state", "reason") if key in tag}
+    name = escape_controls(info.run_name or "")
+    row = {"run_id": info.run_id, "name": name, "cell": tag.get("cell"), "study": tag.get("study")}
     row |= {"state": tag.get("state"), "reason": tag.get("reason", ""), "seed": int(tag["seed"])}
     row |= {"fingerprint": tag["fingerprint"], "attempt": int(tag.get("attempt", 1))}
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}

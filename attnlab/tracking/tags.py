@@ -9,7 +9,6 @@ import getpass
 import json
 import os
 import platform
-import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from attnlab._util import git
 from attnlab._util.colors import color_of
 from attnlab._util.files import replacing
 from attnlab._util.lock import file_lock
@@ -197,16 +197,8 @@ def versions() -> str:
 @cache
 def git_tags(folder: str) -> dict[str, str]:
     """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty if it is not a checkout."""
-
-    def git(*arguments: str) -> str:
-        result = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=False, timeout=20)
-        return result.stdout.strip() if result.returncode == 0 else ""
-
-    try:
-        commit = git("rev-parse", "HEAD")
-        dirty = "+dirty" if commit and git("status", "--porcelain", "--untracked-files=no") else ""
-    except (OSError, subprocess.TimeoutExpired):  # no git on this machine
-        return {}
+    commit = git.head(folder)
+    dirty = "+dirty" if commit and git.is_dirty(folder) else ""
     return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}
 
 

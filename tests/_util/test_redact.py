@@ -3,10 +3,11 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from attnlab._util.redact import command_line, holds_login, redact, without_login
+from attnlab._util.redact import command_line, holds_login, redact, redact_file, without_login
 
 SECRET = "s3cr3t"
 
@@ -44,6 +45,16 @@ def stopped(*, cpu_seconds: float) -> Iterator[None]:
         f"https://host/a?api-key={SECRET}",
         f"host=h password={SECRET} dbname=d sslpassword={SECRET}",
         f"--storage=postgresql://me:{SECRET}@host/db",
+        f"host: h\npassword: {SECRET}",
+        f"host, password:'{SECRET} and more'",
+        f'host {{"db_password": "{SECRET} and, more"}}',
+        f"host, api-key: {SECRET}",
+        f"host, my_token: {SECRET}, x",
+        f"host\nAuthorization: Bearer {SECRET}",
+        f"host Proxy-Authorization: Basic {SECRET}",
+        f"host GH_PAT={SECRET} PGPASS={SECRET} DB_PASS={SECRET} SLACK_WEBHOOK={SECRET} WEBHOOK_URL={SECRET}",
+        f"host COOKIE={SECRET} SENTRY_DSN={SECRET} SSH_KEY={SECRET}",
+        "host ghp_s3cr3ts3cr3ts3cr3ts3cr3t",
     ],
 )
 def test_a_secret_goes(text: str) -> None:
@@ -61,6 +72,10 @@ def test_a_secret_goes(text: str) -> None:
         "sqlite:////home/a/runs/mlflow.db",
         "mail me@host about a // comment",
         "task: {name: text, path: /a/b}",
+        "path=/a/b, bypass=1, compass=2, pattern=x, author=me, design=3, cookies=4, keypad=5",
+        "unknown token: 'x'; expected signature: (step, *, seed); auth: none; patience: 3",
+        "def decode(self, token: int) -> str: pass",
+        "//a/b//c@d".replace("@", " at "),
     ],
 )
 def test_everything_else_stays(text: str) -> None:
@@ -70,6 +85,12 @@ def test_everything_else_stays(text: str) -> None:
 def test_secrets_of_the_environment_go_by_their_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "correct-horse")
     monkeypatch.setenv("PGPASSWORD", "postgres")
+    for name in ("GH_PAT", "PGPASS", "DB_PASS", "DISCORD_WEBHOOK", "SLACK_WEBHOOK_URL", "SSH_KEY", "SENTRY_DSN"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+        assert "value-of" not in redact(f"it is value-of-{name}, he said"), name
+    monkeypatch.setenv("MY_PATH", "not-a-secret")
+    monkeypatch.setenv("OLDPWD", "/home/me")
+    assert redact("not-a-secret in /home/me") == "not-a-secret in /home/me"
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "whatever")
     text = "failed with {'MY_SERVICE_TOKEN': 'correct-horse'} on postgresql, whatever"
     assert redact(text) == "failed with {'MY_SERVICE_TOKEN': '***'} on postgresql, whatever"
@@ -85,16 +106,35 @@ def test_pieces_of_a_password_that_somebody_could_not_read() -> None:
     assert redact("port 'first' of host 'sec%40nd' or first/sec@nd?", address=address) == "port '***' of host '***' or ***?"
 
 
-@pytest.mark.parametrize("text", ["_", "-", "a_", "token_"])
+@pytest.mark.parametrize(
+    "text",
+    ["_", "-", "a_", "token_", "/", "//", "//a:b", "a://b:c", "//a/", "/@", "//@", "//a@b", "a:1/", "password:", "password: "]
+    + ["'password'", "secret:\t ", "authorization: ", "ghp_", "sk-", "pass", "key ", "://a:1/@"],
+)
 def test_the_work_grows_with_the_length_of_a_word_not_with_its_square(text: str) -> None:
-    with stopped(cpu_seconds=60):  # linear time takes one or two, quadratic time an hour
-        long = 3_000_000 // len(text) * text
-        assert redact(long) == long and redact(f"{long}password={SECRET}").endswith("password=***")
+    with stopped(cpu_seconds=60):  # linear time takes one or two, quadratic time many minutes
+        long = 400_000 // len(text) * text
+        assert SECRET not in redact(f"{long} password={SECRET}") and SECRET not in command_line([f"{long} password={SECRET}"])
+        assert SECRET not in redact(f"{long}\npostgresql://me:{SECRET}@host {long}")
+        holds_login(long)
+        without_login(long)
 
 
 def test_a_command_line_hides_whole_words() -> None:
     words = ["run", "s.yaml", "--storage", "postgresql://me:a b@c/d@host/db", "--api-key", "x y", "--my-token=a b"]
     assert command_line(words) == "run s.yaml --storage 'postgresql://***@host/db' --api-key '***' '--my-token=***'"
+
+
+def test_a_file_is_redacted_in_place_if_it_holds_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    redact_file(path)
+    path.write_bytes(b"caf\xe9\r\n\xff plain\n")
+    before = path.stat().st_ino
+    redact_file(path)
+    assert path.stat().st_ino == before and path.read_bytes() == b"caf\xe9\r\n\xff plain\n"
+    path.write_bytes(f"password={SECRET}\r\n".encode() + b"\xff plain")
+    redact_file(path)
+    assert path.read_bytes() == b"password=***\r\n\xff plain" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_logins_are_seen() -> None:

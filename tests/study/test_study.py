@@ -530,3 +530,15 @@ def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> 
     ).splitlines()
     assert first == "result of small" and rows[0].startswith("  dense rotary s0: completed, bits_per_byte ")
     assert rows[1] == "  gru rotary: refused" and len(rows) == 2
+
+
+def test_secrets_that_other_programs_write_are_not_kept(root: Path) -> None:
+    """A program that a run starts, and the C library, write to the log past Python's streams."""
+    result = go(root, "writes_past_python", seeds=[0], grid={"variant": ["dense"]}, retries=0)
+    (row,) = result.rows
+    assert row.state == "failed" and row.log is not None
+    logs = [row.log, *root.glob("artifacts/**/log.txt")]
+    assert len(logs) == 2
+    for log in logs:
+        text = log.read_text()
+        assert "s3cr3t" not in text and text.count("***") == 3 and "RuntimeError" in text

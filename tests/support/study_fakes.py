@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,13 @@ def says_strange_things(config: RunConfig, *, report: Report, folder: Path) -> R
     if config.variant.name == "wide":
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/nowhere/kernel.bin")
     return good(config, report=report, folder=folder)
+
+
+def writes_past_python(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Let a program and the C library write a secret, and fail."""
+    subprocess.run(["sh", "-c", "echo password=s3cr3t-1; echo password: s3cr3t-2 >&2"], check=True)
+    os.write(1, b"GH_PAT=s3cr3t-3\n")
+    raise RuntimeError("it ends")
 
 
 def failing(config: RunConfig, *, report: Report, folder: Path) -> Result:

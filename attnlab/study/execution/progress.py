@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 from rich.live import Live
 
+from attnlab._util.printable import escape_controls
 from attnlab._util.redact import redact
 from attnlab.study.execution.bars import Bar, Bars, format_clock
 from attnlab.study.execution.ending import Ending
@@ -164,7 +165,7 @@ class ProgressDisplay:
 
     def print(self, text: str) -> None:
         """Print one line above the bars, with secrets redacted."""
-        self._console.print(redact(text), markup=False)
+        self._console.print(escape_controls(redact(text)), markup=False)
 
     def close(self) -> None:
         """Restore the terminal."""

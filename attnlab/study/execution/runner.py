@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util import memory
+from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution import rows
@@ -267,6 +268,7 @@ class Runner:
     def _record(self, active: _ActiveRun, ending: Ending) -> int:
         """Close the record of a run and keep its row; return how many of its attempts have failed so far."""
         run = active.run
+        redact_file(rows.log_path(self._root, run.key))  # programs that the run started wrote past its redacted streams
         if ending.state in WITHOUT_RESULT:
             self._tracker.log_file(active.run_id, rows.log_path(self._root, run.key))
         if ending.traceback:

@@ -1,0 +1,69 @@
+"""Tests of the escaping of control characters, and of the places where names and messages are shown."""
+
+import io
+import logging
+from pathlib import Path
+
+import pytest
+
+from attnlab._util.log import log_to
+from attnlab._util.printable import EscapingStream, escape_controls
+from attnlab.cli import main
+from attnlab.config.axes import labels
+from attnlab.planning.cell import Cell
+from attnlab.report.table import escape_tags
+from attnlab.study.execution.progress import ProgressDisplay
+from tests.support.small_runs import tiny
+from tests.support.studies import COSINE, STUDY, write
+
+HOSTILE = "a\x1b[2J\x9b1m\u202eb\nc\rd\u2028e\udc80"
+
+
+def is_clean(text: str) -> bool:
+    return all(c.isprintable() or c in " \n" for c in text)
+
+
+def test_controls_are_escaped_and_nothing_else_is() -> None:
+    assert escape_controls(HOSTILE) == r"a\x1b[2J\x9b1m\u202eb\nc\rd\u2028e\udc80"
+    assert escape_controls("a\n\tb", keep="\n\t") == "a\n\tb"
+    for text in ("", "näive Ελληνικά 漢字 🙂", "1\u202f000\u00a0m", "a\\x1b"):
+        assert escape_controls(text) == text
+
+
+def test_a_stream_escapes_what_is_written() -> None:
+    stream = io.StringIO()
+    print(f"x {HOSTILE}", file=EscapingStream(stream))  # type: ignore[arg-type]
+    assert is_clean(stream.getvalue()) and "\\x1b" in stream.getvalue()
+
+
+def test_labels_and_refusals_are_escaped() -> None:
+    assert all(is_clean(str(label)) for label in labels([HOSTILE, {"name": HOSTILE, HOSTILE: HOSTILE}, [HOSTILE]]))
+    assert all(is_clean(str(label)) for label in labels([f"a:{HOSTILE}", f"b:{HOSTILE}"]))
+    assert is_clean(str(Cell("a", {}, tiny(), refusal=HOSTILE).refusal))
+
+
+def test_log_lines_and_the_display_are_escaped() -> None:
+    lines: list[str] = []
+    with log_to(lines.append):
+        logging.getLogger("attnlab").info("x %s", HOSTILE)
+    stream = io.StringIO()
+    ProgressDisplay(stream).print(HOSTILE)
+    assert all(is_clean(text) and "\\x1b" in text for text in (*lines, stream.getvalue()))
+
+
+def test_the_plan_of_a_hostile_study_prints_no_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason of a refusal is a text of the user's code; YAML itself admits no control characters, but overrides."""
+    refusing = '    @classmethod\n    def unsupported(cls, **config):\n        return "\\x1b[2J \\u202e"\n'
+    write(tmp_path, COSINE.replace('@register_variant("NAME")\n', "") + refusing, name="mine.py")
+    text = STUDY.replace("no_wo", "mine.py:Cosine, no_wo").replace("baseline: {variant: dense}\n", "")
+    text = text.replace("seeds:", 'skip:\n  - {where: {variant: no_wo}, because: "\\u202eseen"}\nseeds:')
+    assert main.main(["plan", str(write(tmp_path, text)), "--tflops", "1"]) == 0
+    captured = capsys.readouterr()
+    assert r"\x1b[2J" in captured.out and r"\u202eseen" in captured.out
+    assert is_clean(captured.out) and is_clean(captured.err)
+
+
+@pytest.mark.parametrize("text", ["<img src=x onerror=alert(1)>", "![x](http://a/b)", "[x](javascript:a)", "[x][y]", "\x1b[2J"])
+def test_a_comment_of_a_study_is_text_in_markdown(text: str) -> None:
+    escaped = escape_tags(text)
+    assert "<img" not in escaped and "](" not in escaped.replace("\\](", "") and "][" not in escaped.replace("\\][", "")
