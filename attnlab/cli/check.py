@@ -1,27 +1,46 @@
-"""`attnlab check`: test an attention variant against the contract and explain each failure."""
+"""`attnlab check`: test a variant, position scheme or task against its contract and explain each failure."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import print_table
+from attnlab.cli._arguments import Parser, positive_int
+from attnlab.cli._printing import ProgressLine, print_table
 from attnlab.cli._study import parse_sets
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 
-HELP = "test an attention variant against the contract: attnlab check my_lab/cosine.py:Cosine"
+if TYPE_CHECKING:
+    from attnlab.testing import CheckResult
+
+HELP = "test a variant, position scheme or task against its contract: attnlab check my_lab/cosine.py:Cosine"
 DESCRIPTION = (
-    "Exit codes: 0: the variant has every property that it declares; 1: a check failed; 2: this configuration is not supported."
+    "Exit codes: 0: the class has every property that it declares; 1: a check failed; 2: this configuration is not supported."
 )
+KINDS = ("variant", "position scheme", "task")
+# Arguments that only some kinds take -> these kinds.
+TAKEN_BY = {
+    "position": KINDS[:1],
+    "backend": KINDS[:1],
+    "device": KINDS[:2],
+    "heads": KINDS[:2],
+    "dim": KINDS[:2],
+}
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("variant", metavar="NAME|PATH", help="a name, file.py:Class or package.module:Class")
-    parser.add_argument("--position", metavar="NAME", help="position scheme of all checks (default: none)")
-    parser.add_argument("--backend", metavar="NAME", help="backend of all checks (default: the variant's first)")
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the variant: stride=4 (repeatable)")
+    parser.add_argument("target", metavar="NAME|PATH", help="a name, file.py:Class or package.module:Class")
+    parser.add_argument("--position", metavar="NAME", help="of a variant: position scheme of all checks (default: none)")
+    parser.add_argument("--backend", metavar="NAME", help="of a variant: backend of all checks (default: the variant's first)")
+    parser.add_argument("--device", help="auto (default), cpu, cuda or cuda:N")
+    parser.add_argument("--heads", type=positive_int, metavar="N", help="number of heads of all checks (default: usually 3)")
+    parser.add_argument("--dim", type=positive_int, metavar="N", help="model width of all checks (default: usually 21)")
+    parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the class: stride=4 (repeatable)")
+    parser.add_repeatable("--only", metavar="CHECK", help="run this check only, as in --only 'causality by value' (repeatable)")
+    parser.add_repeatable("--imports", metavar="FILE", help="import a Python file that registers classes (repeatable)")
 
 
 def main(arguments: Namespace) -> int:
@@ -31,18 +50,73 @@ def main(arguments: Namespace) -> int:
         0 if no check failed, else 1.
 
     Raises:
-        UserError: the variant does not support the position scheme, backend or device; the message has the reason.
+        UserError: the class does not support the position scheme, backend or device; the message has the reason.
     """
-    from attnlab.registry import VARIANTS
-    from attnlab.testing.contract import check
-    from attnlab.training.device import resolve_device
+    from attnlab._util.user_code import load_file
 
-    variant, position, backend, device = arguments.variant, arguments.position, arguments.backend, arguments.device
-    results = check(variant, options=parse_sets(arguments.options), position=position, backend=backend, device=device)
+    for file in arguments.imports:
+        load_file(Path(file).expanduser())
+    kind, cls = _resolve(arguments.target)
+    for name, kinds in TAKEN_BY.items():
+        if kind not in kinds and getattr(arguments, name) is not None:
+            raise UserError(f"--{name} is an option for a {' or '.join(kinds)}, got the {kind} {arguments.target}")
+    results, configuration = _check(kind, cls, arguments)
     if {result.status for result in results} == {"refused"}:
         reasons = dict.fromkeys(result.detail for result in results)
-        raise UserError(f"not supported: {'; '.join(reasons)}", variant)
+        raise UserError(f"not supported: {'; '.join(reasons)}", arguments.target)
     failed = [result for result in results if result.status == "failed"]
+    _print_results(results, failed, debug=arguments.debug)
+    counts = ", ".join(f"{count} {status}" for status, count in Counter(result.status for result in results).items())
+    seconds = sum(result.seconds for result in results)
+    print(f"\n{arguments.target}{f' ({configuration})' if configuration else ''}: {counts}, in {seconds:.1f} s")
+    return 1 if failed else 0
+
+
+def _resolve(ref: str) -> tuple[str, type]:
+    """Return the kind and the class of a name or path.
+
+    Raises:
+        UserError: no class has this name, or it is neither a variant, nor a position scheme, nor a task.
+    """
+    from attnlab.positions import Position
+    from attnlab.registry import POSITIONS, TASKS, VARIANTS
+    from attnlab.tasks import Task
+    from attnlab.variants import Variant
+
+    registries = (VARIANTS, POSITIONS, TASKS)
+    names = [name for registry in registries for name in registry.names()]
+    if ":" in ref or ref.endswith(".py"):
+        cls = VARIANTS.get(ref)
+    elif ref in names:
+        cls = next(registry for registry in registries if ref in registry.names()).get(ref)
+    else:
+        raise UserError(f"unknown variant, position scheme or task {ref!r}{nearest(ref, names)}; known: {', '.join(names)}")
+    for kind, base in zip(KINDS, (Variant, Position, Task), strict=True):
+        if issubclass(cls, base):
+            return kind, cls
+    raise UserError(f"expected a subclass of attnlab's Variant, Position or Task, got {cls.__qualname__}", ref)
+
+
+def _check(kind: str, cls: Any, arguments: Namespace) -> tuple[list[CheckResult], str]:
+    """Run the checks, with their progress on a terminal; return the results and a description of the configuration."""
+    from attnlab.testing import check, check_position, check_task
+    from attnlab.training.device import resolve_device
+
+    options, only = parse_sets(arguments.options), arguments.only or None
+    with ProgressLine() as progress:
+        if kind == "task":
+            return check_task(cls, options=options, only=only, start=progress.show), ""
+        device = arguments.device or "auto"
+        common: dict[str, Any] = {"device": device, "heads": arguments.heads, "dim": arguments.dim}
+        common |= {"options": options, "only": only, "start": progress.show}
+        if kind == "position scheme":
+            return check_position(cls, **common), resolve_device(device)
+        position = f"position {arguments.position}" if arguments.position else "no position scheme"
+        configuration = f"{position}, backend {arguments.backend or cls.backends[0]}, {resolve_device(device)}"
+        return check(cls, position=arguments.position, backend=arguments.backend, **common), configuration
+
+
+def _print_results(results: Sequence[CheckResult], failed: Sequence[CheckResult], *, debug: bool) -> None:
     print_table(
         ["check", "result", "time", "measured"],
         [
@@ -52,12 +126,7 @@ def main(arguments: Namespace) -> int:
     )
     for result in failed:
         print(f"\nFAILED {result.check}\n  smallest case:  {result.detail}\n  what to change: {result.advice}")
-        if arguments.debug and result.traceback:
+        if debug and result.traceback:
             print(result.traceback)
     if failed and results[-1].check == "shapes":
         print("\nThe other checks depend on this one and were skipped.")
-    scheme = f"position {position}" if position else "no position scheme"
-    configuration = f"{scheme}, backend {backend or VARIANTS.get(variant).backends[0]}, {resolve_device(device)}"
-    counts = ", ".join(f"{count} {status}" for status, count in Counter(result.status for result in results).items())
-    print(f"\n{variant} ({configuration}): {counts}, in {sum(result.seconds for result in results):.1f} s")
-    return 1 if failed else 0

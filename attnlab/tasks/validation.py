@@ -74,7 +74,7 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
         UserError: ``train_batch`` returns no ``Batch`` or an invalid one, or ``score`` does not return the task's metric.
     """
     batch: Any = task.train_batch(0, seed=config.seed, batch_size=config.train.batch_size)
-    if mistake := _describe_mistake(batch, task):
+    if mistake := describe_mistake(batch, task):
         raise UserError(f"task {config.task.label}: {mistake} from train_batch()")
     row = batch.split(len(batch.inputs))[0]
     shape = (*row.inputs.shape, task.vocabulary) if task.kind == "language_model" else (1, task.classes)
@@ -84,7 +84,7 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
         raise UserError(f"task {config.task.label}: expected score() to name the metric {task.metric}, got {named}")
 
 
-def _describe_mistake(batch: Any, task: Task) -> str:
+def describe_mistake(batch: Any, task: Task) -> str:
     """Describe the first mistake in a batch; "" if it is valid."""
     if not isinstance(batch, Batch):
         return f"expected an attnlab.tasks.Batch, got {type(batch).__name__}"

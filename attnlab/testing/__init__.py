@@ -15,5 +15,18 @@ from attnlab.testing.benchmark.layer import BenchCase, LayerConfig
 from attnlab.testing.benchmark.suite import BenchConfig, BenchResult, bench
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.contract import CheckResult, check
+from attnlab.testing.position_contract import check_position
+from attnlab.testing.task_contract import check_task
 
-__all__ = ["CHECKS", "BenchCase", "BenchConfig", "BenchResult", "CheckResult", "LayerConfig", "bench", "check"]
+__all__ = [
+    "CHECKS",
+    "BenchCase",
+    "BenchConfig",
+    "BenchResult",
+    "CheckResult",
+    "LayerConfig",
+    "bench",
+    "check",
+    "check_position",
+    "check_task",
+]

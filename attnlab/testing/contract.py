@@ -1,10 +1,10 @@
 """Check a variant against the contract: what it declares must hold, and what it does not declare must be refused."""
 
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,10 +15,11 @@ from attnlab.nn import attention
 from attnlab.nn.attention import BACKENDS
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS, check_options
-from attnlab.testing.checks import CHECKS, CheckTarget, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks import CHECKS, Check, CheckTarget, Failure, NotDeclared, Unsupported
 from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 
+T = TypeVar("T")
 STATUSES = ("passed", "failed", "refused", "not declared")
 
 
@@ -51,11 +52,14 @@ def check(
     position: str | type[Position] | None = None,
     backend: str | None = None,
     device: str = "cpu",
+    heads: int | None = None,
+    dim: int | None = None,
     roles: Collection[str] = ROLES,
     only: Collection[str] | None = None,
+    start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
 ) -> list[CheckResult]:
-    """Check a variant against the contract.
+    """Check a variant against the contract. ``check_position`` and ``check_task`` do the same for position schemes and tasks.
 
     Args:
         variant: a registered name, a path as in a study (``file.py:Class``), or the class itself.
@@ -65,8 +69,11 @@ def check(
             run with every registered one.
         backend: the backend of every check. None: the first that the variant declares.
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
+        heads: number of heads of every check. None: the first of several that the variant supports.
+        dim: model width of every check. None: a width that the heads divide.
         roles: the roles to check; those that the variant does not declare are skipped.
         only: names of checks (keys of ``CHECKS``). None: all.
+        start: called with the name of each check before it runs.
         report: called with each result as soon as the check has finished.
 
     Returns:
@@ -84,10 +91,10 @@ def check(
         shapes passed
         seed passed
     """
-    target = _make_target(variant, options or {}, position=position, backend=backend, device=resolve_check_device(device))
-    for name in only or ():
-        if name not in CHECKS:
-            raise UserError(f"unknown check {name!r}{nearest(name, CHECKS)}")
+    device = resolve_check_device(device)
+    target = _make_target(variant, options or {}, position=position, backend=backend, device=device)
+    target = replace(target, requested_heads=heads, requested_dim=dim)
+    checks = select_checks(CHECKS, only)
     results: list[CheckResult] = []
 
     def add(result: CheckResult) -> None:
@@ -105,7 +112,7 @@ def check(
     if missing_backend and target.roles:
         add(CheckResult(f"backend {target.backend}", "refused", missing_backend))
     if target.roles and not missing_backend:
-        _run_checks(target, only, add)
+        run_checks(checks, target, start=start, report=add, classes=(target.variant, target.scheme))
     return results
 
 
@@ -150,37 +157,60 @@ def validate_options(cls: type[Variant], options: dict[str, Any]) -> dict[str, A
     return options
 
 
-def _run_checks(target: CheckTarget, only: Collection[str] | None, add: Callable[[CheckResult], None]) -> None:
-    for name, one in CHECKS.items():
-        if only is not None and name not in only:
-            continue
-        start = perf_counter()
-        result = _run_check(name, one.run, target)
-        add(replace(result, seconds=perf_counter() - start))
-        if result.status == "failed" and name == "shapes":  # the other checks would repeat this failure, with wrong advice
+def select_checks(checks: Mapping[str, Check[T]], only: Collection[str] | None) -> list[Check[T]]:
+    """Return the checks that ``only`` names, or all; raise ``UserError`` if a name is unknown."""
+    for name in only or ():
+        if name not in checks:
+            raise UserError(f"unknown check {name!r}{nearest(name, checks)}; known: {', '.join(checks)}")
+    return [check for name, check in checks.items() if only is None or name in only]
+
+
+def run_checks(
+    checks: Iterable[Check[T]],
+    target: T,
+    *,
+    report: Callable[[CheckResult], None],
+    start: Callable[[str], None] | None = None,
+    classes: tuple[type, ...],
+) -> None:
+    """Run checks in order and report each result. If ``shapes`` fails, the others, which depend on it, are left out.
+
+    Args:
+        classes: the classes under test, for the place of an exception.
+    """
+    for one in checks:
+        if start is not None:
+            start(one.name)
+        began = perf_counter()
+        result = _run_check(one, target, classes)
+        report(replace(result, seconds=perf_counter() - began))
+        if result.status == "failed" and one.name == "shapes":  # the others would repeat this failure, with wrong advice
             return
 
 
-def _run_check(name: str, run: Callable[[CheckTarget], str], target: CheckTarget) -> CheckResult:
+def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResult:
+    name = one.name
     try:
-        return CheckResult(name, "passed", run(target))
+        return CheckResult(name, "passed", one.run(target))
     except NotDeclared as reason:
         return CheckResult(name, "not declared", str(reason))
     except Unsupported as reason:
         return CheckResult(name, "refused", str(reason))
     except Failure as failure:
         return CheckResult(name, "failed", failure.case, advice=failure.advice)
-    except UserError:  # the value of an option: the user's mistake, not the variant's
+    except UserError:  # the value of an option: the user's mistake, not that of the class
         raise
-    except Exception as error:  # variants are user code: any exception is a failure of the check
-        detail = f"raises {describe_error(error, target.variant, target.scheme)}"
-        return CheckResult(name, "failed", detail, advice=_advice(error), traceback=traceback.format_exc())
+    except Exception as error:  # the classes are user code: any exception is a failure of the check
+        detail = f"raises {describe_error(error, *classes)}"
+        return CheckResult(name, "failed", detail, advice=_advice(error, classes[0]), traceback=traceback.format_exc())
 
 
-def _advice(error: Exception) -> str:
-    if isinstance(error, TypeError) and "argument" in str(error):
+def _advice(error: Exception, cls: type) -> str:
+    if issubclass(cls, Variant) and isinstance(error, TypeError) and "argument" in str(error):
         return (
             "The constructor must be `__init__(self, config, *, options ...)` and the forward pass "
             "`forward(self, x, *, context=None, mask=None)`."
         )
-    return "Everything that the variant declares (roles, hooks, memory, backends) must run; --debug shows the traceback."
+    if issubclass(cls, Variant):
+        return "Everything that the variant declares (roles, hooks, memory, backends) must run; --debug shows the traceback."
+    return "The contract calls the methods of the base class with all of their arguments; --debug shows the traceback."

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -283,3 +284,60 @@ def test_every_variant_declares_a_cost_exponent_from_1_to_2() -> None:
     for name in VARIANTS.names():
         cls: type[Variant] = VARIANTS.get(name)
         assert 1 <= cls.cost_exponent <= 2, name
+
+
+def test_the_command_takes_sizes_checks_and_imports(capsys: Out, tmp_path: Path) -> None:
+    (tmp_path / "lab.py").write_text("from attnlab import register_variant\nfrom attnlab.variants.dense import Dense\n\n\n"
+                                     "@register_variant('of_the_command')\nclass Mine(Dense):\n    pass\n")  # fmt: skip
+    only = ["--only", "shapes", "--only", "seed"]
+    arguments = ["of_the_command", "--imports", str(tmp_path / "lab.py"), "--heads", "5", "--dim", "35", *only]
+    assert main.main(["check", *arguments, "--device", "cpu"]) == 0
+    out = capsys.readouterr()
+    assert [line.split()[0] for line in out.out.splitlines()[2:4]] == ["shapes", "seed"]
+    assert "5 heads, width 35" in out.out and out.err == ""
+    assert main.main(["check", "dense", "--heads", "5", "--dim", "21"]) == 2
+    assert "not divisible by 5 heads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("target", "words"), [("rotary", "even"), ("learned", "std")])
+def test_the_command_checks_position_schemes(target: str, words: str, capsys: Out) -> None:
+    options = {"rotary": ["--heads", "3", "--dim", "21"], "learned": ["--options", "sdt=1"]}[target]
+    assert main.main(["check", target, "--device", "cpu"]) == 0
+    assert "memory alignment" in capsys.readouterr().out
+    assert main.main(["check", target, "--device", "cpu", *options]) == 2
+    assert words in capsys.readouterr().err
+    assert main.main(["check", "tests.mutants.positions:AlignedLeft"]) == 1
+    assert "FAILED memory alignment" in capsys.readouterr().out
+
+
+def test_the_command_checks_tasks(capsys: Out) -> None:
+    recall = f"{ROOT / 'examples' / 'my_task' / 'recall.py'}:Recall"
+    assert main.main(["check", recall, "--options", "pairs=3", "--only", "chance level"]) == 0
+    assert "recall at chance" in capsys.readouterr().out
+    assert main.main(["check", "tests.mutants.tasks:NotShifted"]) == 1
+    assert "FAILED targets" in capsys.readouterr().out
+    assert main.main(["check", recall, "--heads", "2"]) == 2
+    assert "--heads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("dens", "did you mean 'dense'"),
+        ("rotry", "did you mean 'rotary'"),
+        ("attnlab.variants:AttentionConfig", "AttentionConfig"),
+    ],
+)
+def test_the_command_names_the_nearest_of_all_kinds(target: str, words: str, capsys: Out) -> None:
+    assert main.main(["check", target]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+
+
+def test_progress_is_shown_on_a_terminal_only_and_removed(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    main.main(["check", "dense", "--device", "cpu", "--only", "shapes"])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    main.main(["check", "dense", "--device", "cpu", "--only", "shapes", "--only", "seed"])
+    lines = capsys.readouterr().err.split("\r\x1b[K")
+    assert lines == ["", "shapes ...", "seed ...", ""]

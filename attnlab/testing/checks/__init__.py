@@ -23,6 +23,6 @@ from attnlab.testing.checks import (
 from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, Unsupported
 
 MODULES = (shapes, causality, padding, positions, hooks, bias, memory, gradients, backends, cost, lifecycle)
-CHECKS: dict[str, Check] = {check.name: check for module in MODULES for check in module.CHECKS}
+CHECKS: dict[str, Check[CheckTarget]] = {check.name: check for module in MODULES for check in module.CHECKS}
 
 __all__ = ["CHECKS", "Check", "CheckTarget", "Failure", "NotDeclared", "Unsupported"]

@@ -165,25 +165,29 @@ def in_blocks(target: CheckTarget) -> str:
 
 
 def _block_gap(target: CheckTarget, role: str) -> float:
-    """Return the largest difference between a block and the same entries of the full bias."""
-    worst = 0.0
     scheme = target.scheme(target.position_config(role))
     perturb_constant_parameters(scheme)
     scheme.to(target.device, target.dtype)
+    return block_gap(scheme, role, target.device, target.dtype, name=target.scheme_name, tolerance=target.tolerance)
+
+
+def block_gap(scheme: Position, role: str, device: str, dtype: torch.dtype, *, name: str, tolerance: float = 1e-9) -> float:
+    """Return the largest difference between a block and the same entries of the full bias; raise ``Failure`` if too large."""
+    worst = 0.0
     h, d = scheme.config.heads, scheme.config.head_dim
-    q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(target.device, target.dtype)
+    q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(device, dtype)
     full = scheme.bias(q, k, scale=0.5).expand(2, h, 15, 15)
     heads = slice(h // 2, None)
-    for name, i, j, step, offset in _bias_blocks(target.device):
+    for block, i, j, step, offset in _bias_blocks(device):
         pairs = i[..., :, None], j[..., None, :]
         expected = full[:, heads, *pairs].movedim(1, -3)  # (2, ..., h, t, s)
         q_i, k_j = (z[:, heads, at].movedim(1, -3) for z, at in ((q, i), (k, j)))  # (2, ..., h, t, d)
         got = scheme.bias(q_i, k_j, scale=0.5, heads=heads, step=step, offset=offset)
         visible = (pairs[0] >= pairs[1]).unsqueeze(-3) if role == "causal" else True
         gap = max_abs_diff((got - expected) * visible, torch.zeros_like(expected))
-        if not gap <= target.tolerance:
+        if not gap <= tolerance:
             raise Failure(
-                f"{role}, position scheme {target.scheme_name}, {name}: bias() of this block differs by {format_number(gap)} "
+                f"{role}, position scheme {name}, {block}: bias() of this block differs by {format_number(gap)} "
                 "from the same entries of the full bias",
                 "Index per-head values by [heads], and compute distances as `relative_distance(t, s) * step + offset`. "
                 "Or remove these three parameters from bias(): variants that need blocks then refuse the scheme.",

@@ -1,8 +1,8 @@
 """The target of a check (a variant with options, position scheme, backend and device) and the results that a check reports."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from attnlab.nn import attention
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, check_options, with_defaults
 from attnlab.variants import ROLES, AttentionConfig, Variant
+
+T = TypeVar("T")  # the target of a check: a CheckTarget for variants
 
 BATCH = 3  # batch size and both lengths are prime and unequal, so that swapped dimensions do not go unnoticed
 LENGTH = 13
@@ -42,8 +44,8 @@ class Unsupported(Exception):
     """Raised by a check of a configuration that the variant refuses; the message is the variant's reason."""
 
 
-class Check(NamedTuple):
-    """One property of the contract.
+class Check(NamedTuple, Generic[T]):
+    """One property of a contract.
 
     Attributes:
         name: as printed, and as ``check(only=...)`` selects it.
@@ -51,7 +53,7 @@ class Check(NamedTuple):
     """
 
     name: str
-    run: Callable[["CheckTarget"], str]
+    run: Callable[[T], str]
 
 
 class AttentionLayer(nn.Module):
@@ -81,6 +83,7 @@ class CheckTarget:
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         roles: the requested roles that this configuration supports.
         heads, dim: number of heads and model width; ``with_supported_shape`` chooses them.
+        requested_heads, requested_dim: number of heads and model width that the caller fixed; None: the first supported ones.
         any_scheme: True if no scheme was requested: checks that depend on the scheme then run with every registered one.
         unsupported_roles: requested roles that are not supported, with the reason.
     """
@@ -95,6 +98,8 @@ class CheckTarget:
     dim: int = 21
     scheme_name: str = "none"
     any_scheme: bool = False
+    requested_heads: int | None = None
+    requested_dim: int | None = None
     unsupported_roles: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -116,10 +121,8 @@ class CheckTarget:
     def with_supported_shape(self, requested: tuple[str, ...] = ROLES) -> "CheckTarget":
         """Return a copy with the first supported shape, the roles that support it, and the reasons of the other roles."""
         unsupported_roles: dict[str, str] = {}
-        on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
-        for heads, d in XFORMERS_HEAD_SHAPES if on_cuda or self.backend == "xformers" else HEAD_SHAPES:
-            heads = heads if self.variant.has_heads else 1
-            tried = replace(self, heads=heads, dim=heads * d)
+        for heads, dim in self._shapes():
+            tried = replace(self, heads=heads, dim=dim)
             reasons = {role: tried.unsupported(role) for role in requested}
             roles = tuple(role for role in requested if reasons[role] is None)
             if roles:
@@ -127,6 +130,13 @@ class CheckTarget:
                 return replace(tried, roles=roles, unsupported_roles=refused)
             unsupported_roles = unsupported_roles or {role: reason or "" for role, reason in reasons.items()}
         return replace(self, roles=(), unsupported_roles=unsupported_roles)
+
+    def _shapes(self) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of heads and the widths to try."""
+        on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
+        for heads, d in XFORMERS_HEAD_SHAPES if on_cuda or self.backend == "xformers" else HEAD_SHAPES:
+            heads = self.requested_heads or heads if self.variant.has_heads else 1
+            yield heads, self.requested_dim or heads * d
 
     def unsupported(self, role: str, **changes: Any) -> str | None:
         """Return the reason why the variant or the scheme does not support ``role``, or None."""

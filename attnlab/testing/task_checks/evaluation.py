@@ -1,0 +1,258 @@
+"""Evaluation: disjoint splits, scores that add up and point in the stated direction, and exact bytes."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import numpy as np
+import torch
+
+from attnlab._util.metrics import Mean
+from attnlab.tasks import IGNORED, SPLITS, Batch, Task
+from attnlab.tasks.overlap import overlap
+from attnlab.testing.checks.target import Check, Failure, NotDeclared
+from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
+
+SPLIT_ROWS = 512  # of each split that are compared
+SHARED = 0.2  # share of rows of a split that may also occur in another, above what train shares with itself
+TOKENS = 1 << 20  # of a split whose passages are compared
+TRAIN_BATCHES = 20  # in which the classes are counted
+
+
+def repeatable(target: TaskTarget) -> str:
+    """An evaluation repeats exactly, and its scores depend neither on the batch size nor on a prefix of the batches."""
+    rows = 4 * ROWS
+    first, again = (list(target.evaluation("valid", rows=rows)) for _ in range(2))
+    if len(first) != len(again) or not all(map(same, first, again)):
+        raise Failure(
+            "two evaluations of valid differ", "Evaluate the same items in the same order, whatever was called before."
+        )
+    scores = [target.score(list(target.evaluation("valid", rows=rows, batch_size=n)), "nothing") for n in (1, ROWS, 7)]
+    for other in scores[1:]:
+        for name, mean in scores[0].items():
+            if not _agrees(mean, other[name]):
+                raise Failure(
+                    f"{name} of uniform predictions on valid is {mean.value:g} with batches of 1, else {other[name].value:g} "
+                    f"(counts {float(mean.count):g} and {float(other[name].count):g})",
+                    "A batch size must not leave out, repeat or reorder what is scored: keep the last, smaller batch.",
+                )
+    count = sum(_predicted(batch) if target.counts_tokens else len(batch.inputs) for batch in first)
+    if count > target.limit(rows):
+        raise Failure(f"limit={target.limit(rows):,} gives {count:,} items", "Evaluate at most `limit` items.")
+    return f"{count:,} items, the same twice and in batches of 1, {ROWS} and 7"
+
+
+def _agrees(one: Mean, other: Mean) -> bool:
+    return math.isclose(one.value, other.value, rel_tol=1e-6, abs_tol=1e-9) and float(one.count) == float(other.count)
+
+
+def _predicted(batch: Batch) -> int:
+    """Return the number of predicted tokens."""
+    return int((batch.targets != IGNORED).sum())
+
+
+def additive(target: TaskTarget) -> str:
+    """The score of a batch is the sum of the scores of its rows, each as (sum, count)."""
+    batch = next(target.evaluation("valid", rows=ROWS))
+    if len(batch.inputs) < 2:
+        batch = target.train(0)
+    if len(batch.inputs) < 2:
+        raise NotDeclared("batches have one row")
+    for predicted in ("nothing", "wrong"):
+        whole, parts = target.score([batch], predicted), target.score(batch.split(len(batch.inputs)), predicted)
+        for name, mean in whole.items():
+            if not _agrees(mean, parts[name]):
+                raise Failure(
+                    f"{name} of {len(batch.inputs)} rows is {mean.value:g} (count {float(mean.count):g}), "
+                    f"of the rows one by one {parts[name].value:g} (count {float(parts[name].count):g})",
+                    "score() returns sums and counts of the batch, not means: (total, number of items).",
+                )
+    return f"{', '.join(whole)}: sums and counts of {len(batch.inputs)} rows"
+
+
+def chance(target: TaskTarget) -> str:
+    """The metric is better for right than for uniform or wrong predictions, in the stated direction; states chance level."""
+    task, rows = target.task, target.few_rows()
+    values: dict[str, float] = {}
+    for predicted in ("right", "nothing", "wrong"):
+        scores = target.score(rows, predicted)
+        if task.metric not in scores:
+            raise Failure(f"score() names {', '.join(scores) or 'nothing'}, not the metric {task.metric}", "Return the metric.")
+        values[predicted] = scores[task.metric].value
+    if not all(map(math.isfinite, values.values())):
+        raise Failure(f"{task.metric}: {_shown(values)}", "The score of finite logits must be finite.")
+    better = values["right"] < values["wrong"] if task.direction == "min" else values["right"] > values["wrong"]
+    if not better:
+        raise Failure(
+            f"{task.metric} ({task.direction}): {_shown(values)}",
+            "`direction` is the better one: min or max; and score() must compare logits with the targets.",
+        )
+    if target.is_language_model:
+        return f"{task.metric} at chance (uniform) {values['nothing']:.4g}, of right predictions {values['right']:.4g}"
+    return _describe_classes(target, task)
+
+
+def _shown(values: dict[str, float]) -> str:
+    return ", ".join(f"{value:.4g} of {name if name != 'nothing' else 'uniform'} predictions" for name, value in values.items())
+
+
+def _describe_classes(target: TaskTarget, task: Task) -> str:
+    """Return chance level and the share of the most frequent class in training; raise ``Failure`` if there is one class."""
+    classes = torch.cat([target.train(step, batch_size=32).targets for step in range(TRAIN_BATCHES)])
+    counts = classes.bincount(minlength=task.classes)
+    share = counts.max().item() / len(classes)
+    if task.classes > 1 and share == 1.0:
+        raise Failure(
+            f"all {len(classes)} training rows have class {int(counts.argmax())} of {task.classes}",
+            "A constant prediction would be perfect: shuffle the rows, and check the labels.",
+        )
+    return f"accuracy at chance {1 / task.classes:.4g}, of the most frequent class in train {share:.4g}"
+
+
+def loss(target: TaskTarget) -> str:
+    """The loss is a differentiable scalar, lowest for right predictions, and ignores positions without a target."""
+    batch = target.train(0)
+    losses = {name: target.task.loss(target.logits(batch, name), batch) for name in ("right", "nothing", "wrong")}
+    if any(value.dim() for value in losses.values()) or not all(map(torch.isfinite, losses.values())):
+        raise Failure(f"loss() returned {losses['nothing']}", "Return one finite number: the mean over the targets.")
+    if not losses["right"] < losses["nothing"] < losses["wrong"]:
+        shown = _shown({name: value.item() for name, value in losses.items()})
+        raise Failure(f"loss: {shown}", "The loss is the negative log-likelihood of the targets: lower is better.")
+    logits = target.logits(batch, "nothing").requires_grad_()
+    value = target.task.loss(logits, batch)
+    gradient = torch.autograd.grad(value, logits)[0] if value.requires_grad else None
+    if gradient is None or not gradient.abs().max() > 0:
+        raise Failure("loss() has no gradient", "Compute it from the logits, without detach(), .item() or argmax.")
+    ignored = batch.targets == IGNORED
+    if target.is_language_model and ignored.any() and gradient[ignored].abs().max() > 0:
+        raise Failure("logits at positions without a target get a gradient", f"Pass ignore_index={IGNORED} to cross_entropy.")
+    return f"{losses['nothing']:.4g} nats of uniform predictions, {losses['right']:.2g} of right ones"
+
+
+def disjoint(target: TaskTarget) -> str:
+    """Rows and passages of ``valid`` and ``test`` do not occur in ``train``, nor those of ``test`` in ``valid``."""
+    rows = {split: _rows(target, split) for split in SPLITS}
+    by_chance = _share(rows["train"][::2], rows["train"][1::2])  # of a task with few possible rows
+    worst = 0.0
+    for split, other in (("valid", "train"), ("test", "train"), ("test", "valid")):
+        share = _share(rows[split], rows[other])
+        if share > by_chance + SHARED:
+            raise Failure(
+                f"{share:.0%} of {len(rows[split])} rows of {split} are rows of {other}", "The splits must not share any item."
+            )
+        worst = max(worst, share)
+    if target.is_language_model:
+        tokens = {split: _tokens(target, split) for split in SPLITS}
+        for split, found in zip(SPLITS[1:], overlap(tokens["train"], tokens["valid"], tokens["test"]), strict=True):
+            if found.share > by_chance + SHARED:
+                raise Failure(
+                    f"{found.share:.0%} of the passages of {split} occur in train", "Cut the text before it is sampled."
+                )
+    return f"at most {worst:.1%} of the rows are shared; {by_chance:.1%} within train"
+
+
+def _rows(target: TaskTarget, split: str) -> list[bytes]:
+    batches = target.evaluation(split, rows=SPLIT_ROWS, batch_size=32)
+    rows = (row for batch in batches for row in batch.split(len(batch.inputs)))
+    return [row.inputs.numpy().tobytes() + row.targets.numpy().tobytes() for row in islice(rows, SPLIT_ROWS)]
+
+
+def _share(rows: list[bytes], others: list[bytes]) -> float:
+    known = set(others)
+    return sum(row in known for row in rows) / len(rows) if rows else 0.0
+
+
+def _tokens(target: TaskTarget, split: str) -> np.ndarray:
+    """Return the first tokens of a split, row after row, as uint32."""
+    rows = max(1, TOKENS // target.task.length)
+    batches = target.evaluation(split, rows=rows, batch_size=1)
+    return np.concatenate([batch.inputs.numpy().astype(np.uint32).flatten() for batch in islice(batches, rows)])
+
+
+def exact_bytes(target: TaskTarget) -> str:
+    """Bits per byte count every predicted byte once: under both protocols, and as many bytes as the targets decode to."""
+    task = target.task
+    if task.metric != "bits_per_byte":
+        raise NotDeclared(f"the metric is {task.metric}")
+    segments = list(target.evaluation("valid", rows=FEW_ROWS))
+    predicted, scored = sum(map(_predicted, segments)), target.score(segments, "nothing")["bits_per_byte"]
+    expected = _bytes_of(task, segments)
+    if expected is not None and float(scored.count) != expected:
+        raise Failure(
+            f"score() counts {float(scored.count):g} bytes, the targets decode to {expected}",
+            "The count of bits_per_byte is the number of bytes of the predicted tokens, not of tokens or of all positions.",
+        )
+    bits = predicted * math.log2(task.vocabulary)
+    if not math.isclose(float(scored.sum), bits, rel_tol=1e-5):
+        raise Failure(
+            f"uniform predictions of {predicted} tokens have {float(scored.sum):.6g} bits, expected {bits:.6g}",
+            "The sum of bits_per_byte is the negative log2-likelihood of all targets: nats / ln 2, added up in float64.",
+        )
+    stride = max(1, task.length // 3)
+    sliding = sum(map(_predicted, target.evaluation("valid", rows=FEW_ROWS, protocol="sliding", stride=stride)))
+    if sliding != predicted:
+        raise Failure(
+            f"protocol sliding predicts {sliding:,} tokens, segment {predicted:,}",
+            f"Each token is predicted once: set targets that an earlier window has counted to {IGNORED}.",
+        )
+    return f"{float(scored.count):,.0f} bytes of {predicted:,} tokens, each counted once under both protocols"
+
+
+def _bytes_of(task: Task, batches: list[Batch]) -> int | None:
+    """Return the number of bytes of all targets; None if the task does not say what its tokens stand for."""
+    ids = [int(token) for batch in batches for token in batch.targets[batch.targets != IGNORED]]
+    if task.vocabulary == 256:
+        return len(ids)  # bytes
+    try:
+        text = task.decode(ids)
+    except NotImplementedError:
+        return None
+    return None if "\ufffd" in text else len(text.encode())
+
+
+def encoding(target: TaskTarget) -> str:
+    """``encode`` and ``decode`` are inverse, as ``attnlab generate`` requires."""
+    task = target.task
+    if type(task).encode is Task.encode or type(task).decode is Task.decode:
+        raise NotDeclared("encode() or decode() is not defined")
+    batch = target.train(0, batch_size=1)
+    ids = batch.inputs[0] if batch.mask is None else batch.inputs[0][batch.mask[0]]
+    text = task.decode(ids.tolist())
+    if "\ufffd" in text:
+        text = text.replace("\ufffd", "")  # part of a character
+    again = task.decode(task.encode(text))
+    if again != text:
+        at = next((i for i, (a, b) in enumerate(zip(again, text, strict=False)) if a != b), min(len(again), len(text)))
+        raise Failure(
+            f"decode(encode(text)) differs at character {at}: {again[at : at + 12]!r}, expected {text[at : at + 12]!r}",
+            "encode() returns the token ids of a text, decode() the text of token ids.",
+        )
+    encoded = task.encode(text)
+    if encoded and not 0 <= min(encoded) <= max(encoded) < task.vocabulary:
+        raise Failure(f"encode() returns {min(encoded)} to {max(encoded)}", f"Token ids are 0 to {task.vocabulary - 1}.")
+    return f"{len(text):,} characters, {len(encoded):,} tokens"
+
+
+def planned_tokens(target: TaskTarget) -> str:
+    """``eval_tokens`` estimates what an evaluation reads, with every row at full length."""
+    task, rows = target.task, 4 * ROWS
+    estimate = task.eval_tokens("valid", limit=target.limit(rows), protocol="segment", stride=None)
+    if estimate is None:
+        raise NotDeclared("eval_tokens() returns None: the plan omits the cost of evaluation")
+    read = sum(len(batch.inputs) for batch in target.evaluation("valid", rows=rows)) * task.length
+    if not read / 2 <= estimate <= 2 * read:
+        raise Failure(f"eval_tokens() is {estimate:,}, an evaluation reads {read:,}", "Count rows times the length.")
+    return f"estimated {estimate:,} tokens, read {read:,}"
+
+
+CHECKS = (
+    Check("repeatable evaluation", repeatable),
+    Check("additive score", additive),
+    Check("chance level", chance),
+    Check("loss", loss),
+    Check("disjoint splits", disjoint),
+    Check("exact bytes", exact_bytes),
+    Check("encoding", encoding),
+    Check("planned tokens", planned_tokens),
+)

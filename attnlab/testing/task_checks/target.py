@@ -1,0 +1,98 @@
+"""The target of the checks of tasks, and the measurements that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlab._util.metrics import Mean, merge
+from attnlab.tasks import IGNORED, Batch, Task
+
+ROWS = 3  # of a batch
+FEW_ROWS = 8  # that scores are computed of
+LOGIT = 20.0  # of a predicted token or class; the others are 0
+
+
+@dataclass(frozen=True, eq=False)
+class TaskTarget:
+    """A task with its options.
+
+    Attributes:
+        cls: the class to check.
+        options: keyword arguments of its constructor.
+    """
+
+    cls: type[Task]
+    options: dict[str, Any]
+
+    def construct(self) -> Task:
+        """Return a new task, not prepared."""
+        return self.cls(**self.options)
+
+    @cached_property
+    def task(self) -> Task:
+        """A prepared task, the same in all checks."""
+        task = self.construct()
+        task.prepare()
+        return task
+
+    @property
+    def is_language_model(self) -> bool:
+        """True for a task that predicts tokens, False for one that predicts a class."""
+        return self.task.kind != "classifier"
+
+    def train(self, step: int, *, seed: int = 0, batch_size: int = ROWS) -> Batch:
+        """Return a training batch."""
+        return self.task.train_batch(step, seed=seed, batch_size=batch_size)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """True for a task over one text, whose ``limit`` counts tokens; False if it counts rows."""
+        return self.task.metric.startswith("bits_per_")
+
+    def limit(self, rows: int) -> int:
+        """Return the ``limit`` of an evaluation with about so many rows."""
+        return rows * self.task.length if self.counts_tokens else rows
+
+    def evaluation(self, split: str, *, rows: int, batch_size: int = ROWS, **protocol: Any) -> Iterator[Batch]:
+        """Return the batches of an evaluation of about ``rows`` rows."""
+        return iter(self.task.eval_batches(split, batch_size=batch_size, limit=self.limit(rows), **protocol))
+
+    def few_rows(self) -> list[Batch]:
+        """Return a few rows of ``valid``, each as a batch."""
+        rows = (row for batch in self.evaluation("valid", rows=FEW_ROWS) for row in batch.split(len(batch.inputs)))
+        return list(islice(rows, FEW_ROWS))
+
+    def score(self, batches: list[Batch], predicted: str) -> dict[str, Mean]:
+        """Return the scores of batches.
+
+        Args:
+            predicted: ``nothing`` (uniform), ``right`` or ``wrong``.
+        """
+        return merge(self.task.score(self.logits(batch, predicted), batch) for batch in batches)
+
+    def logits(self, batch: Batch, predicted: str) -> Tensor:
+        """Return logits of a batch; see ``score``."""
+        size = self.task.vocabulary if self.is_language_model else self.task.classes
+        logits = torch.zeros(*batch.targets.shape, size)
+        if predicted == "nothing":
+            return logits
+        chosen = torch.where(batch.targets == IGNORED, 0, batch.targets)
+        chosen = chosen if predicted == "right" else (chosen + 1) % size
+        return logits.scatter(-1, chosen.unsqueeze(-1), LOGIT)
+
+
+def same(one: Batch, other: Batch) -> bool:
+    """Return True for two batches with the same content."""
+    masks = one.mask, other.mask
+    if (masks[0] is None) != (masks[1] is None) or one.fresh != other.fresh:
+        return False
+    if one.mask is not None and other.mask is not None and not torch.equal(one.mask, other.mask):
+        return False
+    return torch.equal(one.inputs, other.inputs) and torch.equal(one.targets, other.targets)

@@ -1,0 +1,347 @@
+"""Tasks with one mistake each, which the contract of tasks must catch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlab.tasks import IGNORED, SPLITS, Batch, Task
+from attnlab.tasks.bytes import ByteTask
+from attnlab.tasks.sequence import SAMPLINGS
+
+if TYPE_CHECKING:
+    from attnlab._util.metrics import Score
+
+
+class Letters(ByteTask):
+    """A correct language model over drawn bytes: the base of several mutants."""
+
+    def __init__(self, *, length: int = 24) -> None:
+        super().__init__(length=length, sampling=SAMPLINGS[0])
+
+    def identity(self) -> str:
+        return "letters 0"
+
+    def cuts(self) -> tuple[int, int, int]:
+        return 60_000, 80_000, 100_000
+
+    def read(self) -> np.ndarray:
+        return np.random.default_rng(0).integers(97, 123, size=100_000, dtype=np.uint8)
+
+
+class Sums(Task):
+    """A correct classifier of drawn rows of unequal lengths: the base of several mutants."""
+
+    kind = "classifier"
+    role = "bidirectional"
+    metric, direction = "accuracy", "max"
+    classes, vocabulary, length = 3, 30, 13
+
+    def identity(self) -> str:
+        return "sums 0"
+
+    def prepare(self) -> None:
+        self.prepared = True
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return -(-500 // batch_size)
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return self.batch(self.rows([0, seed, step], batch_size))
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        rows = self.rows([SPLITS.index(split)], 200)[:limit]
+        return (self.batch(rows[i : i + batch_size]) for i in range(0, len(rows), batch_size))
+
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        return self.length * min(200, limit or 200)
+
+    def rows(self, seed: list[int], count: int) -> np.ndarray:
+        generator = np.random.default_rng(seed)
+        rows = generator.integers(1, self.vocabulary, size=(count, self.length))
+        rows[np.arange(self.length) >= generator.integers(3, self.length + 1, size=(count, 1))] = 0
+        return rows
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        inputs = torch.from_numpy(rows.astype(np.int64))
+        return Batch(inputs, inputs.sum(1) % self.classes, inputs > 0)
+
+
+class FloatTargets(Sums):
+    """Returns classes as floats."""
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        batch = super().batch(rows)
+        return replace(batch, targets=batch.targets.float())
+
+
+class OutOfRange(Letters):
+    """Marks some positions with a negative target that is not -100."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        batch = super().train_batch(step, seed=seed, batch_size=batch_size)
+        batch.targets[0, 0] = -1
+        return batch
+
+
+class NoValidation(Sums):
+    """Has no row in ``valid``."""
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        return iter(()) if split == "valid" else super().eval_batches(split, batch_size=batch_size, limit=limit)
+
+
+class CountsCalls(Sums):
+    """Draws from a generator that moves with each call."""
+
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(0)
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return self.batch(self.rows([0, seed, step, int(self.generator.integers(1000))], batch_size))
+
+
+class DrawsGlobally(Sums):
+    """Draws from NumPy's global generator."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return self.batch(self.rows([0, seed, step, np.random.randint(1000)], batch_size))
+
+
+class SharesMemory(Letters):
+    """Returns the same tensors to every caller."""
+
+    def __init__(self, *, length: int = 24) -> None:
+        super().__init__(length=length)
+        self.cache: dict[tuple[int, int, int], Batch] = {}
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        key = step, seed, batch_size
+        if key not in self.cache:
+            self.cache[key] = super().train_batch(step, seed=seed, batch_size=batch_size)
+        return self.cache[key]
+
+
+class SeedsGlobally(Sums):
+    """Seeds PyTorch's global generator, and draws nothing from it."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        torch.manual_seed(step)
+        return super().train_batch(step, seed=seed, batch_size=batch_size)
+
+
+class Shuffles(Sums):
+    """Seeds the generator of ``random`` when it is prepared."""
+
+    def prepare(self) -> None:
+        random.seed(3)
+
+
+class IgnoresSeed(Sums):
+    """Draws the same rows for every seed."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return super().train_batch(step, seed=0, batch_size=batch_size)
+
+
+class IgnoresStep(Sums):
+    """Draws the same rows in every step."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return super().train_batch(0, seed=seed, batch_size=batch_size)
+
+
+class NotShifted(Letters):
+    """Predicts the token at the position itself."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        batch = super().train_batch(step, seed=seed, batch_size=batch_size)
+        return replace(batch, targets=batch.inputs.clone())
+
+
+class ShiftedTwice(Letters):
+    """Predicts the token after the next."""
+
+    def eval_batches(self, split: str, *, batch_size: int, **protocol: Any) -> Iterator[Batch]:  # type: ignore[override]
+        for batch in super().eval_batches(split, batch_size=batch_size, **protocol):
+            yield replace(batch, targets=batch.targets.roll(-1, 1))
+
+
+class TurnedMask(Sums):
+    """Marks padding instead of real tokens."""
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        batch = super().batch(rows)
+        batch.inputs[:, -1] = 0  # some padding in every row
+        return replace(batch, mask=batch.inputs == 0)
+
+
+class CountsRows(Sums):
+    """Knows the length of an epoch only after ``prepare``."""
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return super().steps_per_epoch(batch_size) if hasattr(self, "prepared") else 1
+
+
+class DropsLast(Sums):
+    """Leaves out the last rows of an evaluation that do not fill a batch."""
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        batches = super().eval_batches(split, batch_size=batch_size, limit=limit)
+        return (batch for batch in batches if len(batch.inputs) == batch_size)
+
+
+class IgnoresLimit(Sums):
+    """Evaluates all rows, however few are requested."""
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        return super().eval_batches(split, batch_size=batch_size)
+
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        return None
+
+
+class EvaluatesAnew(Sums):
+    """Evaluates other rows in every pass."""
+
+    passes = 0
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        self.passes += 1
+        rows = self.rows([SPLITS.index(split), self.passes], 200)[:limit]
+        return (self.batch(rows[i : i + batch_size]) for i in range(0, len(rows), batch_size))
+
+
+class ScoresMeans(Sums):
+    """Returns the mean of a batch as its score."""
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        return {name: (total / count, 1) for name, (total, count) in super().score(logits, batch).items()}
+
+
+class WrongDirection(Sums):
+    """Says that a lower accuracy is better."""
+
+    direction = "min"
+
+
+class OtherMetric(Letters):
+    """Does not return its metric."""
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        return {"bits": super().score(logits, batch)["bits_per_byte"]}
+
+
+class OneClass(Sums):
+    """Has one class in training."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        batch = super().train_batch(step, seed=seed, batch_size=batch_size)
+        return replace(batch, targets=torch.zeros_like(batch.targets))
+
+
+class Likelihood(Sums):
+    """Returns the log-likelihood as its loss, which training would make worse."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return -super().loss(logits, batch)
+
+
+class CountsIgnored(Letters):
+    """Counts positions without a target as targets of token 0."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        batch = super().train_batch(step, seed=seed, batch_size=batch_size)
+        batch.targets[:, :2] = IGNORED
+        return batch
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return super().loss(logits, replace(batch, targets=batch.targets.clamp(min=0)))
+
+
+class TestsTrain(Sums):
+    """Evaluates ``valid`` on the rows of ``train``."""
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        split = "train" if split == "valid" else split
+        return super().eval_batches(split, batch_size=batch_size, limit=limit)
+
+
+class Overlapping(Letters):
+    """Has the text of ``test`` inside ``train``, at another offset."""
+
+    def read(self) -> np.ndarray:
+        text = super().read().copy()
+        text[13 : 13 + 20_000] = text[80_000:]
+        return text
+
+
+class CountsTokens(Letters):
+    """Counts all positions as bytes, those without a target, too."""
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        bits, _ = super().score(logits, batch)["bits_per_byte"]
+        return {"bits_per_byte": (bits, batch.targets.numel())}
+
+
+class Nats(Letters):
+    """Returns nats as bits."""
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        bits, count = super().score(logits, batch)["bits_per_byte"]
+        return {"bits_per_byte": (bits * np.log(2), count)}
+
+
+class CountsTwice(Letters):
+    """Counts the overlap of sliding windows in each of them."""
+
+    def eval_batches(self, split: str, *, batch_size: int, **protocol: Any) -> Iterator[Batch]:  # type: ignore[override]
+        for batch in super().eval_batches(split, batch_size=batch_size, **protocol):
+            targets = torch.cat([batch.inputs[:, 1:], batch.targets[:, -1:]], dim=1)
+            yield replace(batch, targets=targets) if protocol.get("protocol") == "sliding" else batch
+
+
+class LosesLetters(Letters):
+    """Decodes without the vowels."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return super().decode(ids) + "."
+
+
+class EstimatesBatches(Sums):
+    """Estimates the rows, not the tokens, of an evaluation."""
+
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        return min(200, limit or 200)
+
+
+TASK_MUTANTS: dict[str, list[type[Task]]] = {
+    "shapes": [FloatTargets, OutOfRange, NoValidation],
+    "pure batches": [CountsCalls, DrawsGlobally, SharesMemory],
+    "global state": [SeedsGlobally, Shuffles],
+    "seeds": [IgnoresSeed, IgnoresStep],
+    "targets": [NotShifted, ShiftedTwice],
+    "padding": [TurnedMask],
+    "before preparation": [CountsRows],
+    "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew],
+    "additive score": [ScoresMeans],
+    "chance level": [WrongDirection, OneClass],
+    "loss": [Likelihood, CountsIgnored],
+    "disjoint splits": [TestsTrain, Overlapping],
+    "exact bytes": [CountsTokens, Nats, CountsTwice],
+    "encoding": [LosesLetters],
+    "planned tokens": [EstimatesBatches],
+}
+NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
+    DrawsGlobally: {"global state"},
+    ScoresMeans: {"repeatable evaluation"},
+    DropsLast: {"planned tokens"},
+    ShiftedTwice: set(),
+}
+CORRECT = (Letters, Sums)
