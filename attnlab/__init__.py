@@ -24,10 +24,10 @@ The public interface is what this package, `attnlab.variants`, `attnlab.position
 from typing import TYPE_CHECKING, Any
 
 from attnlab._version import __version__
-from attnlab.registry import register_model, register_position, register_task, register_variant
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import plan
+    from attnlab.registry import register_model, register_position, register_task, register_variant
     from attnlab.study.run import run
     from attnlab.study.trained import TrainedModel, load_model
     from attnlab.tracking.runs import load_curves, load_runs
@@ -53,6 +53,10 @@ _LAZY = {
     "run": "attnlab.study.run",
     "load_runs": "attnlab.tracking.runs",
     "load_curves": "attnlab.tracking.runs",
+    "register_model": "attnlab.registry",
+    "register_position": "attnlab.registry",
+    "register_task": "attnlab.registry",
+    "register_variant": "attnlab.registry",
 }
 
 

@@ -64,9 +64,11 @@ def test_light_modules_import_nothing_heavy(path: Path) -> None:
     assert not set(imported(ast.parse(path.read_text()))) & HEAVY
 
 
-@pytest.mark.parametrize("words", [["-c", "import attnlab"], ["-m", "attnlab", "--help"]])
+@pytest.mark.parametrize("words", [["-c", "import attnlab"], ["-m", "attnlab", "--help"], ["-m", "attnlab", "--version"]])
 def test_starting_is_light(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True, timeout=60)
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    loaded = {module.partition(".")[0] for module in modules}
     assert "attnlab" in loaded
     assert not loaded & (HEAVY | {"numpy", "pydantic", "rich"})
+    assert not modules & {"attnlab.registry", "importlib.metadata", "inspect"}

@@ -4,7 +4,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +43,7 @@ def replacing(path: Path) -> Iterator[Path]:
     A reader of ``path`` sees the old file or the new one, each complete, even if this process is killed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{HALF}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}{HALF}")
     temporary.touch(exist_ok=False)  # with the permissions that the umask allows
     try:
         yield temporary

@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from attnlab._util.files import replacing
@@ -114,8 +114,7 @@ def without_login(address: str) -> str:
     return _replace_logins(address, "//")
 
 
-@dataclass(frozen=True)
-class _Login:
+class _Login(NamedTuple):
     """The part ``//user:password@`` of an address, from ``start`` to ``end`` in its word."""
 
     start: int

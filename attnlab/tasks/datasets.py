@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import Callable
@@ -80,7 +79,7 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None]) -> P
             return place
         for left_over in place.parent.glob(f".{place.name}.*.half"):  # of a killed process: this one holds the lock
             shutil.rmtree(left_over)
-        half = place.with_name(f".{place.name}.{secrets.token_hex(8)}.half")
+        half = place.with_name(f".{place.name}.{os.urandom(8).hex()}.half")
         try:
             half.mkdir()  # with the permissions that the umask allows
             build(half)
