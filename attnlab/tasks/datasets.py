@@ -110,7 +110,7 @@ def _is_intact(place: Path) -> bool:
     100 MB take 0.06 s.
     """
     try:
-        digests = json.loads((place / "manifest.json").read_text())["sha256"].items()
+        digests = json.loads((place / "manifest.json").read_text(encoding="utf-8"))["sha256"].items()
         return all(files.sha256(place / file) == digest for file, digest in digests)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a valid manifest
         return False

@@ -37,7 +37,8 @@ def main(files: list[str], folder: Path = FOLDER) -> None:
         tokens = np.array(tokenizer.encode(text).ids, dtype="<u2")
         tokens.tofile(folder / f"{split}.uint16.bin")
         print(f"{split}: {len(text.encode()):,} bytes, {len(tokens):,} tokens")
-    names = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]  # one character stands for one byte
+    vocabulary = tokenizer.get_vocab()
+    names = sorted(vocabulary, key=vocabulary.__getitem__)  # one character of a name stands for one byte
     (folder / "token_bytes.txt").write_text("".join(f"{len(name)}\n" for name in names), encoding="utf-8")
 
 
