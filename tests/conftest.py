@@ -61,7 +61,7 @@ def few_threads() -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The counts of the contract's matrix, from whichever processes ran it (tests/testing/test_contract.py records them)."""
-    reports = [each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, [])]
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
     cells, checks = Counter[str](), Counter[str]()
     for name, value in (pair for report in reports for pair in getattr(report, "user_properties", [])):
         if name == "contract":
@@ -158,9 +158,9 @@ def xformers_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     kinds: list[str] = []
 
-    def spied(*qkv: "Tensor", attn_bias: object, **how: float) -> "Tensor":
+    def spied(*qkv: "Tensor", attn_bias: object, **kwargs: float) -> "Tensor":
         kinds.append(type(attn_bias).__name__)
-        return memory_efficient_attention(*qkv, attn_bias=attn_bias, **how)
+        return memory_efficient_attention(*qkv, attn_bias=attn_bias, **kwargs)
 
     monkeypatch.setattr(pytest.importorskip("xformers.ops"), "memory_efficient_attention", spied)
     return kinds

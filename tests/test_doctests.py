@@ -23,7 +23,7 @@ def examples(module: ModuleType) -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_package_says_what_it_exports(name: str) -> None:
+def test_every_public_package_declares_its_exports(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__doc__ and module.__all__
     undocumented = [

@@ -118,7 +118,7 @@ def data_example(tmp_path: Path) -> Path:
     ("name", "metric", "words"),
     [("my_text", "bits_per_byte", []), ("my_tokens", "bits_per_byte", []), ("my_reviews", "accuracy", ["majority", "nb-svm"])],
 )
-def test_data_of_ones_own(name: str, metric: str, words: list[str], data_example: Path, quiet: ProgressDisplay) -> None:
+def test_studies_of_own_files_run(name: str, metric: str, words: list[str], data_example: Path, quiet: ProgressDisplay) -> None:
     result = attnlab.run(data_example / f"{name}.yaml", sets={**SMALL, "seeds": [0]}, root=data_example / "runs", display=quiet)
     assert result.ok and {row.state for row in result.rows} == {"completed"}
     assert result.plan.metric == metric and not [note for note in result.plan.notes if note.startswith("data: ")]
@@ -146,6 +146,6 @@ def test_targets_are_the_values_of_the_keys_in_the_inputs() -> None:
     logits = F.one_hot(batch.targets.clamp(min=0), task.vocabulary).float()
     assert task.score(logits, batch) == {"recall": (20, 20)}
     assert task.score(logits.roll(1, -1), batch) == {"recall": (0, 20)}
-    whole = torch.cat([each.inputs for each in task.eval_batches("valid", batch_size=7, limit=20)])
+    whole = torch.cat([batch.inputs for batch in task.eval_batches("valid", batch_size=7, limit=20)])
     assert torch.equal(whole, next(task.eval_batches("valid", batch_size=20)).inputs)
     assert not torch.equal(whole, next(task.eval_batches("test", batch_size=20)).inputs)

@@ -26,7 +26,7 @@ def main(arguments: Namespace) -> int:
         rows = [
             [
                 entry.source.name,
-                "missing" if entry.found is None else "present",
+                "missing" if entry.size is None else "present",
                 f"{entry.source.size / 1e6:.0f} MB",
                 "yes" if entry.prepared else "no",
                 str(entry.path),

@@ -50,11 +50,11 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
-def _mismatch(source: Source, path: Path, expected: str, found: str) -> UserError:
+def _mismatch(source: Source, path: Path, expected: str, actual: str) -> UserError:
     size = path.stat().st_size
     original = f"{source.size:,} bytes" + (f", md5 {source.md5}" if source.md5 else "")
     return UserError(
-        f"{path} is not {source.name}: expected {expected}, found {found} (the file has {size:,} bytes, md5 "
+        f"{path} is not {source.name}: expected {expected}, found {actual} (the file has {size:,} bytes, md5 "
         f"{_md5(path)}; the original {original})"
     )
 

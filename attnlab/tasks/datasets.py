@@ -159,11 +159,11 @@ def verify(source: Source) -> str:
 
 @dataclass(frozen=True)
 class Status:
-    """The files of one data set; ``found`` is the size of its archive in bytes, or None if it is missing."""
+    """The files of one data set; ``size`` is the size of its archive in bytes, or None if it is missing."""
 
     source: Source
     path: Path
-    found: int | None
+    size: int | None
     prepared: tuple[Path, ...]
 
 
@@ -193,10 +193,10 @@ def _download(source: Source, path: Path) -> Any:
             logger.info("%s: downloading %s (%.0f MB) into %s", source.name, source.url, source.size / 1e6, path.parent)
             get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
             bounded = _bounded(get, most=2 * source.size)  # another archive of the same contents may be larger
-            got = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=bounded))
-            contents, note = source.read(source, got)
-            files.sync(got)
-            os.replace(got, path)
+            download = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=bounded))
+            contents, note = source.read(source, download)
+            files.sync(download)
+            os.replace(download, path)
         except UserError as error:
             raise UserError(f"downloaded {source.url}, but {error}; the file was removed, try again") from error
         except OSError as error:

@@ -61,10 +61,10 @@ def _parameters(method: str) -> list[inspect.Parameter]:
     return list(inspect.signature(getattr(Task, method)).parameters.values())[1:]
 
 
-def _bind(found: inspect.Signature, method: str) -> None:
+def _bind(signature: inspect.Signature, method: str) -> None:
     """Bind arguments as attnlab passes them: by keyword if they have a default or are keyword-only, else by position."""
     named = [p.name for p in _parameters(method) if p.kind is p.KEYWORD_ONLY or p.default is not p.empty]
-    found.bind(*[None] * (len(_parameters(method)) - len(named)), **dict.fromkeys(named))
+    signature.bind(*[None] * (len(_parameters(method)) - len(named)), **dict.fromkeys(named))
 
 
 def check_first_batch(task: Task, config: RunConfig) -> None:

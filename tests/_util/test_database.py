@@ -20,7 +20,7 @@ def test_a_socket_folder_and_options_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("sqlite:///secret.db", "got an address of 'sqlite'"),
         ("redis://:secret@host", "got an address of 'redis'"),
@@ -30,8 +30,8 @@ def test_a_socket_folder_and_options_stay() -> None:
         ("postgresql+pg9000://ann:secret@host/db", "the driver 'pg9000', which is not installed$"),
     ],
 )
-def test_what_is_refused(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_what_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
         storage_url(text)
     assert str(caught.value).startswith("--storage: ") and "secret" not in str(caught.value)
 

@@ -91,12 +91,12 @@ def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "most", "said"), [(1.7, False, "met"), (1.8, False, "missed"), (1.7, True, "met"), (1.6, True, "missed")]
+    ("bound", "most", "verdict"), [(1.7, False, "met"), (1.8, False, "missed"), (1.7, True, "met"), (1.6, True, "missed")]
 )
-def test_a_target_is_met_by_the_median(bound: float, most: bool, said: str) -> None:
+def test_a_target_is_met_by_the_median(bound: float, most: bool, verdict: str) -> None:
     target = targets.Target("step", "it", bound, "times", lambda f: targets.Figures([1.5, 2.0, 1.7], "quick"), most)
     wanted = f"at {'most' if most else 'least'} {bound} times"
-    assert target.verdict(STEPS) == ["it", wanted, "1.70 (1.50 to 2.00) times against quick", f"**{said}**"]
+    assert target.verdict(STEPS) == ["it", wanted, "1.70 (1.50 to 2.00) times against quick", f"**{verdict}**"]
     assert target.verdict(None) == ["it", wanted, "", "not measured"]
 
 
@@ -134,7 +134,7 @@ def test_reviews_are_timed(name: str, part: str, settings: str, small_reviews: N
     assert (padded > 1.05) == (name == ENCODER and settings == SHIPPED)
 
 
-def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
+def test_the_bounds_of_reviews_are_sums_of_each_round() -> None:
     parts = {"epoch": ([60.0, 120.0], [30.0, 60.0]), "evaluation": ([37.0, 40.0], [20.0, 10.0])}
     frames = []
     for name, (linear, softmax) in parts.items():
@@ -147,7 +147,7 @@ def test_what_bounds_reviews_is_added_up_round_by_round() -> None:
     assert len(results.imdb_bounds(STEPS)) == 0  # measured by an earlier version
 
 
-def test_what_bounds_reviews_grows_with_the_work() -> None:
+def test_the_bounds_of_reviews_grow_with_the_work() -> None:
     positions_alone, pairs_alone = (10, 0), (0, 100)
     rows = imdb_parts.bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
     assert {(row.quantity, row.item) for row in rows if row.value > 0} == {
@@ -198,7 +198,7 @@ def fake_cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
     return seen
 
 
-def test_what_a_gpu_measures_stands_beside_what_a_cpu_has_measured(tmp_path: Path, fake_cases: list[Case]) -> None:
+def test_timings_of_a_gpu_are_added_to_those_of_a_cpu(tmp_path: Path, fake_cases: list[Case]) -> None:
     for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
         speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
     assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
@@ -258,7 +258,7 @@ def test_peers_that_are_not_here_are_left_out_and_named(
     assert ": MACHINE with cpu, left out original; load" in (tmp_path / "README.md").read_text()
 
 
-def test_what_peers_need_is_named_for_each_that_is_not_torch_s_own() -> None:
+def test_the_requirements_of_every_peer_but_torch_are_named() -> None:
     assert set(places.NEEDS) == {*step.PEERS, *imdb.READERS, xl.ORIGINAL} - {ENCODER}
 
 
@@ -283,7 +283,7 @@ def test_the_products_of_the_floor_are_all_that_a_forward_pass_multiplies() -> N
     assert sum(p.count * p.gflop for p in floor.products(TINY)) == pytest.approx(forward)
 
 
-def test_the_floor_is_what_the_products_take() -> None:
+def test_the_floor_is_the_time_of_the_products() -> None:
     rows = [("gflop", "a", 2.0), ("count", "a", 3.0), *(("ms", f"a: {item}", 4.0) for item in ("forward", "left", "right"))]
     frame = pd.concat(
         [lines("floor", {("products", "medium", "fp32", "medium"): [v]}, quantity=q).assign(item=i) for q, i, v in rows]
@@ -321,7 +321,7 @@ def test_both_ways_to_evaluate_are_timed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("name", [sparse.DENSE, *sparse.SPARSE])
-def test_sparse_attention_is_timed_and_what_it_saves_is_counted(name: str) -> None:
+def test_sparse_attention_is_timed_and_its_saved_bytes_are_counted(name: str) -> None:
     saved = {}
     for length in (64, 256):
         rows = sparse.measure(Case("sparse", name, str(length)), TINY)

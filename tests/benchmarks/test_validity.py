@@ -85,7 +85,7 @@ def test_the_page_hides_no_setting_that_breaks_and_no_guess_that_fails() -> None
 
 
 @pytest.mark.slow
-def test_the_whole_of_it_as_it_is_reported(tmp_path: Path) -> None:
+def test_the_report_of_a_small_simulation(tmp_path: Path) -> None:
     validity.main(["--out", str(tmp_path), "--studies", "3000", "--seed", "11"])
     text = (tmp_path / "README.md").read_text()
     assert text.startswith("# ") and "nan" not in text

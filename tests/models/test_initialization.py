@@ -138,17 +138,17 @@ for name, own in OWN.items():
     register_variant(f"initialised_{name}")(own)
 
 
-def assert_shared(one: dict[str, Tensor], other: dict[str, Tensor], *, at_least: int = 1, what: str = "") -> None:
+def assert_shared(one: dict[str, Tensor], other: dict[str, Tensor], *, at_least: int = 1, label: str = "") -> None:
     shared = [name for name in one if name in other and one[name].shape == other[name].shape]
-    assert len(shared) >= at_least, what
+    assert len(shared) >= at_least, label
     for name in shared:
-        assert torch.equal(one[name], other[name]), f"{what}: {name}"
+        assert torch.equal(one[name], other[name]), f"{label}: {name}"
 
 
 def test_every_pair_of_variants_starts_tensors_of_one_name_and_shape_alike() -> None:
     models = {name: initial(name) for name in BUILT_IN}
     for one, other in combinations(models, 2):
-        assert_shared(models[one], models[other], at_least=10, what=f"{one}, {other}")
+        assert_shared(models[one], models[other], at_least=10, label=f"{one}, {other}")
     assert "backbone.blocks.1.attention.out.weight" in models["narrow"].keys() & models["dense"].keys()
 
 

@@ -98,7 +98,7 @@ def test_memory_keeps_so_many_positions_and_no_gradient() -> None:
     assert not any(m.requires_grad for m in memory)
 
 
-def test_memory_of_a_deeper_model_changes_what_follows() -> None:
+def test_memory_changes_the_output_of_a_deeper_model() -> None:
     model = language_model(tiny(model__mem_len=7))
     _, memory = model(tokens(2, 5))
     assert not torch.allclose(model(tokens(2, 5), memory)[0], model(tokens(2, 5))[0])

@@ -90,7 +90,7 @@ def test_xformers_gets_the_dtype_of_the_values(mask: AttentionMask, xformers_on_
 @pytest.mark.parametrize("window", [1, 3, 20])
 @pytest.mark.parametrize("backend", [*HERE, "xformers"])
 @pytest.mark.parametrize(("sizes", "mask"), itertools.product([(7, 7), (5, 11)], ["none", "padding"]))
-def test_a_window_hides_what_lies_further_back(
+def test_a_window_hides_earlier_positions(
     sizes: tuple[int, int], mask: str, backend: str, window: int, xformers_on_cpu: list[str]
 ) -> None:
     (t, s), (q, k, v) = sizes, tensors(*sizes)
@@ -193,7 +193,7 @@ def test_blocks_under_activation_checkpointing_have_the_same_gradients() -> None
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
-def test_long_sequences_save_what_grows_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_bytes_of_long_sequences_grow_linearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocked, "MAX_SAVED_LENGTH", 63)
     saved = []
     for t in (64, 128):

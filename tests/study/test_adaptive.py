@@ -79,7 +79,7 @@ def test_seeds_are_added_where_a_verdict_is_open_and_nowhere_else(conclusive: Pa
     assert lines[-1] == "5 seeds, still inconclusive: wide learned"
 
 
-def test_again_is_nothing_and_the_report_says_the_same(conclusive: Path) -> None:
+def test_a_second_call_trains_nothing_and_reports_the_same(conclusive: Path) -> None:
     before = report_of(conclusive)
     again, looks, _ = go(conclusive, max_seeds=6)
     written = report_of(conclusive)
@@ -90,7 +90,7 @@ def test_again_is_nothing_and_the_report_says_the_same(conclusive: Path) -> None
         assert written[name].values == row.values
 
 
-def test_it_goes_on_where_it_stopped(root: Path) -> None:
+def test_adding_seeds_resumes_where_it_stopped(root: Path) -> None:
     run(asked(), root=root, display=QUIET, train="tests.support.study_fakes:settling")
     go(root, max_seeds=4)
     rows, looks, _ = go(root, max_seeds=6)
@@ -127,7 +127,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     ("changes", "expected"),
     [({"baseline": None}, "expected a 'baseline'"), ({"max_seeds": 2}, "expected at least the 3 seeds")],
 )
-def test_what_cannot_be_conclusive_is_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
+def test_studies_that_cannot_become_conclusive_are_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
     most = {"max_seeds": changes.pop("max_seeds", 5)}
     with pytest.raises(UserError, match=expected):
         adaptive.run_until_conclusive(plan(asked() | changes), root=root, **most)

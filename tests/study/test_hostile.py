@@ -83,9 +83,9 @@ def attnlab_run(plan: Plan, root: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return command
 
 
-def last_line(said: Said) -> str:
+def last_line(captured: Said) -> str:
     """Return the last line on standard error, after checking that there is no traceback."""
-    text = said.readouterr().err
+    text = captured.readouterr().err
     assert "Traceback" not in text
     return text.splitlines()[-1]
 
@@ -156,7 +156,7 @@ def test_no_room_for_prepared_data(folders: Path) -> None:
 # ---------------------------------------------------------------- read-only disk
 
 
-def test_what_is_prepared_serves_from_a_disk_that_may_only_be_read(folders: Path) -> None:
+def test_prepared_data_are_read_from_a_read_only_disk(folders: Path) -> None:
     task = big_file(folders)
     task.prepare()
     with read_only(folders / "prepared"):

@@ -30,7 +30,7 @@ def raised(act: Any) -> Exception:
     return caught.value
 
 
-def test_the_reason_says_what_was_asked_for_and_the_peak() -> None:
+def test_the_reason_names_the_requested_memory_and_the_peak() -> None:
     host = raised(lambda: torch.empty(1_288_490_188 << 20, dtype=torch.uint8))
     requested = "requested 1.2 PiB (1,351,079,887,372,288 bytes)"
     assert describe_out_of_memory(host, step=12, peaks=PEAKS) == f"out of memory at step 12: {requested}, peak 512.0 MiB"

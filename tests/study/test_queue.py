@@ -61,7 +61,7 @@ def test_the_best_is_the_highest_where_more_is_better(own: Store, direction: str
     assert waiting.study.best_value == best
 
 
-def test_only_what_is_wanted_is_taken(own: Store) -> None:
+def test_only_requested_runs_are_claimed(own: Store) -> None:
     waiting = queue(own)
     waiting.enqueue(KEYS)
     ticket = waiting.claim({"k3"})
@@ -101,7 +101,7 @@ def test_a_dead_parents_tickets_wait_again_with_their_numbers(own: Store) -> Non
     assert after.keys("COMPLETE") == {"written"} and after.keys("FAIL") == {"gone"}
 
 
-def test_what_a_failed_trial_was_given_its_next_attempt_gets(own: Store) -> None:
+def test_the_next_attempt_of_a_failed_trial_has_its_parameters(own: Store) -> None:
     waiting = queue(own)
     waiting.enqueue(["t00"])
     first = waiting.claim(["t00"])
@@ -137,7 +137,7 @@ def test_many_parents_never_claim_one_ticket(url: str, tmp_path: Path) -> None:
         assert len(taken) == len(queue(store).trials("COMPLETE"))
 
 
-def test_the_dead_are_buried_and_the_living_are_left_alone(url: str, tmp_path: Path) -> None:
+def test_runs_of_dead_parents_are_closed_and_those_of_living_ones_kept(url: str, tmp_path: Path) -> None:
     with closing(Store(tmp_path, url)) as living, closing(Store(tmp_path, url)) as dying:
         theirs, ours = queue(dying), queue(living)
         ours.enqueue(["dead", "alive", "mute"])
@@ -254,7 +254,7 @@ def test_a_storage_needs_a_record_that_all_can_reach(monkeypatch: pytest.MonkeyP
         shared_storage("mysql://u:pw@h/d")
 
 
-def test_a_database_that_is_not_there_is_one_line_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_database_is_one_line_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", FAR)
     url = shared_storage("postgresql://u:open-sesame@127.0.0.1:9/d")
     with pytest.raises(UserError, match="cannot use the storage") as caught:

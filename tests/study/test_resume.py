@@ -21,7 +21,7 @@ from attnlab.training.trainer import Trainer
 from tests.support.small_runs import Point, recorded, tiny
 from tests.support.surroundings import Program
 
-DROPOUT = {f"model__{what}dropout": 0.2 for what in ("", "attention_", "embedding_", "word_")}
+DROPOUT = {f"model__{kind}dropout": 0.2 for kind in ("", "attention_", "embedding_", "word_")}
 PACE = {"train__checkpoint_every": 5, "train__warmup": 0.3, "train__weight_decay": 0.1}  # evaluated every 4, logged every 3
 EAGER = {"train__lr": 3.0}  # too high: the loss never again equals that after the first step
 XL = {"variant": "transformer_xl", "position": "relative", "model__mem_len": 17}
@@ -109,7 +109,7 @@ def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypa
     assert reached == whole[0].step + 1 or whole[0].state == "diverged"
 
 
-def test_the_kinds_of_runs_are_what_they_say(tmp_path: Path) -> None:
+def test_the_runs_to_be_interrupted_end_as_named(tmp_path: Path) -> None:
     ends = {kind: recorded(tiny(**RUNS[kind]))[0] for kind in RUNS}
     assert ends["one that stops early"].state == "completed" and ends["one that stops early"].step == 4
     assert ends["one that stops early"].summary["steps"] == ends["one that stops early"].step
@@ -153,30 +153,30 @@ def test_a_power_cut_at_every_change_of_the_folder(after: bool, tmp_path: Path, 
     assert changes > 12
 
 
-def damaged(path: Path, how: str) -> None:
-    if "program" in how:
+def damaged(path: Path, damage: str) -> None:
+    if "program" in damage:
         program = {"step": 6, "model": Program(path.with_name("it_was_run"))}
-        return torch.save(program, path, _use_new_zipfile_serialization=how == "a program")
+        return torch.save(program, path, _use_new_zipfile_serialization=damage == "a program")
     contents = bytearray(path.read_bytes())
     n = len(contents)
-    if how == "flipped":
+    if damage == "flipped":
         contents[n // 2] ^= 1
-    elif how == "garbage":
+    elif damage == "garbage":
         contents = bytearray(b"no such thing" * 99)
     else:
-        del contents[{"empty": 0, "one byte": 1, "a half": n // 2, "all but one byte": n - 1}[how] :]
+        del contents[{"empty": 0, "one byte": 1, "a half": n // 2, "all but one byte": n - 1}[damage] :]
     path.write_bytes(contents)
 
 
-def rewritten(path: Path, how: str) -> None:
+def rewritten(path: Path, damage: str) -> None:
     state = checkpoint.load(path)
-    if how == "another configuration":
+    if damage == "another configuration":
         state["writer"]["fingerprint"] = "0" * 16
-    elif how == "another torch":
+    elif damage == "another torch":
         state["writer"]["torch"] = "1.0"
-    elif how == "other names":
+    elif damage == "other names":
         state["model"] = {f"x.{name}": weight for name, weight in state["model"].items()}
-    elif how == "another optimiser":
+    elif damage == "another optimiser":
         state["optimizer"]["param_groups"].pop()
     else:
         state = {"step": 3}
@@ -208,18 +208,18 @@ DAMAGE = ["a program", "a program in the old format", "flipped", "garbage", "emp
 REWRITING = ["another configuration", "another torch", "other names", "another optimiser", "hardly anything"]
 
 
-@pytest.mark.parametrize("how", DAMAGE + REWRITING)
+@pytest.mark.parametrize("damage", DAMAGE + REWRITING)
 def test_a_checkpoint_that_cannot_be_trusted(
-    how: str, cut_off: tuple[RunConfig, Whole, Path], tmp_path: Path, log: pytest.LogCaptureFixture
+    damage: str, cut_off: tuple[RunConfig, Whole, Path], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     config, whole, source = cut_off
-    harm = damaged if how in DAMAGE else rewritten
+    harm = damaged if damage in DAMAGE else rewritten
     for both in (False, True):
         folder = Path(shutil.copytree(source, tmp_path / str(both)))
         (folder / ".checkpoint.pt.x.half").write_bytes(b"left behind")
-        harm(folder / checkpoint.NEWEST, how)
+        harm(folder / checkpoint.NEWEST, damage)
         if both:
-            harm(folder / checkpoint.PREVIOUS, how)
+            harm(folder / checkpoint.PREVIOUS, damage)
         assert same(whole, undisturbed(config, folder))
         *skipped, last = log.messages  # a line for each skipped checkpoint, and one for the step that the run starts from
         for line, name in zip(skipped, [checkpoint.NEWEST, checkpoint.PREVIOUS][: 1 + both], strict=True):
@@ -230,7 +230,7 @@ def test_a_checkpoint_that_cannot_be_trusted(
 
 
 @pytest.mark.parametrize("end", ["completed", "diverged", "pruned"])
-def test_what_has_its_result_is_not_trained_again(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_result_is_not_trained_again(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(**(RUNS["one that diverges"] if end == "diverged" else {}))
     result, points = recorded(config, tmp_path, stop_at=6 if end == "pruned" else None)
     assert result.state == end

@@ -69,7 +69,7 @@ def test_as_many_trials_run_at_once_as_the_study_allows(tmp_path: Path, store: S
     assert [search.claim() is not None for _ in range(3)] == [True, True, False]
 
 
-def test_only_a_search_of_which_a_trial_ended_is_looked_at(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_searches_with_an_ended_trial_are_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     over = Search.is_over.fget
     assert over is not None
@@ -86,7 +86,7 @@ def test_only_a_search_of_which_a_trial_ended_is_looked_at(root: Path, tmp_path:
         assert following == ["dense s100", "dense s101", "no_wo t00"] and looked == ["dense"]
 
 
-def test_a_trial_that_was_to_end_is_told_so_again(begin: Begin) -> None:
+def test_a_pruned_trial_is_pruned_again_after_a_restart(begin: Begin) -> None:
     search, ticket = begin()
     assert search.should_stop(ticket, 10, {CURVE: 2.0}) is True
     search, again = begin()
@@ -100,7 +100,7 @@ def test_a_trial_whose_parent_died_before_it_judged_is_judged(begin: Begin) -> N
     assert search.should_stop(again, 10, {CURVE: 2.0}) is True
 
 
-def test_a_trial_that_was_let_go_on_is_not_asked_about_the_past(begin: Begin) -> None:
+def test_past_reports_of_a_continued_trial_are_not_judged_again(begin: Begin) -> None:
     search, ticket = begin()
     assert search.should_stop(ticket, 10, {"train/loss": 2.0}) is None
     for step in (10, 20):

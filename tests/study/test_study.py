@@ -69,7 +69,7 @@ def every_record(root: Path, name: str = "small") -> list[Any]:
     return list(client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL))
 
 
-def test_each_run_once_and_again_is_nothing(root: Path) -> None:
+def test_each_run_is_trained_once_and_a_second_call_trains_none(root: Path) -> None:
     first = go(root, workers=2)
     assert first.ok and [row.state for row in first.rows] == ["completed"] * 4
     assert [row.name for row in first.rows][:2] == ["dense learned s0", "dense learned s1"]
@@ -141,7 +141,7 @@ def test_one_failing_run_does_not_stop_the_others(root: Path) -> None:
     assert retried.ok and [row.name.split()[0] for row in retried.rows if not row.reused] == ["einsum", "no_wo"]
 
 
-def test_whatever_an_error_says_it_ends_its_own_run_only(root: Path) -> None:
+def test_an_error_with_any_message_ends_only_its_own_run(root: Path) -> None:
     result = go(root, "says_strange_things", grid={"variant": ["no_wo", "wide", "dense"]}, seeds=[0])
     endings = {row.cell: (row.state, row.reason.partition(" (")[0]) for row in result.rows}
     assert endings["dense"] == ("completed", "")
@@ -201,7 +201,7 @@ def seconds(result: StudyResult) -> list[float]:
     return [row.summary["train_seconds"] for row in result.rows]
 
 
-def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
+def test_a_result_is_repeated_on_request(root: Path) -> None:
     grid = {"variant": ["dense"], "train.grad_clip": [None], "train.lr": [1e30, 1e-3]}
     first = truly(root, grid=grid, seeds=[0])
     assert [row.state for row in first.rows] == ["diverged", "completed"]
@@ -214,7 +214,7 @@ def test_a_result_is_tried_again_when_asked_for(root: Path) -> None:
         truly(root, retry=("divergd",))
 
 
-def test_a_run_that_is_tried_again_and_killed_goes_on_from_its_checkpoint(root: Path) -> None:
+def test_a_repeated_run_that_is_killed_resumes_from_its_checkpoint(root: Path) -> None:
     before = truly(root, **ONE)
     result = go(root, "killed_at_its_checkpoint", retry=["completed"], **ONE)
     (log,) = root.glob("work/*/log.txt")
@@ -222,13 +222,13 @@ def test_a_run_that_is_tried_again_and_killed_goes_on_from_its_checkpoint(root: 
     assert list(load_runs("small", root)["attempt"]) == [3] and seconds(result) != seconds(before)
 
 
-def test_what_was_asked_to_be_tried_again_is_although_the_parent_died(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_repetition_survives_the_death_of_the_parent(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = truly(root, **ONE)
     (folder,) = root.glob("work/*")
     start = Tracker.start
 
-    def start_and_end(*given: Any, **words: Any) -> str:
-        start(*given, **words)
+    def start_and_end(*args: Any, **kwargs: Any) -> str:
+        start(*args, **kwargs)
         raise KeyboardInterrupt
 
     with (
@@ -248,11 +248,11 @@ class _Patient(ProgressDisplay):
 
     def __init__(self, held: ExitStack) -> None:
         super().__init__(quiet=True)
-        self.held, self.said = held, ""
+        self.held, self.printed = held, ""
 
     def print(self, text: str) -> None:
         if "waiting" in text:
-            self.said += text
+            self.printed += text
             self.held.close()
 
 
@@ -263,7 +263,7 @@ def test_a_run_that_another_study_is_training_is_waited_for(root: Path) -> None:
         held.enter_context(file_lock(folder / "lock", activity="the run is being trained"))
         show = _Patient(held)
         result = run(study(study="another", run={"timeout": 300}, **ONE), root=root, display=show)
-    assert re.fullmatch(r"  dense s0: waiting: this configuration is being trained by process \d+ on \S+", show.said)
+    assert re.fullmatch(r"  dense s0: waiting: this configuration is being trained by process \d+ on \S+", show.printed)
     assert result.ok and seconds(result) == seconds(first) and list(load_runs("another", root)["attempt"]) == [1]
 
 
@@ -298,7 +298,7 @@ def test_each_cell_is_searched_then_confirmed_on_fresh_seeds(root: Path) -> None
     assert all(row.reused for row in again.rows) and len(again.rows) == len(result.rows)
 
 
-def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
+def test_trials_are_repeated_like_other_runs(root: Path) -> None:
     def states(fate: str, **changes: Any) -> list[tuple[str, int, bool]]:
         result = searched(root, train=f"tests.support.study_fakes:{fate}", **changes)
         attempts = dict(zip(load_runs("small", root)["name"], load_runs("small", root)["attempt"], strict=True))
@@ -317,7 +317,7 @@ def test_trials_are_tried_again_as_other_runs_are(root: Path) -> None:
     assert last.ok and [row.state for row in last.rows if row.phase == "confirm"] == ["completed"] * 4
 
 
-def test_a_search_whose_queue_was_lost_is_not_made_again(root: Path) -> None:
+def test_a_search_with_a_lost_queue_is_not_repeated(root: Path) -> None:
     first = searched(root)
     (root / "optuna.db").write_text("no database")
     with pytest.raises(UserError, match=r"optuna.db: .*file is not a database; you may delete it"):
@@ -344,7 +344,7 @@ def test_a_smaller_budget_chooses_among_its_own_trials(root: Path) -> None:
     assert set(rates(fewer, "confirm")[cell]) == {min(tried[cell][:fewer])}
 
 
-def test_a_search_chooses_the_same_however_it_was_run(root: Path, empty_store: Path, tmp_path: Path) -> None:
+def test_a_search_chooses_the_same_values_if_it_is_interrupted(root: Path, empty_store: Path, tmp_path: Path) -> None:
     interrupted = Path(shutil.copytree(empty_store, tmp_path / "other"))
     searched(root, workers=3)
     with pytest.raises(KeyboardInterrupt):

@@ -49,7 +49,7 @@ def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> No
     assert torment.hits.total() == len(kinds)
 
 
-def test_killed_at_every_turn_it_ends_as_if_nothing_had_happened(peace: Peace, tmp_path: Path) -> None:
+def test_a_study_killed_at_every_step_ends_as_an_undisturbed_one(peace: Peace, tmp_path: Path) -> None:
     endure(harness.Torment(peace.study, tmp_path, 2, pause=0.5), peace, "run", "family", "run", "parent", "any", seed=1)
 
 
@@ -105,7 +105,7 @@ def trial_left(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
+    ("break_it", "violation"),
     [
         (delete, "0 finished records"),
         (delete, "0 active records"),
@@ -118,7 +118,7 @@ def trial_left(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
         (trial_left, "left WAITING"),
     ],
 )
-def test_a_broken_promise_is_seen(break_it: Callable[..., None], said: str, peace: Peace, tmp_path: Path) -> None:
+def test_a_broken_promise_is_seen(break_it: Callable[..., None], violation: str, peace: Peace, tmp_path: Path) -> None:
     """Test the check itself: the two tests above would prove nothing if it missed one of these violations."""
     root = Path(shutil.copytree(peace.root, tmp_path / "runs"))
     stores = Stores(f"sqlite:///{root / 'mlflow.db'}", f"sqlite:///{root / 'optuna.db'}")
@@ -128,7 +128,7 @@ def test_a_broken_promise_is_seen(break_it: Callable[..., None], said: str, peac
     name = optuna.get_all_study_names(stores.storage)[0]
     break_it(MlflowClient(stores.tracking), victim.info.run_id, optuna.load_study(study_name=name, storage=stores.storage))
     violations = broken_promises(plan, stores, reference=peace.curves)
-    assert any(said in line for line in violations), violations
+    assert any(violation in line for line in violations), violations
 
 
 def test_a_value_that_differs_in_its_last_bit_is_seen(peace: Peace) -> None:

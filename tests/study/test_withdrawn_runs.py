@@ -79,8 +79,8 @@ def test_a_deleted_run_is_trained_from_the_start_even_if_the_parent_dies_first(
     (folder / "result.json").rename(folder / "checkpoint.pt")  # no result, and what looks like a checkpoint
     start = Tracker.start
 
-    def start_and_end(*given: Any, **words: Any) -> str:
-        start(*given, **words)
+    def start_and_end(*args: Any, **kwargs: Any) -> str:
+        start(*args, **kwargs)
         raise KeyboardInterrupt
 
     with (

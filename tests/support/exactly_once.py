@@ -106,10 +106,10 @@ def _trials(trials: list[optuna.trial.FrozenTrial], names: dict[str, str]) -> It
             yield f"{names.get(key(trial.user_attrs))}: trial {trial.number} left {trial.state.name}"
 
 
-def _points(found: dict[str, Record], names: dict[str, str], stores: Stores, reference: dict[str, Curves]) -> Iterator[str]:
+def _points(records: dict[str, Record], names: dict[str, str], stores: Stores, reference: dict[str, Curves]) -> Iterator[str]:
     """Check that the points equal those without disturbance: none missing, none twice, each value equal in every bit."""
-    for key in found.keys() & names.keys():
-        curves, expected = stores.curves(found[key]), reference[key]
+    for key in records.keys() & names.keys():
+        curves, expected = stores.curves(records[key]), reference[key]
         if curves.keys() != expected.keys():
             yield f"{names[key]}: {sorted(curves.keys() ^ expected.keys())} only with or only without disturbance"
         for metric in curves.keys() & expected.keys():

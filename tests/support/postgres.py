@@ -91,11 +91,11 @@ def _programs(folder: Path) -> Path:
     return place / "bin"
 
 
-def _wait_for(found: Server, process: subprocess.Popen[Any], log: Path, *, seconds: float = 60) -> None:
+def _wait_for(server: Server, process: subprocess.Popen[Any], log: Path, *, seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while True:
         try:
-            return found.connect().close()
+            return server.connect().close()
         except psycopg.OperationalError as error:
             if process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}") from error

@@ -71,7 +71,7 @@ def test_a_text_of_another_size_than_expected_is_refused(monkeypatch: pytest.Mon
         task.prepare()
 
 
-def test_rows_of_segments_go_on_from_batch_to_batch():
+def test_rows_of_segments_continue_from_batch_to_batch():
     batches = list(Ramp(250).eval_batches("test", batch_size=4))
     assert [batch.fresh for batch in batches] == [True] + [False] * (len(batches) - 1)
     assert len({len(batch.inputs) for batch in batches}) == 1  # the memory keeps its rows
@@ -193,7 +193,7 @@ def test_check_names_the_reason():
     assert random.unsupported(settings(protocol="sliding", stride=7)) is None
 
 
-def test_what_would_fail_only_after_training_is_refused_before():
+def test_limits_that_would_fail_after_training_are_refused_in_the_plan():
     random, contiguous = Ramp(250), Ramp(250, sampling="contiguous")
     assert "evaluate.test_limit: one byte" in str(random.unsupported(settings(test_limit=1)))
     assert "evaluate.valid_limit: one byte" in str(random.unsupported(settings(valid_limit=1)))
@@ -214,7 +214,7 @@ def test_a_memory_that_would_always_be_empty_in_training_is_refused():
     assert task.unsupported(settings(batch_size=12)) is None
 
 
-def test_wrong_options_are_told():
+def test_wrong_options_are_refused():
     with pytest.raises(UserError, match="did you mean 'contiguous'"):
         PyDocs(sampling="contigous")
     for length in (0, -1, 2.5, True, "256"):
@@ -238,7 +238,7 @@ def test_the_registry_has_every_task(name: str):
 # ---------------------------------------------------------------- the texts
 
 
-def test_pydocs_needs_nothing_and_is_the_same_again():
+def test_pydocs_needs_no_download_and_is_reproducible():
     task = PyDocs(length=64)
     task.prepare()
     sizes = [len(task.split(name)) for name in ("train", "valid", "test")]
@@ -258,7 +258,7 @@ def test_pydocs_shares_nothing_long_between_its_splits(split: str, seen: str):
     ]
 
 
-def test_a_file_of_ones_own(folders: Path, monkeypatch: pytest.MonkeyPatch):
+def test_text_splits_a_file_and_notices_a_change(folders: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(folders)
     contents = bytes(number % 251 for number in range(1000))
     Path("mine.txt").write_bytes(contents)
@@ -274,7 +274,7 @@ def test_a_file_of_ones_own(folders: Path, monkeypatch: pytest.MonkeyPatch):
     assert len(changed.split("test")) == 51 and len(task.split("test")) == 50
 
 
-def test_a_file_that_is_not_there_or_too_short(tmp_path: Path):
+def test_a_missing_or_short_file_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match="does not exist"):
         Text(path=str(tmp_path / "none.txt"))
     with pytest.raises(UserError, match="it is a folder"):

@@ -231,7 +231,7 @@ def test_a_study_trains_and_notices_a_changed_file(corpus: Path) -> None:
         train(cell.config)
 
 
-def test_the_identity_is_that_of_the_files_and_of_what_is_read_from_them(corpus: Path) -> None:
+def test_the_identity_covers_the_files_and_the_options_that_select_rows(corpus: Path) -> None:
     options: list[dict[str, Any]] = [{}, {"test": "test.csv"}, {"valid": "test.csv"}, {"labels": ["good", "bad", "fair"]}]
     identities = [task(**option).identity() for option in options]
     assert len(set(identities)) == 4 and task(length=5, vocabulary=50).identity() == identities[0]

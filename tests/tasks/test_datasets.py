@@ -103,7 +103,7 @@ def test_a_server_that_sends_without_end_is_cut_off(source: Source, server: Serv
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_bomb_in_a_zip_file_does_not_go_off(method: int, source: Source, folders: Path):
+def test_a_decompression_bomb_is_refused(method: int, source: Source, folders: Path):
     (folders / "data").mkdir()
     (folders / "data" / "tiny.zip").write_bytes(zipped(bytes(2**24), method=method))
     with pytest.raises(UserError, match=r"more than 102,656 bytes"):
@@ -138,7 +138,7 @@ def test_a_short_file_that_the_server_calls_whole_is_refused(source: Source, ser
     assert files(folders / "data") == []
 
 
-def test_what_a_killed_download_left_is_cleared_away(source: Source, folders: Path):
+def test_the_remains_of_a_killed_download_are_removed(source: Source, folders: Path):
     left = folders / "data" / ".tiny.zip.partial"
     left.mkdir(parents=True)
     (left / "tmp1234").write_bytes(b"half of it")
@@ -146,7 +146,7 @@ def test_what_a_killed_download_left_is_cleared_away(source: Source, folders: Pa
     assert files(folders / "data") == ["tiny.zip"]
 
 
-def test_no_network_says_where_to_place_the_file(folders: Path):
+def test_without_a_network_the_message_names_the_folder_for_the_file(folders: Path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         source = tiny(f"http://127.0.0.1:{unused.getsockname()[1]}/tiny.zip")
@@ -185,7 +185,7 @@ def test_a_wrong_file_is_named_with_both_checksums_and_kept(contents: bytes, sou
     assert path.read_bytes() == contents
 
 
-def test_a_folder_that_cannot_be_written_is_enough_when_the_file_is_there(source: Source, folders: Path):
+def test_an_archive_in_a_read_only_folder_is_used(source: Source, folders: Path):
     place(folders, zipped())
     (folders / "data").chmod(0o555)
     try:
@@ -195,20 +195,20 @@ def test_a_folder_that_cannot_be_written_is_enough_when_the_file_is_there(source
         (folders / "data").chmod(0o755)
 
 
-def test_verify_says_what_is_missing_and_find_what_is_near(folders: Path):
+def test_verify_names_a_missing_file_and_find_suggests_a_name(folders: Path):
     with pytest.raises(UserError, match="attnlab data fetch enwik8"):
         datasets.verify(datasets.find("enwik8"))
     with pytest.raises(UserError, match="did you mean 'enwik8'"):
         datasets.find("enwik")
 
 
-def test_status_looks_without_fetching(folders: Path):
-    assert [(row.source.name, row.found, row.prepared) for row in datasets.status()] == [
+def test_status_fetches_nothing(folders: Path):
+    assert [(row.source.name, row.size, row.prepared) for row in datasets.status()] == [
         ("enwik8", None, ()),
         ("imdb", None, ()),
     ]
     place(folders, b"12345", "enwik8.zip")
-    assert datasets.status()[0].found == 5
+    assert datasets.status()[0].size == 5
 
 
 # ---------------------------------------------------------------- preparing
@@ -239,12 +239,12 @@ DAMAGE: dict[str, tuple[str, bytes | None]] = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-def test_damaged_prepared_data_is_prepared_again(how: str, folders: Path, log: pytest.LogCaptureFixture):
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_prepared_data_is_prepared_again(damage: str, folders: Path, log: pytest.LogCaptureFixture):
     def build(place: Path) -> None:
         (place / "numbers").write_bytes(b"123")
 
-    place, (name, contents) = datasets.prepared("thing", {}, build), DAMAGE[how]
+    place, (name, contents) = datasets.prepared("thing", {}, build), DAMAGE[damage]
     (place / name).unlink() if contents is None else (place / name).write_bytes(contents)
     assert datasets.prepared("thing", {}, build) == place and (place / "numbers").read_bytes() == b"123"
     (record,) = log.records

@@ -22,7 +22,7 @@ LENGTHS = np.random.default_rng(0).lognormal(5.2, 0.6, size=4001).clip(5, 512).a
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 32, 5000])
-def test_every_row_once_an_epoch_with_little_padding(batch_size: int):
+def test_an_epoch_has_every_row_once_with_little_padding(batch_size: int):
     batches = shuffled_by_length(LENGTHS, np.random.default_rng(1), batch_size=batch_size)
     assert sorted(np.concatenate(batches).tolist()) == list(range(4001))
     sizes = {len(batch) for batch in batches}
@@ -31,7 +31,7 @@ def test_every_row_once_an_epoch_with_little_padding(batch_size: int):
     assert batch_size == 5000 or padding_share(LENGTHS, batches) <= 0.03
 
 
-def test_the_order_is_the_seeds_and_batches_mix():
+def test_the_seed_decides_the_order_and_batches_mix():
     epochs = [shuffled_by_length(LENGTHS, np.random.default_rng(s), batch_size=32) for s in (1, 1, 2)]
     assert all(np.array_equal(a, b) for a, b in zip(epochs[0], epochs[1], strict=True))
     pairs = [{tuple(sorted(batch[:2].tolist())) for batch in epoch} for epoch in epochs]
@@ -107,7 +107,7 @@ def reviews(texts: Texts, *, length: int | None = None) -> list[tuple[int, ...]]
     return sorted((int(label), *map(int, words[:length])) for label, words in zip(texts.labels, cut, strict=True))
 
 
-def test_baselines_learn_from_train_and_valid_and_are_scored_on_what_an_evaluation_counts(
+def test_reference_scores_learn_from_train_and_valid_and_count_what_an_evaluation_counts(
     task: Imdb, monkeypatch: pytest.MonkeyPatch
 ):
     met: list[Any] = []

@@ -74,7 +74,7 @@ def test_short_and_constant_splits(content: np.ndarray) -> None:
     assert result.shared == result.windows
 
 
-def test_what_the_check_misses() -> None:
+def test_the_check_misses_passages_with_a_change_in_every_window() -> None:
     """As documented: a passage with one changed byte in every window."""
     test = noise(20_000, seed=2)
     train = test.copy()
@@ -108,7 +108,7 @@ def corpus(folders: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_plan_says_that_test_is_inside_train(name: str, corpus: Path) -> None:
+def test_the_plan_notes_test_data_inside_train(name: str, corpus: Path) -> None:
     task, word = OPTIONS[name]
     text = STUDY.replace("{name: pydocs, length: 24}", task)
     notes = [note for note in plan(write(corpus, text)).notes if note.startswith("data: ")]

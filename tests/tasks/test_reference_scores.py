@@ -126,7 +126,7 @@ def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
 # ---------------------------------------------------------------- the tasks' own
 
 
-def test_byte_baselines_read_what_an_evaluation_counts() -> None:
+def test_reference_scores_of_bytes_read_the_bytes_that_an_evaluation_counts() -> None:
     task, limit = PyDocs(), 701
     scores = {name: baseline.score(limit) for name, baseline in task.reference_scores().items()}
     test = task.split("test")[:limit].tobytes()
@@ -187,7 +187,7 @@ def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["", "{", "[]", '{"value": "x"}', '{"value": NaN, "seconds": 0, "key": {}}'])
-def test_what_cannot_be_read_from_the_cache_is_computed_again(folders: Path, left: str) -> None:
+def test_a_damaged_entry_of_the_cache_is_computed_again(folders: Path, left: str) -> None:
     values = counting([1.5, 2.5])
     compute_score(values, None, key={}, on_start=lambda: None)
     (file,) = (prepared_folder() / "reference_scores").iterdir()
@@ -212,7 +212,7 @@ def other(**changes: Any) -> ReferenceScore:
     return ReferenceScore(**{**vars(GZIP), **changes})
 
 
-def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path) -> None:
+def test_the_report_lists_reference_scores_and_compares_none(tmp_path: Path) -> None:
     from dataclasses import replace
 
     runs, points = made_up()
@@ -226,14 +226,14 @@ def test_the_report_shows_them_beside_the_cells_and_compares_none(tmp_path: Path
     assert (tmp_path / "with" / "cells.csv").read_text() == (tmp_path / "without" / "cells.csv").read_text()
 
 
-def test_only_what_was_measured_as_the_runs_were_stands_beside_them() -> None:
+def test_only_scores_on_the_same_test_are_listed() -> None:
     runs = [{"data": "0123456789abcdef", "evaluate.test_limit": math.nan}, {"data": "b", "evaluate.test_limit": 500.0}]
     first, second = other(), other(data="b", limit=500)
     strangers = [other(data="c"), other(limit=500), other(data="b"), other(metric="loss")]
     assert matching_scores([first, *strangers, second], runs, metric=SPEC.metric) == [first, second]
 
 
-def test_two_of_one_name_are_told_apart() -> None:
+def test_labels_distinguish_scores_of_one_name() -> None:
     assert labels([other(), other(name="xz")]) == ["reference: gzip", "reference: xz"]
     assert labels([other(), other(task="enwik8")]) == ["reference: gzip pydocs", "reference: gzip enwik8"]
     assert labels([other(), other(limit=5_000)]) == ["reference: gzip pydocs", "reference: gzip pydocs first 5,000"]
@@ -267,7 +267,7 @@ def test_one_score_serves_all_cells_with_the_same_test() -> None:
     ]
 
 
-def test_the_study_says_which_it_wants() -> None:
+def test_a_study_chooses_its_reference_scores() -> None:
     def names(wanted: Any) -> list[str]:
         return [score.name for score in compute_reference_scores(plan(study({"name": "pydocs"}, reference_scores=wanted)))]
 
@@ -278,7 +278,7 @@ def test_the_study_says_which_it_wants() -> None:
     assert "reference_scores[1]" in str(caught.value)
 
 
-def test_a_test_split_that_the_runs_do_not_read_is_left_alone() -> None:
+def test_no_score_is_computed_if_the_runs_do_not_read_test() -> None:
     config = study({"name": "pydocs"})
     config["base"]["evaluate"] = {"test": False}
     assert compute_reference_scores(plan(config)) == []
@@ -323,7 +323,7 @@ def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> No
     assert after() == [] and client.tags["attnlab.view"] == "another's"
 
 
-def test_what_is_computed_at_the_end_of_a_study_is_what_its_report_finds(folders: Path) -> None:
+def test_the_report_finds_the_scores_computed_at_the_end_of_a_study(folders: Path) -> None:
     def go(**words: Any) -> list[ReferenceScore]:
         config = study({"name": "pydocs"})
         return run(

@@ -40,7 +40,7 @@ PLANNED = {
 
 
 @pytest.mark.parametrize("kind", PLANNED)
-def test_a_definition_is_looked_at_in_the_plan(kind: str, tmp_path: Path) -> None:
+def test_definitions_are_checked_in_the_plan(kind: str, tmp_path: Path) -> None:
     old, new, words = PLANNED[kind]
     assert old in MINE
     write(tmp_path, MINE.replace(old, new), name="mine.py")
@@ -83,7 +83,7 @@ RUN = {
 
 
 @pytest.mark.parametrize("kind", RUN)
-def test_the_first_batch_is_looked_at_before_the_first_step(kind: str) -> None:
+def test_the_first_batch_is_checked_before_the_first_step(kind: str) -> None:
     with pytest.raises(UserError) as caught:
         train(tiny(task={"name": "tests.tasks.test_validation:Other", "wrong": kind}, model__heads=2))
     assert str(caught.value).startswith(f"task Other wrong={kind}: {RUN[kind]}")

@@ -39,7 +39,7 @@ def planned(folders: Path) -> Plan:
     return plan({"study": "s", "base": base, "grid": {"variant": ["dense", f"{folders}/mine.py:Cosine"]}, "seeds": [0]})
 
 
-def test_a_run_of_a_text_that_changed_after_the_plan_fails_and_says_so(planned: Plan, folders: Path, root: Path) -> None:
+def test_a_run_of_a_text_that_changed_after_the_plan_fails_with_the_reason(planned: Plan, folders: Path, root: Path) -> None:
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     for row in run(planned, root=root, display=ProgressDisplay(quiet=True)).rows:
         assert row.state == "failed" and f"{folders}/corpus.txt" in row.reason, row.reason
@@ -53,13 +53,13 @@ def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(plann
     assert mine.state == "failed" and f"{folders}/mine.py has changed since this was planned" in mine.reason
 
 
-def test_a_file_that_only_moved_in_time_is_the_same(planned: Plan, folders: Path) -> None:
+def test_a_file_with_another_time_stamp_is_the_same(planned: Plan, folders: Path) -> None:
     (folders / "corpus.txt").write_bytes(TEXT)
     (folders / "mine.py").write_text(COSINE)
     assert [train(cell.config).state for cell in planned.cells] == ["completed", "completed"]
 
 
-def test_what_is_made_after_training_reads_the_same_data_or_none(
+def test_readers_after_training_read_the_planned_data_or_none(
     planned: Plan, folders: Path, log: pytest.LogCaptureFixture
 ) -> None:
     config = planned.cells[0].config
@@ -91,7 +91,7 @@ def test_a_text_that_was_read_keeps_its_checksum(planned: Plan, folders: Path) -
     assert task.identity() == config.data and task.split("train").tobytes() == TEXT[:1800]
 
 
-def test_a_configuration_that_names_no_data_takes_what_is_there(planned: Plan, folders: Path) -> None:
+def test_a_configuration_without_an_identity_accepts_any_data(planned: Plan, folders: Path) -> None:
     config: RunConfig = planned.cells[0].config.model_copy(update={"data": ""})
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     assert train(config).state == "completed"

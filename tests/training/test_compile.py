@@ -14,7 +14,7 @@ from tests.support.small_runs import recorded, tiny
 from tests.support.studies import STUDY
 
 
-def test_it_counts_only_where_it_is_asked_for() -> None:
+def test_compile_counts_in_the_fingerprint_only_if_it_is_set() -> None:
     assert tiny().fingerprint() == tiny(train__compile=False).fingerprint() != tiny(train__compile=True).fingerprint()
 
 
@@ -43,7 +43,7 @@ def test_blocks_are_not_compiled(tmp_path: Path) -> None:
         assert {cell.config.position.name: cell.config.backend for cell in cells if cell.config.position} == backends
 
 
-def test_what_a_check_compiles_is_what_a_compiled_run_uses() -> None:
+def test_the_contract_compiles_the_module_that_a_compiled_run_uses() -> None:
     backends = (None, "sdpa", "blocked")
     results_by_backend = {backend: check("dense", backend=backend, position="rotary", only=["compile"]) for backend in backends}
     statuses = {backend: results[-1].status for backend, results in results_by_backend.items()}
@@ -62,8 +62,8 @@ def test_a_machine_without_a_compiler_refuses(tmp_path: Path, monkeypatch: pytes
     assert all(words in reason for words in ("train.compile", "C++ compiler", "no-such-compiler", "CXX"))
 
 
-def losses(config: RunConfig, folder: Path | None = None, **how: Any) -> list[float]:
-    return [metrics["train/loss"] for _, metrics in recorded(config, folder, **how)[1] if "train/loss" in metrics]
+def losses(config: RunConfig, folder: Path | None = None, **kwargs: Any) -> list[float]:
+    return [metrics["train/loss"] for _, metrics in recorded(config, folder, **kwargs)[1] if "train/loss" in metrics]
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def test_flops_are_twice_the_multiply_accumulates() -> None:
         ({"name": "convolution", "kernel": 5}, 2 * 5 * DIM**2, 2 * DIM),
     ],
 )
-def test_what_is_no_attention_is_counted_by_hand(variant: str | dict, products: int, biases: int) -> None:
+def test_operations_without_attention_match_a_count_by_hand(variant: str | dict, products: int, biases: int) -> None:
     """The count holds in the plan and for this machine's own kernels."""
     config = tiny(variant=variant, position="none")
     figures = costs.plan_figures(config, Bytes())
@@ -83,7 +83,7 @@ def test_saved_bytes_grow_with_the_batch_and_repeat_exactly(task: Bytes | Review
     assert 1.9 < saved[1] / saved[0] <= 2.0, "what does not grow with the batch is small"
 
 
-def test_what_a_step_keeps_is_told_in_units_of_1024_times_1024_bytes() -> None:
+def test_saved_memory_is_in_mebibytes() -> None:
     model = build(tiny(), Bytes())
     _, size = costs.saved_bytes(lambda: costs._forward(model, tiny(), Bytes(), rows=4), model)
     assert costs.saved_mib(model, tiny(), Bytes()) == pytest.approx(size / 1024 / 1024)
@@ -142,7 +142,7 @@ def test_devices() -> None:
     assert resolve_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def test_reusing_memory_is_harmless_wherever_it_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reuse_memory_has_no_effect_on_other_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     reuse_freed_memory()
     assert torch.ones(3).sum() == 3
@@ -160,14 +160,14 @@ def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:
 def test_dropping_weights_costs_no_arithmetic_and_no_real_model(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without = costs.plan_figures(tiny(backend=backend), Bytes())
     built = []
-    monkeypatch.setattr(costs, "build", lambda *given: built.append(torch.empty(0).device.type) or build(*given))
+    monkeypatch.setattr(costs, "build", lambda *args: built.append(torch.empty(0).device.type) or build(*args))
     assert costs.plan_figures(tiny(backend=backend, model__attention_dropout=0.1), Bytes()) == without
     assert set(built) == {"meta"}
 
 
 def test_a_size_that_no_tensor_has_is_not_tried_on_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    monkeypatch.setattr(costs, "build", lambda *given: built.append(torch.empty(0).device.type) or build(*given))
+    monkeypatch.setattr(costs, "build", lambda *args: built.append(torch.empty(0).device.type) or build(*args))
     with pytest.raises(RuntimeError, match="overflowed"):
         costs.plan_figures(tiny(model__dim=3 * 10**14), Bytes())
     assert built == ["meta"]

@@ -64,7 +64,7 @@ def allocated(config: RunConfig, task: Task, trace: Path) -> int:
     ],
     ids=["fp32", "bf16", "recomputed", "accumulated", "memory", "reviews"],
 )
-def test_it_is_what_a_step_on_the_cpu_allocates(task: Task, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_the_estimate_is_the_memory_of_a_step_on_the_cpu(task: Task, changes: dict[str, Any], tmp_path: Path) -> None:
     config = tiny(**{**SMALL, **changes})
     task.prepare()
     traced = max(cuda_memory.trace(config, task, on_cuda=False).values())
@@ -104,7 +104,7 @@ def test_blocks_have_an_estimate_with_dropped_weights() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", [{}, {"position": "relative"}, {"train__activation_checkpointing": True}])
-def test_it_is_what_a_step_on_cuda_allocates(changes: dict[str, Any], precision: str) -> None:
+def test_the_estimate_is_the_memory_of_a_step_on_cuda(changes: dict[str, Any], precision: str) -> None:
     changes = {**changes, "train__precision": precision}
     large = {"model__dim": 256, "model__heads": 8, "model__depth": 12, "train__batch_size": 128, "backend": "sdpa"}
     config, task, device = tiny(**{**large, **changes}), PyDocs(length=256), torch.device("cuda")
@@ -117,7 +117,9 @@ def test_it_is_what_a_step_on_cuda_allocates(changes: dict[str, Any], precision:
     assert cuda_memory.cuda_peak_mib(config, task) == pytest.approx(real, rel=0.1)
 
 
-def test_a_plan_estimates_what_differs_once_and_says_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_plan_estimates_each_distinct_cell_once_and_names_those_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / "s.yaml"
     grid = "[dense, no_wo]\n  train.lr: [1e-3, 3e-4]"
     path.write_text(STUDY.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", grid))
@@ -147,7 +149,7 @@ def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) ->
     assert on_cpu == on_cuda and on_cpu["dense"]
 
 
-def test_what_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY)
 

@@ -34,7 +34,7 @@ def test_a_process_computes_on_the_device_that_is_its_own(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["auto", "cuda", "cuda:0"])
-def test_a_device_that_is_there_is_set_up(name: str) -> None:
+def test_an_available_device_is_set_up(name: str) -> None:
     device = set_up(MachineConfig(device=name))
     torch.ones(3, device=device)
     assert torch.cuda.max_memory_allocated(device) > 0 and torch.cuda.current_device() == 0

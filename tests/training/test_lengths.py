@@ -40,7 +40,7 @@ def scored(config: RunConfig, task: Any = None) -> tuple[dict[str, float], dict[
     return lengths.evaluate_lengths(build(config, task), task, {"bits_per_byte": 7.0}, config=config, device=CPU)
 
 
-def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[int, list[Batch]]:
+def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) -> dict[int, list[Batch]]:
     """Return every scored batch by length."""
     seen: dict[int, list[Batch]] = {}
     score = PyDocs.score
@@ -50,7 +50,7 @@ def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **how: Any) -> d
         return score(self, logits, batch)
 
     monkeypatch.setattr(PyDocs, "score", watched)
-    scored(config.replace(how))
+    scored(config.replace(kwargs))
     return seen
 
 
@@ -124,7 +124,7 @@ def test_a_length_need_not_fit_the_training_batch() -> None:
 
 @pytest.mark.parametrize("name", POSITIONS.names())
 @pytest.mark.parametrize("pool", ["mean", "class"])
-def test_every_scheme_goes_as_far_as_it_says(name: str, pool: str) -> None:
+def test_every_scheme_extrapolates_if_it_declares_so(name: str, pool: str) -> None:
     config = tiny(**{**REVIEWS, "position": name, "model__pool": pool, "evaluate__lengths": [5, 14]})
     scores, tags = scored(config, lengths._task(config, 13))
     assert "accuracy_at/5" in scores
@@ -145,7 +145,7 @@ def test_every_scheme_goes_as_far_as_it_says(name: str, pool: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_had_is_said_and_costs_the_run_nothing(changes: dict[str, Any], reason: str) -> None:
+def test_an_unsupported_length_is_a_reason_and_does_not_fail_the_run(changes: dict[str, Any], reason: str) -> None:
     config = tiny(**{"evaluate__lengths": [48], **changes})
     result, (length,) = train(config), config.evaluate.lengths
     assert result.state == "completed" and result.summary["bits_per_byte"] < 9
@@ -174,7 +174,7 @@ def test_one_length_that_fails_leaves_the_others(outcome: Any, reason: str, monk
     assert scores == {"bits_per_byte_at/12": 3.0, "bits_per_byte_at/96": 3.0} and tags == {"length.48": reason}
 
 
-def test_what_a_run_cost_is_taken_before_it_meets_other_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_are_measured_before_other_lengths_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     costs, others = Trainer._costs, Trainer._at_lengths
     monkeypatch.setattr(Trainer, "_costs", lambda self: order.append("costs") or costs(self))
@@ -183,7 +183,7 @@ def test_what_a_run_cost_is_taken_before_it_meets_other_lengths(monkeypatch: pyt
     assert order == ["costs", "lengths"]
 
 
-def test_the_plan_says_who_cannot_go_where(tmp_path: Path) -> None:
+def test_the_plan_names_cells_that_cannot_be_evaluated_at_a_length(tmp_path: Path) -> None:
     text = STUDY.replace("  machine:", "  evaluate: {lengths: [12, 48, 96]}\n  machine:")
     planned = plan(write(tmp_path, text.replace("position: learned", "position: rotary")))
     assert planned.notes == []

@@ -72,8 +72,8 @@ def test_rows_without_a_target_teach_nothing_and_harm_nothing(empty: slice, monk
     """A language model may have targets only at the ends of texts; the loss is that of the other rows."""
     draw = PyDocs.train_batch
 
-    def drawn(self: PyDocs, step: int, **how: Any) -> Batch:
-        batch = draw(self, step, **how)
+    def drawn(self: PyDocs, step: int, **kwargs: Any) -> Batch:
+        batch = draw(self, step, **kwargs)
         batch.targets[empty] = IGNORED
         return batch
 
@@ -93,7 +93,7 @@ def _refused(name: str) -> Any:
     return refuse
 
 
-def test_a_run_says_where_its_time_went(tmp_path: Any) -> None:
+def test_a_run_reports_the_time_of_each_part(tmp_path: Any) -> None:
     from attnlab.training.train import train
 
     summary = train(tiny(), folder=tmp_path).summary

@@ -76,7 +76,7 @@ class Unread(Reviews):
         return iter(())
 
 
-def test_a_split_without_a_batch_is_told_in_one_line() -> None:
+def test_a_split_without_a_batch_is_one_line() -> None:
     with pytest.raises(UserError, match="task Unread: expected a score named accuracy on valid, got no batch"):
         train(tiny(task={"name": "tests.training.test_train:Unread"}, model__heads=2))
 
@@ -117,7 +117,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 6, 512])
-def test_a_memory_is_filled_sixteen_times_whatever_the_batch(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_is_filled_sixteen_times_for_any_batch_size(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(memory: int) -> set[int]:
         return set(rows_read(monkeypatch, model__mem_len=memory, evaluate__batch_size=batch_size))
 
@@ -252,7 +252,7 @@ def test_an_epoch_ends_with_an_evaluation_where_nothing_else_is_asked_for(every:
     assert [step for step, metrics in points if "valid/accuracy" in metrics] == steps
 
 
-def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_complete_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "checkpoint.pt"
     checkpoint.save({"step": 1}, place)
 

@@ -86,7 +86,7 @@ def test_bf16_autocast_stays_near_float32(name: str) -> None:
     torch.testing.assert_close(rough.float(), variant(x), rtol=0.05, atol=0.02)
 
 
-def test_what_has_no_logits_and_no_heads_is_refused_or_set_in_the_plan() -> None:
+def test_variants_without_logits_or_heads_are_refused_or_adjusted_in_the_plan() -> None:
     grid = {"variant": ["gru", "convolution"], "position": ["learned", "rotary", "alibi"]}
     planned = plan({"study": "families", "base": {**BASE, "model": {"dim": 20, "heads": 4}}, "grid": grid})
     reasons = {cell.refusal for cell, _ in planned.refused}

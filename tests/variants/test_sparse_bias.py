@@ -142,7 +142,7 @@ class WholeBuckets(Buckets):
 
 
 @pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
-def test_a_scheme_of_ones_own_serves_in_pieces_or_is_refused(name: str) -> None:
+def test_a_users_scheme_works_blockwise_or_is_refused(name: str) -> None:
     results = check(name, position=Buckets)
     assert not [each for each in results if each.status == "failed"]
     assert {"bias placement", "bias in blocks"} <= {each.check for each in results if each.status == "passed"}
