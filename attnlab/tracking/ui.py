@@ -21,6 +21,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util import supervise
 from attnlab._util.cost_metrics import shown_in
 from attnlab._util.redact import without_login
 from attnlab._util.signals import as_interrupts
@@ -111,7 +112,7 @@ def _expect_free(host: str, port: int) -> None:
 
 
 class Server:
-    """``mlflow server`` as a child of this process.
+    """``mlflow server`` as a child of this process. It ends with this process, even if this is killed (``supervise``).
 
     Args:
         uri: the store's URI. It is passed through the environment, because every user can read a command line.
@@ -129,10 +130,16 @@ class Server:
         settings |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         environment = {**os.environ, **settings}
         environment.pop("MLFLOW_TRACKING_URI", None)
-        command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+        command = [sys.executable, supervise.__file__]
+        command += [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
         self._log = root / "ui.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log, start_new_session=True)
+            options: dict[str, Any] = {
+                "stdin": subprocess.PIPE,
+                "stdout": log,
+                "stderr": log,
+            }  # the pipe closes with this process
+            self._process = subprocess.Popen(command, env=environment, cwd=root, start_new_session=True, **options)
 
     @property
     def pid(self) -> int:
@@ -162,13 +169,13 @@ class Server:
 
     def close(self) -> None:
         """Stop the server and its children."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=2 * supervise.GRACE_SECONDS)
+        except subprocess.TimeoutExpired:  # the group is stopped
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", study: str | None = None) -> None:
