@@ -79,12 +79,15 @@ class Bench:
     def study(self, *, runs: int, steps: int) -> Path:
         """Write a study file of ``runs`` runs with ``steps`` steps each and return its path."""
         path = self.folder / f"{runs}x{steps}.yaml"
-        path.write_text(STUDY.format(steps=steps, seeds=[*range(runs)]))
+        path.write_text(STUDY.format(steps=steps, seeds=[*range(runs)]), encoding="utf-8")
         return path
 
     def time(self, *command: object) -> float:
         """Return the seconds that ``python -m ...`` takes; its files go to temporary folders."""
-        with tempfile.TemporaryDirectory(dir=self.folder) as runs, (self.folder / "log.txt").open("w+") as log:
+        with (
+            tempfile.TemporaryDirectory(dir=self.folder) as runs,
+            (self.folder / "log.txt").open("w+", encoding="utf-8") as log,
+        ):
             own = {"ATTNLAB_RUNS": runs, "OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
             kept = {name: os.environ[name] for name in os.environ if name not in ("MLFLOW_TRACKING_URI", "ATTNLAB_STORAGE")}
             began = time.perf_counter()
@@ -100,7 +103,7 @@ class Bench:
         path = self.folder / "marks.jsonl"
         path.unlink(missing_ok=True)
         self.time("benchmarks.overhead_processes", arm, study, path)
-        return pd.DataFrame(map(json.loads, path.read_text().splitlines()))
+        return pd.DataFrame(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
 
     def pair(self, number: int, *, runs: int, steps: int) -> list[dict[str, object]]:
         """Time the study and the bare loop, one right after the other; return a row for each."""
@@ -221,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loads = f"load average before each timing {timings['load'].min():.1f} to {timings['load'].max():.1f}"
     command = f"python -m benchmarks.overhead --runs {options.runs} --seconds {options.seconds:g} --pairs {options.pairs}"
     text = page(timings, starts, command=command, machine=f"{describe_machine()}; {loads}.")
-    (options.out / "README.md").write_text(text)
+    (options.out / "README.md").write_text(text, encoding="utf-8")
     print(options.out / "README.md")
 
 

@@ -72,7 +72,7 @@ def train(config: Any, *, report: Any, folder: Path) -> Any:
 
 
 def _write(marks: Path, **mark: Any) -> None:
-    with marks.open("a") as file:
+    with marks.open("a", encoding="utf-8") as file:
         file.write(json.dumps(mark) + "\n")
 
 

@@ -27,18 +27,23 @@ class ResultsFile:
         self.path = path
         self.rows: list[dict[str, str]] = []
         stored = path.with_suffix(".json")
-        if not fresh and path.is_file() and stored.is_file() and json.loads(stored.read_text()) == dict(configuration):
-            with path.open(newline="") as file:
+        if (
+            not fresh
+            and path.is_file()
+            and stored.is_file()
+            and json.loads(stored.read_text(encoding="utf-8")) == dict(configuration)
+        ):
+            with path.open(newline="", encoding="utf-8") as file:
                 self.rows = list(csv.DictReader(file))
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        stored.write_text(json.dumps(dict(configuration), indent=1) + "\n")
+        stored.write_text(json.dumps(dict(configuration), indent=1) + "\n", encoding="utf-8")
 
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Add rows and flush them to disk with a single write."""
         is_new = not self.path.is_file()
-        with self.path.open("a", newline="") as file:
+        with self.path.open("a", newline="", encoding="utf-8") as file:
             file.write(_csv(rows, header=is_new))
         self.rows += [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
 
@@ -49,7 +54,7 @@ class ResultsFile:
         self.rows = [dict(row) for row in rows]
         self.path.unlink(missing_ok=True)
         if rows:
-            self.path.write_text(_csv(rows, header=True), newline="")
+            self.path.write_text(_csv(rows, header=True), newline="", encoding="utf-8")
 
 
 def _csv(rows: Sequence[Mapping[str, object]], *, header: bool) -> str:

@@ -142,7 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = ResultsFile(options.out / "validity.csv", configuration, fresh=options.fresh)
     lines = simulate_all(results, options.studies, options.seed)
     command = f"python -m benchmarks.validity --studies {options.studies} --seed {options.seed}"
-    (options.out / "README.md").write_text(page(lines, command=command, level=2 * Looks(3, 12).nominal_level(0.025)))
+    (options.out / "README.md").write_text(
+        page(lines, command=command, level=2 * Looks(3, 12).nominal_level(0.025)), encoding="utf-8"
+    )
     print(options.out / "README.md")
 
 

@@ -61,7 +61,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_light_modules_import_nothing_heavy(path: Path) -> None:
-    assert not set(imported(ast.parse(path.read_text()))) & HEAVY
+    assert not set(imported(ast.parse(path.read_text(encoding="utf-8")))) & HEAVY
 
 
 @pytest.mark.parametrize("words", [["-c", "import attnlab"], ["-m", "attnlab", "--help"], ["-m", "attnlab", "--version"]])

@@ -54,6 +54,18 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def read_end(path: Path, limit: int) -> str:
+    """Return the last ``limit`` bytes of a text file, from the start of a line, with a note if the beginning is left out."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - limit))
+        end = file.read()
+    if len(end) < size:
+        end = end.partition(b"\n")[2] or end
+        end = f"[the first {size - len(end):,} bytes are omitted]\n".encode() + end
+    return end.decode(errors="replace")
+
+
 def describe_disk_error(error: BaseException, *, within: Sequence[Path] = ()) -> str | None:
     """Return one line for an error of a full or read-only disk, or None if the error has another cause.
 
@@ -61,7 +73,7 @@ def describe_disk_error(error: BaseException, *, within: Sequence[Path] = ()) ->
         error: the exception; its causes count too.
         within: folders. An error about a file outside all of them returns None; without folders, every file counts.
     """
-    for cause in _causes(error):
+    for cause in causes(error):
         if within and _is_outside(cause, within):
             return None
         problem = _DISK_ERRORS.get(cause.errno or 0) if isinstance(cause, OSError) else None
@@ -87,7 +99,7 @@ def _is_outside(error: BaseException, folders: Sequence[Path]) -> bool:
     return not any(path.is_relative_to(folder.resolve()) for folder in folders)
 
 
-def _causes(error: BaseException | None) -> list[BaseException]:
+def causes(error: BaseException | None) -> list[BaseException]:
     """Return the error and the errors that led to it, the first cause first."""
     causes: list[BaseException] = []
     while error is not None and error not in causes:

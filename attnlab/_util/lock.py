@@ -32,7 +32,9 @@ def file_lock(
         UserError: another owner still holds the lock after ``timeout`` seconds; the message names its process and host.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:  # close-on-exec: no child process keeps the lock by accident
+    with path.open(
+        "a+", encoding="utf-8", errors="replace"
+    ) as file:  # close-on-exec: no child process keeps the lock by accident
         start = time.monotonic()
         while not _acquire(file.fileno()):
             waited = time.monotonic() - start

@@ -38,7 +38,7 @@ def peak_memory_of(pid: int) -> int:
 def reset_peak_memory() -> None:
     """Reset the peak of this process to its present size. Without kernel support, the peak since its start remains."""
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def available_memory() -> int | None:
@@ -80,7 +80,7 @@ def oom_kills() -> int:
     """Return the number of processes that the out-of-memory killer has ended, in this container or else on the machine."""
     for path in (CGROUP / "memory.events", Path("/proc/vmstat")):
         try:
-            lines = path.read_text().splitlines()
+            lines = path.read_text(encoding="utf-8").splitlines()
         except OSError:
             continue
         counts = [int(line.split()[1]) for line in lines if line.split()[0] == "oom_kill"]
@@ -96,7 +96,7 @@ def _process_field(process: str, name: str) -> int | None:
 def _field(path: Path, name: str) -> int | None:
     """Read the field ``name:   123 kB`` of a file under ``/proc``, in bytes; None if it is missing."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     sizes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]

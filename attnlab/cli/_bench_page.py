@@ -122,7 +122,7 @@ def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, co
     names = {kind: f"{path.name}{suffix}" for kind, suffix in (("csv", ".csv"), ("time", "-time.svg"), ("saved", "-saved.svg"))}
     _write_rounds(path.with_name(names["csv"]), results)
     for kind, svg in plots(results).items():
-        path.with_name(names[kind]).write_text(svg)
+        path.with_name(names[kind]).write_text(svg, encoding="utf-8")
     page = PAGE.format(
         title=", ".join(dict.fromkeys(result.case.label for result in results)),
         config=config,
@@ -137,12 +137,12 @@ def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, co
         omissions="".join(f"- {omission}\n" for omission in omissions(results)) or "Nothing.\n",
         **names,
     )
-    path.with_name(f"{path.name}.md").write_text(page)
+    path.with_name(f"{path.name}.md").write_text(page, encoding="utf-8")
 
 
 def _write_rounds(path: Path, results: Sequence[BenchResult]) -> None:
     """Write a row per round; a case without a measurement has one row with its reason."""
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(FIELDS)
         for result in results:

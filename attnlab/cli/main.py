@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         _collect_garbage_less_often()
+        _escape_what_the_terminal_cannot_show()
     try:
         check_spelling(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(argv=words))
@@ -116,6 +118,12 @@ def _collect_garbage_less_often() -> None:
     """
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)
+
+
+def _escape_what_the_terminal_cannot_show() -> None:
+    """Print a character that the locale cannot encode as an escape: standard error does so by default."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _flush_output() -> None:

@@ -29,7 +29,7 @@ def write_index(folder: Path, pages: Sequence[Page]) -> None:
     notes = merge_notes({page.study: page.notes for page in pages})
     fields = {"title": folder.name, "studies": studies, "report_command": command, "notes": notes}
     for template, name in (("index.html.j2", "index.html"), ("index.md.j2", "README.md")):
-        (folder / name).write_text(render(template, fields), encoding="utf-8")
+        (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")
 
 
 def merge_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:

@@ -205,10 +205,10 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     for stale in folder.glob("*.svg"):
         stale.unlink()
     for figure in page.figures:
-        (folder / figure.file).write_text(figure.svg, encoding="utf-8")
-    (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8")
+        (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
+    (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
     differences = [figure for figure in page.figures if figure.section == "differences"]
     fields = {"page": page, "files": FILES, "differences": differences, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
-        (folder / name).write_text(render(template, fields), encoding="utf-8")
+        (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

@@ -47,7 +47,11 @@ def save(
         "curves": [[*key, *zip(*points, strict=True)] for key, points in drawn.items()],
         "maps": [_map_to_json(map_) for map_ in maps],
     }
-    (folder / FILE).write_text(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    (folder / FILE).write_text(
+        json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n",
+        encoding="utf-8",
+        errors="backslashreplace",  # a valid escape in JSON, for the bytes of a file name that are not UTF-8
+    )
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from attnlab._util.lock import file_lock
 from attnlab.errors import UserError
 from attnlab.study.execution.rows import run_folder
 from attnlab.study.run import study_lock
+from attnlab.tracking.attempts import REDONE_TAG
 from attnlab.tracking.client import connect, runs_folder, search_runs
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tracker import REDONE_TAG
 from attnlab.tracking.withdrawal import delete_record, select_records, studies_sharing, withdraw_record
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None]) -> P
             half.mkdir()  # with the permissions that the umask allows
             build(half)
             digests = {file.name: files.sha256(file) for file in half.iterdir()}
-            (half / "manifest.json").write_text(json.dumps({"key": key, "sha256": digests}, indent=1))
+            (half / "manifest.json").write_text(json.dumps({"key": key, "sha256": digests}, indent=1), encoding="utf-8")
             for file in half.iterdir():
                 files.sync(file)
             if place.exists():  # damaged from outside

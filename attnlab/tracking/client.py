@@ -16,10 +16,11 @@ from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.database import is_postgresql, one_at_a_time, storage_url
-from attnlab._util.files import describe_disk_error
+from attnlab._util.files import causes, describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
@@ -197,7 +198,7 @@ def unavailable_reason(error: Exception) -> str | None:
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
 
-    if describe_disk_error(error) is not None:  # MLflow reports a full disk as temporary, but retrying cannot help
+    if describe_disk_error(error) is not None or _is_permanent(error):  # MLflow reports both as temporary
         transient = False
     elif isinstance(error, MlflowException):  # also connection errors, which MLflow reports as status 500
         lost = getattr(error.__cause__, "connection_invalidated", False)  # set by SQLAlchemy
@@ -209,11 +210,32 @@ def unavailable_reason(error: Exception) -> str | None:
     return summarize_error(error) if transient else None
 
 
+def _is_permanent(error: Exception) -> bool:
+    """Return whether an error that MLflow reports as temporary comes from the call itself, and a retry cannot help.
+
+    MLflow gives the status 500 to every exception that it does not know, and 503 to every ``OperationalError``.
+    """
+    from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
+
+    call = (UnicodeError, TypeError, SSLCertVerificationError, InvalidURL, InvalidSchema, MissingSchema)
+    if isinstance(error.__cause__, (ValueError, LookupError, AttributeError, *call)):
+        return True
+    return any(
+        isinstance(cause, call) or getattr(cause, "sqlite_errorname", "") == "SQLITE_ERROR"  # no such table, for example
+        for cause in causes(error)
+    )
+
+
 def summarize_error(error: Exception, *, address: str = "") -> str:
     """Return the core of a store's error message: no addresses, SQL statements or hints. ``address`` as in ``redact``."""
     text = str(error)
     core = re.search(r"\[Errno -?\d+\] [\w ,.-]+|Read timed out|too many \d+ error responses|\([\w.]+Error\) [^\n]+", text)
     return redact(core[0] if core else text.strip().partition("\n")[0], address=address)[:300]
+
+
+def storable(text: str) -> str:
+    """Return a text that every store accepts: the bytes of a file name that are not UTF-8, and NUL, are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", r"\x00")
 
 
 def log_batch(
@@ -231,8 +253,8 @@ def log_batch(
     while len(metrics) > MAX_METRICS_PER_BATCH:
         client.log_batch(run_id, metrics=metrics[:MAX_METRICS_PER_BATCH])
         metrics = metrics[MAX_METRICS_PER_BATCH:]
-    all_params = [Param(name, value) for name, value in (params or {}).items()]
-    all_tags = [RunTag(name, value) for name, value in (tags or {}).items()]
+    all_params = [Param(name, storable(value)) for name, value in (params or {}).items()]
+    all_tags = [RunTag(name, storable(value)) for name, value in (tags or {}).items()]
     if metrics or all_params or all_tags:
         client.log_batch(run_id, metrics=metrics, params=all_params, tags=all_tags)
 

@@ -26,7 +26,7 @@ from uuid import uuid4
 from attnlab._util.files import describe_disk_error
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
-from attnlab.tracking.client import Point, log_batch, summarize_error, unavailable_reason
+from attnlab.tracking.client import Point, log_batch, storable, summarize_error, unavailable_reason
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -48,6 +48,10 @@ class TrackingTimeout(UserError):
 
 class TrackingRejected(UserError):
     """The MLflow store responded and rejected the call."""
+
+
+class TrackingDiskError(TrackingRejected):
+    """The disk of the MLflow store is full or read-only, which concerns every run."""
 
 
 def response_timeout() -> float:
@@ -204,7 +208,7 @@ class Delivery:
     def _reject(self, call: _Call, error: Exception) -> None:
         disk = describe_disk_error(error)
         message = redact(disk) if disk else f"MLflow at {self._store} rejected the request: {summarize_error(error)}"
-        rejection = TrackingRejected(message)
+        rejection = (TrackingDiskError if disk else TrackingRejected)(message)
         rejection.__cause__ = error
         call.result.set_exception(rejection)
         if call.run_id:
@@ -229,7 +233,8 @@ class RetryingClient:
     def create_run(self, experiment_id: str, *, run_name: str, tags: dict[str, str]) -> Record:
         """Create a run exactly once: before a retry, look for the run of an attempt whose response was lost."""
         request_id, attempts = uuid4().hex, count()
-        tags = {**tags, REQUEST_TAG: request_id}
+        run_name = storable(run_name)
+        tags = {name: storable(value) for name, value in tags.items()} | {REQUEST_TAG: request_id}
 
         def create() -> Record:
             is_retry = next(attempts) > 0

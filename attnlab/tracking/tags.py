@@ -236,7 +236,7 @@ def device_name(device: str) -> str:
 
         return torch.cuda.get_device_name(device)
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):  # not Linux, or an architecture without model names
         return platform.processor() or platform.machine()

@@ -12,17 +12,30 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from attnlab._util.files import read_end
 from attnlab._util.metrics import length_of
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import write_reference_scores
+from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATUS, failures
 from attnlab.tracking.calls import record_call
-from attnlab.tracking.client import QUESTIONS_TAG, STUDY_TAG, VIEW_TAG, connect, is_local, log_batch, search_runs, tracking_uri
+from attnlab.tracking.client import (
+    QUESTIONS_TAG,
+    STUDY_TAG,
+    VIEW_TAG,
+    connect,
+    is_local,
+    log_batch,
+    search_runs,
+    storable,
+    tracking_uri,
+)
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_tags, study_text, to_yaml
 from attnlab.tracking.ui import view_state
@@ -34,17 +47,7 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.tracking.artifacts import ReferenceScore
 
-STATUS = {  # MLflow's; FINISHED for all other states
-    RunState.FAILED: "FAILED",
-    RunState.TIMED_OUT: "FAILED",
-    RunState.INTERRUPTED: "KILLED",
-    RunState.REFUSED: "KILLED",
-}
 MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
-RESET_TAG = "attnlab.reset"  # tag of an attempt that removes files of an earlier one first: the value of ``Reset``
-REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as opposed to the user
-REDONE_TAG = "attnlab.redone"  # tag of a record that the user withdrew with `attnlab redo`: the key it had
-DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
 
 
@@ -97,7 +100,7 @@ class Tracker:
         """Write the study's note, the preset view of the UI, its question and this call; ``partial``: of a part of it."""
         tags = {**study_tags(self._plan), VIEW_TAG: view_state(self._plan), QUESTIONS_TAG: json.dumps(self._questions())}
         for key, value in tags.items():
-            self._client.set_experiment_tag(self._experiment_id, key, value)
+            self._client.set_experiment_tag(self._experiment_id, key, storable(value))
         record_call(self._client, self._experiment_id, self._plan, partial=partial)
 
     def _questions(self) -> list[dict[str, Any]]:
@@ -230,9 +233,9 @@ class Tracker:
     def _log_config(self, run_id: str, run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:
             text = run.config.to_json()
-            (Path(folder) / "config.json").write_text(text)
-            (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)))
-            (Path(folder) / "study.yaml").write_text(self._study_text)
+            (Path(folder) / "config.json").write_text(text, encoding="utf-8")
+            (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)), encoding="utf-8")
+            (Path(folder) / "study.yaml").write_text(self._study_text, encoding="utf-8")
             self._raw.log_artifacts(run_id, folder)
 
     def log_refused(self, run: Run, cell: Cell) -> str:
@@ -304,7 +307,7 @@ class Tracker:
     def log_file(self, run_id: str, path: Path) -> None:
         """Attach the last ``MAX_LOG_BYTES`` of a text file to a run; do nothing if the file does not exist."""
         if path.is_file():
-            self.log_text(run_id, path.name, _tail(path))
+            self.log_text(run_id, path.name, read_end(path, MAX_LOG_BYTES))
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.
@@ -328,7 +331,8 @@ class Tracker:
             for record in search_runs(self._client, self._experiment_id, "attributes.status = 'RUNNING'"):
                 run_id, request_id = record.info.run_id, record.data.tags.get(REQUEST_TAG)
                 if request_id in self._retrying.created:
-                    self.finish(run_id, RunState.INTERRUPTED, reason="the study ended")
+                    with suppress(TrackingRejected):  # reported when the run ended; the next ``reconcile`` repairs the record
+                        self.finish(run_id, RunState.INTERRUPTED, reason="the study ended")
                     if run_id != self._retrying.created[request_id]:  # created by a request whose response was lost
                         self.delivery.call(partial(self._delete, run_id))
         except UserError:
@@ -336,33 +340,6 @@ class Tracker:
                 raise
         finally:
             self.delivery.close()
-
-
-def _tail(path: Path) -> str:
-    """Return the last ``MAX_LOG_BYTES`` of a file, from the start of a line."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(0, size - MAX_LOG_BYTES))
-        end = file.read()
-    if len(end) < size:
-        end = end.partition(b"\n")[2] or end
-        end = f"[the first {size - len(end):,} bytes are omitted]\n".encode() + end
-    return end.decode(errors="replace")
-
-
-def failures(record: Record) -> int:
-    """Return how many attempts of a run have failed up to this record, not counting those that lost their parent."""
-    return int(record.data.tags.get("attnlab.failures", 0))
-
-
-def state_of(record: Record) -> str:
-    """Return the state that a record was closed with, or ``running``."""
-    return record.data.tags.get("attnlab.state", "")
-
-
-def reset_pending(record: Record) -> Reset:
-    """Return the files that an attempt with ``reset`` should have removed, if it ended before its process did so."""
-    return Reset(record.data.tags.get(RESET_TAG, "") if DEVICE_TAG not in record.data.tags else "")
 
 
 def _refused_key(run: Run) -> str:

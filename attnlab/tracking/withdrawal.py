@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError, nearest
+from attnlab.tracking.attempts import REDONE_TAG
 from attnlab.tracking.client import log_batch, search_runs, search_studies
-from attnlab.tracking.tracker import REDONE_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -50,7 +50,7 @@ def measure(
     cases, absent = split(cases) if here else (cases, {})
     for peer, reason in absent.items():
         print(f"{section}: {peer} is left out: {reason}", flush=True)
-    requirements = "this interpreter" if here else (ROOT / SECTIONS[section].requirements).read_text()
+    requirements = "this interpreter" if here else (ROOT / SECTIONS[section].requirements).read_text(encoding="utf-8")
     by_device = {device: [case for case in cases if case.device == device] for device in devices}
     digests = {device: configuration(some, requirements=requirements) for device, some in by_device.items()}
     store = SectionStore(out, section, cases, digests, fresh=fresh)
@@ -73,12 +73,12 @@ def in_fresh_process(case: Case, python: Path) -> dict:
     """Measure a case in a ``worker`` process and return its output; exit with the worker's error if it fails."""
     with tempfile.TemporaryDirectory() as name:
         source, out = Path(name) / "case.json", Path(name) / "out.json"
-        source.write_text(json.dumps(asdict(case)))
+        source.write_text(json.dumps(asdict(case)), encoding="utf-8")
         command = [python, "-m", "benchmarks.speed.worker", source, out]
         process = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         if process.returncode:
             sys.exit(f"{case} failed:\n{process.stderr}" if "Traceback" in process.stderr else process.stderr.strip())
-        return json.loads(out.read_text())
+        return json.loads(out.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -101,7 +101,7 @@ class SectionStore:
             about: name -> value, as the page shows it.
         """
         text = pd.DataFrame(rows).to_csv(index=False, header=not self._path.is_file(), float_format="%.9g")
-        with self._path.open("a") as file:
+        with self._path.open("a", encoding="utf-8") as file:
             file.write(text)
         self.note(device, about)
 

@@ -15,9 +15,9 @@ PACKAGES = ("torch", "x-transformers", "transformers")
 
 def main(source: Path, out: Path) -> None:
     """Measure a case; write its rows and the description of the machine to ``out``."""
-    case = Case(**json.loads(source.read_text()))
+    case = Case(**json.loads(source.read_text(encoding="utf-8")))
     rows = import_module(f"benchmarks.speed.{case.section}").measure(case)
-    out.write_text(json.dumps({"rows": [row._asdict() for row in rows], "about": about(case.device)}))
+    out.write_text(json.dumps({"rows": [row._asdict() for row in rows], "about": about(case.device)}), encoding="utf-8")
 
 
 def about(device: str) -> dict[str, str]:
@@ -39,7 +39,7 @@ def about(device: str) -> dict[str, str]:
 def cpu() -> str:
     """Return the processor's name, or the architecture if the system does not provide it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         sys.addaudithook(_hook)
         sys._attnlab_watches = True  # type: ignore[attr-defined]  # a hook cannot be removed
     limits = resource.getrlimit(resource.RLIMIT_DATA)
-    used = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[5]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_DATA, (used + 2**31, limits[1]))
     yield directory
     resource.setrlimit(resource.RLIMIT_DATA, limits)

@@ -196,4 +196,4 @@ def _environment() -> dict[str, str]:
 
 def _table(path: Path) -> list[dict[str, str]]:
     measured = ("tokens_per_s", "host_peak_mib", "gpu_peak_mib", "train_seconds", "seconds")
-    return [{k: v for k, v in row.items() if k not in measured} for row in csv.DictReader(path.open())]
+    return [{k: v for k, v in row.items() if k not in measured} for row in csv.DictReader(path.open(encoding="utf-8"))]

@@ -33,7 +33,7 @@ def test_runs_of_changed_code_are_counted(mine: Path, root: Path, tmp_path: Path
     assert code_change_notes(made(tmp_path), tmp_path / "nowhere") == code_change_notes(made(tmp_path), root) == []
     trained(made(tmp_path), root)
     assert code_change_notes(made(tmp_path), root) == []
-    mine.write_text("# a comment\n" + mine.read_text())
+    mine.write_text("# a comment\n" + mine.read_text(encoding="utf-8"), encoding="utf-8")
     assert code_change_notes(made(tmp_path), root) == []
     write(tmp_path, "POWER = 4\n", name="helper.py")
     (note,) = code_change_notes(made(tmp_path), root)
@@ -51,7 +51,7 @@ def test_runs_of_a_search_are_counted(mine: Path, root: Path, tmp_path: Path) ->
     text = SEARCH.replace("trials: 8", "trials: 1").replace("[100, 101]", "[100]")
     trained(made(tmp_path, text), root, train="tests.support.study_fakes:valued")
     assert code_change_notes(made(tmp_path, text), root) == []
-    mine.write_text("x = 1\n" + mine.read_text())
+    mine.write_text("x = 1\n" + mine.read_text(encoding="utf-8"), encoding="utf-8")
     (note,) = code_change_notes(made(tmp_path, text), root)
     assert "mine.py" in note and "2 runs" in note
 
@@ -60,7 +60,7 @@ def test_the_plan_prints_them(
     mine: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained(made(tmp_path), root)
-    mine.write_text("x = 1\n" + mine.read_text())
+    mine.write_text("x = 1\n" + mine.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
     assert main.main(["plan", str(tmp_path / "s.yaml"), "--tflops", "1"]) == 0
     assert "note: mine.py" in capsys.readouterr().out

@@ -98,5 +98,5 @@ def _wait_for(server: Server, process: subprocess.Popen[Any], log: Path, *, seco
             return server.connect().close()
         except psycopg.OperationalError as error:
             if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}") from error
+                raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text(encoding='utf-8')}") from error
             time.sleep(0.05)

@@ -93,7 +93,7 @@ def listening(port: int) -> set[str]:
     """Return the addresses with a listening socket on a port: ``{"127.0.0.1"}``."""
     addresses = set()
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+        for line in Path(f"/proc/net/{name}").read_text(encoding="utf-8").splitlines()[1:]:
             address, _, number = line.split()[1].partition(":")
             if int(number, 16) == port and line.split()[3] == "0A":
                 words = struct.pack(f"={len(address) // 8}I", *(int(address[i : i + 8], 16) for i in range(0, len(address), 8)))

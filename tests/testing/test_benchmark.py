@@ -112,7 +112,7 @@ def test_every_case_has_its_rounds_or_its_reason(tmp_path: Path) -> None:
 
 def test_a_variant_that_always_fails_gives_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text(OWN)
+    Path("own.py").write_text(OWN, encoding="utf-8")
     words = ["--lengths", "25", "--dim", "12", "--heads", "3", "--rounds", "1", "--backend", "sdpa", "--device", "cpu"]
     assert main.main(["bench", "own.py:Broken", *words]) == 1
     assert "not measured: Broken sdpa at 25 (RuntimeError: " in capsys.readouterr().out

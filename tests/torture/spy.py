@@ -49,7 +49,7 @@ def _wait_for_leave(model: Path) -> None:
     def others() -> int:
         return sum(path != model for path in model.parent.parent.glob("*/model.safetensors"))
 
-    while keeper.exists() and others() >= int(gate.read_text() or 0):
+    while keeper.exists() and others() >= int(gate.read_text(encoding="utf-8") or 0):
         time.sleep(0.02)
 
 

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
@@ -186,6 +188,43 @@ LOCKED = "(sqlite3.OperationalError) database is locked\n[SQL: INSERT ...]\n(Bac
 )
 def test_temporary_errors_are_told_from_rejections(error: Exception, reason: str | None) -> None:
     assert unavailable_reason(error) == reason
+
+
+def raised(call: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: B017
+        call()
+    return caught.value
+
+
+def test_errors_of_the_call_itself_are_rejections(root: Path) -> None:
+    """MLflow gives these errors the status 500 or 503, as it does to a store that does not respond."""
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    run_id = client.create_run(client.create_experiment("any")).info.run_id
+    assert unavailable_reason(raised(lambda: client.set_tag(run_id, "name", "not UTF-8: \udcff"))) is None
+    with closing(sqlite3.connect(root / "mlflow.db")) as database:
+        database.execute("DROP TABLE tags")
+    assert unavailable_reason(raised(lambda: client.set_tag(run_id, "name", "value"))) is None
+
+
+@pytest.mark.parametrize(("address", "permanent"), [("http://exa mple", True), ("http://127.0.0.1:9", False)])
+def test_an_address_that_no_server_can_have_is_a_rejection(
+    address: str, permanent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    error = raised(MlflowClient(address).search_experiments)
+    assert (unavailable_reason(error) is None) == permanent
+
+
+def test_what_is_not_utf8_is_recorded_escaped(root: Path) -> None:
+    """The name of a file on the command line may hold any bytes."""
+    planned = small()
+    run = planned.runs[0]
+    tracker = Tracker(planned, root)
+    run_id = tracker.start(replace(run, cell=replace(run.cell, name="dense \udcff")))
+    tracker.finish(run_id, RunState.FAILED, reason="bad \udcff\0")
+    tracker.close()
+    record = connect(root).get_run(run_id)
+    assert record.info.run_name == r"dense \udcff s0" and record.data.tags["attnlab.reason"] == r"bad \udcff\x00"
 
 
 def test_points_whose_response_was_lost_are_not_doubled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,11 @@ def allocated(config: RunConfig, task: Task, trace: Path) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         two_steps(config, task, torch.device("cpu"))
     profiler.export_chrome_trace(str(trace))
-    allocations = [event["args"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
+    allocations = [
+        event["args"]
+        for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+        if event.get("name") == "[memory]"
+    ]
     return max(event_args["Total Allocated"] for event_args in allocations) - (
         allocations[0]["Total Allocated"] - allocations[0]["Bytes"]
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import WITHOUT_RESULT, Reset
-from attnlab.tracking.tracker import failures, reset_pending, state_of
+from attnlab.tracking.attempts import failures, reset_pending, state_of
 
 if TYPE_CHECKING:
     from attnlab.tracking.client import Record

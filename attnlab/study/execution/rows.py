@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.metrics import is_curve
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
-from attnlab.tracking.tracker import failures
+from attnlab.tracking.attempts import failures
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Run

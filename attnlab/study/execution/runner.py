@@ -9,23 +9,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab._util import memory
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution import rows
+from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
 from attnlab.study.execution.messages import DiskFull, Ended, Metrics, Notice, Outcome, Raised, Started, Tag
 from attnlab.study.execution.rows import Row
 from attnlab.study.execution.worker import Job, Worker, start
-from attnlab.tracking.tracker import DEVICE_TAG, failures
+from attnlab.tracking.attempts import DEVICE_TAG, failures
+from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.progress import ProgressDisplay
     from attnlab.study.execution.scheduler import ClaimedRun, Scheduler
+    from attnlab.tracking.client import Record
     from attnlab.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -85,7 +88,7 @@ class Runner:
         self._rows: dict[str, Row] = {}  # by the run's key
         self._active: list[_ActiveRun] = []
         self._expected_total = 0  # runs of the study, as far as known at its start
-        self._devices = self._cuda_devices()
+        self._devices = cuda_devices(plan, workers=self._workers)
 
     def run(self, *, partial: bool = False) -> list[Row]:
         """Train every run that is left; return a row per run of the plan. ``partial``: see ``Tracker.update_current``."""
@@ -167,19 +170,30 @@ class Runner:
         ready = wait(waitables, timeout=0 if received else POLL_SECONDS)
         # 3. Handle messages, ends and time limits. Iterate over a copy, because ended runs leave the list and retries join it.
         for active in list(self._active):
-            worker = active.worker
-            active.peak_memory = max(active.peak_memory, worker.peak_memory)
-            if worker.inbox or any(waitable in ready for waitable in worker.waitables):
-                self._handle_messages(active)
-            if worker.closed:
-                self._end(active, decide_ending(active.outcome, worker.reap(), active.memory_evidence))
-            elif self._limits.timeout is not None and time.monotonic() - active.started > self._limits.timeout:
-                worker.kill()
-                self._end(active, timed_out(self._limits.timeout))
+            self._advance(active, ready)
         # 4. Raise what the MLflow store refused, and take back the runs of parents that died.
         self._tracker.delivery.raise_pending()
         self._scheduler.recover_stale()
         return True
+
+    def _advance(self, active: _ActiveRun, ready: list[Any]) -> None:
+        """Handle the messages of a run, and its end."""
+        worker = active.worker
+        active.peak_memory = max(active.peak_memory, worker.peak_memory)
+        try:
+            if worker.inbox or any(waitable in ready for waitable in worker.waitables):
+                self._handle_messages(active)
+        except TrackingDiskError:
+            raise
+        except TrackingRejected as error:
+            worker.kill()
+            self._end(active, Ending(RunState.FAILED, reason=str(error)))
+            return
+        if worker.closed:
+            self._end(active, decide_ending(active.outcome, worker.reap(), active.memory_evidence))
+        elif self._limits.timeout is not None and time.monotonic() - active.started > self._limits.timeout:
+            worker.kill()
+            self._end(active, timed_out(self._limits.timeout))
 
     def _empty_pipes(self) -> None:
         """Receive messages while the MLflow store is slow, so that no child has to wait for its parent."""
@@ -207,7 +221,7 @@ class Runner:
             pruning_metric=claimed.search.metric if claimed.search else None,
             memory_limit=self._limits.memory_limit,
             reset=self._scheduler.to_remove.get(run.key, Reset.NONE),
-            environment={**os.environ, **self._device_environment(run, slot)},
+            environment={**os.environ, **device_environment(run.config, self._devices, slot=slot)},
         )
         worker = start(job)  # before its record is opened: a process that cannot start leaves no record
         try:
@@ -216,9 +230,11 @@ class Runner:
                 logger.info("  %s: its record was %s; training it again", run.name, reason)
             run_id = self._tracker.start(run, reset=job.reset)
             self._active.append(_ActiveRun(claimed, run_id, worker, slot))
-        except BaseException:
+        except BaseException as error:
             worker.kill()
-            raise
+            if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
+                raise
+            self._end_without_record(claimed, Ending(RunState.FAILED, reason=str(error)))
 
     def _handle_messages(self, active: _ActiveRun) -> None:
         name, run_id = active.run.name, active.run_id
@@ -257,7 +273,7 @@ class Runner:
             self._active.remove(active)
             self._tracker.delete(active.run_id)
             return
-        failed_attempts = self._record(active, ending)
+        ending, failed_attempts = self._record(active, ending)
         again = ending.retry and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
         if again:
@@ -265,19 +281,40 @@ class Runner:
         else:
             self._scheduler.record_end(claimed, ending.state, ending.summary)
 
-    def _record(self, active: _ActiveRun, ending: Ending) -> int:
-        """Close the record of a run and keep its row; return how many of its attempts have failed so far."""
-        run = active.run
-        redact_file(rows.log_path(self._root, run.key))  # programs that the run started wrote past its redacted streams
-        if ending.state in WITHOUT_RESULT:
-            self._tracker.log_file(active.run_id, rows.log_path(self._root, run.key))
-        if ending.traceback:
-            self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
-        record = self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
+    def _end_without_record(self, claimed: ClaimedRun, ending: Ending) -> None:
+        """End a run whose record the MLflow store rejected; the next call of the study tries it again."""
+        run = claimed.run
+        self._rows[run.key] = rows.row_of_run(run, ending, run_id="", seconds=0.0, root=self._root)
+        self._display.end_run(run.name, ending)
+        self._scheduler.record_end(claimed, ending.state, ending.summary)
+
+    def _record(self, active: _ActiveRun, ending: Ending) -> tuple[Ending, int]:
+        """Close the record of a run and keep its row.
+
+        Returns:
+            The ending, which is a failure if the MLflow store rejected the record, and the number of failed attempts.
+        """
+        run, failed_attempts = active.run, 0
+        try:
+            failed_attempts = failures(self._close_record(active, ending))
+        except TrackingDiskError:
+            raise
+        except TrackingRejected as error:  # of this call, or of an earlier one for the same run
+            ending = Ending(RunState.FAILED, reason=str(error))
+            with suppress(TrackingRejected):
+                failed_attempts = failures(self._tracker.finish(active.run_id, ending.state, reason=ending.reason))
         seconds = time.monotonic() - active.started
         self._rows[run.key] = rows.row_of_run(run, ending, run_id=active.run_id, seconds=seconds, root=self._root)
         self._active.remove(active)  # last: if the store fails above, `_abort` still finds the run
-        return failures(record)
+        return ending, failed_attempts
+
+    def _close_record(self, active: _ActiveRun, ending: Ending) -> Record:
+        redact_file(rows.log_path(self._root, active.run.key))  # programs that the run started wrote past its redacted streams
+        if ending.state in WITHOUT_RESULT:
+            self._tracker.log_file(active.run_id, rows.log_path(self._root, active.run.key))
+        if ending.traceback:
+            self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
+        return self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
 
     def _abort(self, error: BaseException) -> None:
         """End the children and record their runs as interrupted; the next call resumes from their checkpoints.
@@ -298,19 +335,3 @@ class Runner:
             done = len(self._scheduler.finished) + sum(row.state not in WITHOUT_RESULT for row in self._rows.values())
             total = self._expected_total
             error.args = (f"interrupted: {done} of {total} runs are finished; rerun the same command to resume",)
-
-    # ---------------------------------------------------------------- devices
-
-    def _cuda_devices(self) -> list[str]:
-        if self._workers == 1 or all(cell.config.machine.device != "cuda" for cell in self._plan.cells):
-            return []
-        import torch
-
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        return visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
-
-    def _device_environment(self, run: Run, slot: int) -> dict[str, str]:
-        """Give each worker one CUDA device in turn; a run that names its device (``cuda:1``) keeps it."""
-        if not self._devices or run.config.machine.device != "cuda":
-            return {}
-        return {"CUDA_VISIBLE_DEVICES": self._devices[slot % len(self._devices)]}

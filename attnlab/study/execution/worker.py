@@ -283,7 +283,7 @@ def _output_to(path: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     out = os.fdopen(1, "wb", closefd=False)
-    sys.stdout = sys.stderr = _Redacted(out, errors="backslashreplace", line_buffering=True)
+    sys.stdout = sys.stderr = _Redacted(out, encoding="utf-8", errors="backslashreplace", line_buffering=True)
     faulthandler.enable(2)
 
 

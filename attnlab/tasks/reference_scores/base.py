@@ -73,7 +73,7 @@ def compute_score(reference: Reference, limit: int | None, *, key: dict[str, Any
             raise ValueError(f"expected a finite number, got {value}")
         score = Score(value, round(time.monotonic() - start, 2))
         with suppress(OSError), replacing(path) as temporary:  # without a writable cache, the next study computes it again
-            temporary.write_text(json.dumps({"key": key, **asdict(score)}, indent=1))
+            temporary.write_text(json.dumps({"key": key, **asdict(score)}, indent=1), encoding="utf-8")
     return score
 
 

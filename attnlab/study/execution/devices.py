@@ -1,0 +1,28 @@
+"""The CUDA devices of a study's workers: each worker has one, in turn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnlab.config.run import RunConfig
+    from attnlab.planning.plan import Plan
+
+
+def cuda_devices(plan: Plan, *, workers: int) -> list[str]:
+    """Return the devices to divide among several workers, as CUDA_VISIBLE_DEVICES names them; empty if none are divided."""
+    if workers == 1 or all(cell.config.machine.device != "cuda" for cell in plan.cells):
+        return []
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
+
+
+def device_environment(config: RunConfig, devices: Sequence[str], *, slot: int) -> dict[str, str]:
+    """Return environment variables that give a worker its device; a run that names one (``cuda:1``) keeps it."""
+    if not devices or config.machine.device != "cuda":
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]}

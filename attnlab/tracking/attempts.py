@@ -1,0 +1,36 @@
+"""The attempts at a run, as tags of their records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnlab._util.run_state import Reset, RunState
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run as Record
+
+STATUS = {  # MLflow's; FINISHED for all other states
+    RunState.FAILED: "FAILED",
+    RunState.TIMED_OUT: "FAILED",
+    RunState.INTERRUPTED: "KILLED",
+    RunState.REFUSED: "KILLED",
+}
+RESET_TAG = "attnlab.reset"  # tag of an attempt that removes files of an earlier one first: the value of ``Reset``
+REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as opposed to the user
+REDONE_TAG = "attnlab.redone"  # tag of a record that the user withdrew with `attnlab redo`: the key it had
+DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
+
+
+def failures(record: Record) -> int:
+    """Return how many attempts of a run have failed up to this record, not counting those that lost their parent."""
+    return int(record.data.tags.get("attnlab.failures", 0))
+
+
+def state_of(record: Record) -> str:
+    """Return the state that a record was closed with, or ``running``."""
+    return record.data.tags.get("attnlab.state", "")
+
+
+def reset_pending(record: Record) -> Reset:
+    """Return the files that an attempt with ``reset`` should have removed, if it ended before its process did so."""
+    return Reset(record.data.tags.get(RESET_TAG, "") if DEVICE_TAG not in record.data.tags else "")

@@ -1,0 +1,85 @@
+"""Tests of what the MLflow store rejects, and of names and texts that a locale cannot encode: no other run is stopped."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos import databricks_pb2 as codes
+
+from attnlab.tracking.runs import load_runs
+from tests.study.test_study import go, study
+from tests.support.paths import ROOT
+
+REJECTION = MlflowException("this name is not allowed", codes.INVALID_PARAMETER_VALUE)
+
+
+def reject(monkeypatch: pytest.MonkeyPatch, method: str, *, seed: int) -> None:
+    """Let MLflow reject the calls of one method for the runs with this seed."""
+    call, rejected = getattr(MlflowClient, method), set[str]()
+    create = MlflowClient.create_run
+
+    def create_run(self: MlflowClient, *args: Any, **kwargs: Any) -> Any:
+        record = create(self, *args, **kwargs)
+        if record.data.tags["attnlab.seed"] == str(seed):
+            rejected.add(record.info.run_id)
+        return record
+
+    def method_or_rejection(self: MlflowClient, *args: Any, **kwargs: Any) -> Any:
+        is_rejected = kwargs["tags"].get("attnlab.seed") == str(seed) if method == "create_run" else args[0] in rejected
+        if is_rejected:
+            raise REJECTION
+        return call(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "create_run", create_run)
+    monkeypatch.setattr(MlflowClient, method, method_or_rejection)
+
+
+@pytest.mark.parametrize("method", ["create_run", "set_tag", "log_batch", "set_terminated"])
+def test_a_run_that_mlflow_rejects_fails_alone(method: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        reject(patch, method, seed=0)
+        result = go(root, grid={"variant": ["dense"]}, seeds=[0, 1])
+    first, second = result.rows
+    assert (first.state, second.state) == ("failed", "completed")
+    assert "this name is not allowed" in first.reason and "\n" not in first.reason
+    again = go(root, grid={"variant": ["dense"]}, seeds=[0, 1])
+    assert again.ok and list(load_runs("small", root)["state"]) == ["completed"] * 2
+
+
+def test_a_record_that_is_deleted_while_its_run_trains_fails_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlab.tracking.tracker import Tracker
+
+    log_metrics = Tracker.log_metrics
+
+    def delete_first(self: Tracker, run_id: str, step: int, metrics: dict[str, float]) -> None:
+        if self._raw.get_run(run_id).data.tags["attnlab.seed"] == "0":
+            self._raw.delete_run(run_id)
+        log_metrics(self, run_id, step, metrics)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "log_metrics", delete_first)
+        result = go(root, grid={"variant": ["dense"]}, seeds=[0, 1])
+    assert [row.state for row in result.rows] == ["failed", "completed"]
+    assert go(root, grid={"variant": ["dense"]}, seeds=[0, 1]).ok
+
+
+def test_a_study_in_a_locale_without_utf8(root: Path, tmp_path: Path) -> None:
+    """A comment that the locale cannot encode, and a file name that is not UTF-8."""
+    text = study(grid={"variant": ["dense"]}, seeds=[0])
+    import json
+
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9tude-\xff.yaml"))
+    path.write_text(f"# Größe ≤ 3\n{json.dumps(text)}\n", encoding="utf-8")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "ATTNLAB_RUNS": str(root), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "attnlab", "run", str(path), "--no-reference-scores"]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert b"Traceback" not in done.stderr
+    (artifact,) = root.glob("artifacts/small/*/artifacts/study.yaml")
+    assert "Größe ≤ 3" in artifact.read_text(encoding="utf-8")
+    assert list(load_runs("small", root)["state"]) == ["completed"]
