@@ -9,7 +9,6 @@ from attnlab._util.run_state import RunState
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import Plan
     from attnlab.stats.sequential import Looks
     from attnlab.study.run import StudyResult
 
@@ -92,16 +91,6 @@ def _common_reason(verdicts: Sequence[str]) -> str:
     """Return the reason that all inconclusive verdicts share, or "" if there are less than two of them."""
     reasons = [verdict.partition(": ")[2] for verdict in verdicts if verdict.startswith("inconclusive: ")]
     return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
-
-
-def print_omissions(plan: Plan) -> None:
-    """Print the refused and skipped cells with their reasons, and the notes of the plan."""
-    for cell, _ in plan.refused:
-        print_text(f"refused: {cell.name}: {cell.refusal}")
-    for skipped in plan.skipped:
-        print_text(f"skipped: {skipped.name}: {skipped.because}")
-    for note in plan.notes:
-        print_text(f"note: {note}")
 
 
 def print_left_out(result: StudyResult, *, looks: Looks | None = None) -> None:

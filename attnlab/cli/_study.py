@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int
 from attnlab.cli._printing import relative
+from attnlab.cli._progress import DelayedProgress
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def plan_study(arguments: Namespace) -> Plan:
     """Return the plan of the study file, with `--set`, `--seeds` and `--only` applied."""
     from attnlab.planning.plan import plan
 
-    return plan(arguments.study, sets=study_sets(arguments), only=parse_only(arguments.only))
+    with DelayedProgress() as progress:
+        return plan(arguments.study, sets=study_sets(arguments), only=parse_only(arguments.only), progress=progress)
 
 
 def max_seeds(arguments: Namespace) -> int | None:
@@ -126,7 +128,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     Raises:
         UserError: every cell is refused.
     """
-    from attnlab.cli._results import print_failures, print_left_out, print_omissions, print_results
+    from attnlab.cli._omissions import print_omissions
+    from attnlab.cli._results import print_failures, print_left_out, print_results
     from attnlab.study.adaptive import run_until_conclusive
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.run import run

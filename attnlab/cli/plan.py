@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, number
-from attnlab.cli._printing import print_table, print_text
+from attnlab.cli._printing import constant_columns, print_table, print_text
+from attnlab.cli._progress import DelayedProgress
 from attnlab.cli._study import add_study_arguments, plan_study
 from attnlab.errors import UserError
 
@@ -24,13 +26,17 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: measured in half a second)"
     )
+    parser.add_argument(
+        "--memory", action="store_true", help="estimate the peak memory on CUDA (default: of cells for a CUDA device)"
+    )
+    parser.add_argument("--all", action="store_true", help="list each cell that is refused or skipped, not only each reason")
 
 
 def main(arguments: Namespace) -> int:
     from attnlab.study.code_changes import code_change_notes
 
     plan = plan_study(arguments)
-    print_plan(plan, tflops=arguments.tflops)
+    print_plan(plan, tflops=arguments.tflops, memory=arguments.memory, each=arguments.all)
     for note in code_change_notes(plan):
         print_text(f"note: {note}")
     plan.require_runs()
@@ -43,17 +49,38 @@ def _rate(text: str) -> float:
     return value
 
 
-def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
+def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False, each: bool = False) -> None:
     """Print a row per cell, the totals, and the cells that are left out.
 
     Args:
         tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
+        memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
+        each: print a line for each refused or skipped cell instead of one for each reason.
     """
-    from attnlab.cli._results import print_omissions
-    from attnlab.planning.memory_fit import cuda_peaks, memory_notes
+    from attnlab.cli._omissions import print_omissions
+    from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
 
     rate, source = (tflops, "given by --tflops") if tflops else measured_rate(plan)
-    peaks = cuda_peaks(plan.cells)
+    with DelayedProgress() as progress:
+        peaks = cuda_peaks([cell for cell in plan.cells if memory or requests_cuda(cell)], progress=progress)
+    _print_cells(plan, rate=rate, peaks=peaks)
+    total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
+    print_text(f"{_plural(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
+    _print_finished(plan)
+    print_text(f"Time: training only, at {rate:.3g} TFLOP/s, {source}. Small models reach only part of this rate.")
+    _print_evaluation(plan)
+    if peaks:
+        about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
+        print_text(f"CUDA peak: {about}.")
+    _print_search(plan)
+    print_omissions(plan, each=each)
+    for note in memory_notes(plan.cells, peaks):
+        print_text(f"note: {note}")
+
+
+def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -> None:
+    """Print a row for each cell that is not refused or has an estimate of its memory; shared values once, below the table."""
+    headings = ["cell", "parameters", "attention", "PFLOP/run", "time/run", "CUDA peak", "backend"]
     rows = [
         [
             cell.name,
@@ -62,21 +89,18 @@ def print_plan(plan: Plan, *, tflops: float | None = None) -> None:
             f"{cell.train_flops / 1e15:.4g}" if cell.train_flops is not None else "",
             format_duration(cell.train_flops / rate / 1e12) if cell.train_flops is not None else "",
             _format_peak(peaks.get(cell.name)),
-            cell.config.backend if cell.refusal is None else "refused",
+            cell.config.backend if cell.refusal is None else "",
         ]
         for cell in plan.cells
+        if cell.refusal is None or cell.name in peaks
     ]
-    print_table(["cell", "parameters", "of attention", "PFLOP/run", "time/run", "CUDA peak (est.)", "backend"], rows)
-    total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
-    print(f"\n{_plural(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
-    _print_finished(plan)
-    print(f"Time: training only, at {rate:.3g} TFLOP/s, {source}. Small models reach only part of this rate.")
-    _print_evaluation(plan)
-    print("CUDA peak: the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more.")
-    _print_search(plan)
-    print_omissions(plan)
-    for note in memory_notes(plan.cells, peaks):
-        print(f"note: {note}")
+    common = constant_columns(headings, rows, among=headings[1:]) if rows else {}
+    kept = [i for i, heading in enumerate(headings) if heading not in common]
+    if rows:
+        print_table([headings[i] for i in kept], [[row[i] for i in kept] for row in rows], wrap=("cell",))
+        print()
+    if common:
+        print_text(f"All cells: {'; '.join(f'{heading} {value}' for heading, value in common.items())}.")
 
 
 def _print_finished(plan: Plan) -> None:
@@ -86,10 +110,10 @@ def _print_finished(plan: Plan) -> None:
     try:
         finished = len(finished_records(plan))
     except UserError as error:  # a plan needs no record
-        print(f"Finished runs: unknown: {error}")
+        print_text(f"Finished runs: unknown: {error}")
         return
     if finished:
-        print(f"Finished runs: {finished} of {plan.total}, which are not trained again.")
+        print_text(f"Finished runs: {finished} of {plan.total}, which are not trained again.")
 
 
 def _print_evaluation(plan: Plan) -> None:
@@ -98,7 +122,7 @@ def _print_evaluation(plan: Plan) -> None:
     if shares:
         # Two digits, without an exponent such as 3e+02.
         least, most = (f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares)))
-        print(f"Evaluation adds {least if least == most else f'{least} to {most}'} % to the FLOPs of training.")
+        print_text(f"Evaluation adds {least if least == most else f'{least} to {most}'} % to the FLOPs of training.")
 
 
 def _print_search(plan: Plan) -> None:
@@ -107,11 +131,11 @@ def _print_search(plan: Plan) -> None:
     if search is None:
         return
     for path, dimension in search.space.items():
-        print(f"space: {path}: {dimension.label}")
-    print(f"sampler: {search.sampler.label}")
-    print(f"pruner: {search.pruner.label}")
+        print_text(f"space: {path}: {dimension.label}")
+    print_text(f"sampler: {search.sampler.label}")
+    print_text(f"pruner: {search.pruner.label}")
     seeds = ", ".join(map(str, plan.seeds))
-    print(f"confirm: the best trial of each cell by valid_{plan.metric}, retrained with seed {seeds}, never pruned")
+    print_text(f"confirm: the best trial of each cell by valid_{plan.metric}, retrained with seed {seeds}, never pruned")
 
 
 def _runs_per_cell(plan: Plan) -> str:
@@ -143,7 +167,7 @@ def measured_rate(plan: Plan) -> tuple[float, str]:
     """Return the rate of square matrix products on the study's device in TFLOP/s, and a description of the measurement."""
     import torch
 
-    from attnlab.training import device as machine
+    from attnlab.training.device import autocast, synchronise
 
     config = plan.cells[0].config
     device = torch.device(config.machine.device)
@@ -153,13 +177,13 @@ def measured_rate(plan: Plan) -> tuple[float, str]:
     size = 4096 if device.type == "cuda" else 1024
     a = torch.ones(size, size, device=device)
     products = 0
-    with torch.inference_mode(), machine.autocast(device, config.train.precision):
+    with torch.inference_mode(), autocast(device, config.train.precision):
         torch.mm(a, a)
-        machine.synchronise(device)
+        synchronise(device)
         begin = time.perf_counter()
         while time.perf_counter() - begin < MEASURED_SECONDS:
             torch.mm(a, a)
-            machine.synchronise(device)
+            synchronise(device)
             products += 1
         seconds = time.perf_counter() - begin
     source = f"measured with {config.train.precision} products of {size} x {size} on {device.type} (--tflops X sets it)"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import text
 from attnlab.config.grid import CellConfig
 from attnlab.config.levels import paths_of_axis
@@ -35,7 +36,9 @@ MAX_STEPS = 2**16  # of the field that is adjusted
 CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
 
 
-def match_costs(study: StudyConfig, cells: list[CellPair], resolver: Resolver) -> list[CellPair]:
+def match_costs(
+    study: StudyConfig, cells: list[CellPair], resolver: Resolver, *, progress: Progress = no_progress
+) -> list[CellPair]:
     """Return the cells with every ``match`` resolved; a cell that cannot be matched is refused with the reason.
 
     Raises:
@@ -43,7 +46,7 @@ def match_costs(study: StudyConfig, cells: list[CellPair], resolver: Resolver) -
     """
     resolved: dict[str, ResolvedCell] = {cell.name: resolution for cell, resolution in cells}
     fixed: dict[str, set[str]] = {}
-    for cell, resolution in cells:
+    for cell, resolution in track(cells, "matching costs", progress):
         match = resolution.config.variant.match
         if match is not None:
             matching = _Matching(study, cell, resolution, match, cells, resolver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
 from attnlab.training import device as training_device
 from attnlab.training.out_of_memory import format_bytes
@@ -18,14 +19,14 @@ OVERHEAD = 1024  # MiB for the CUDA context, workspaces of libraries and fragmen
 DECIDES = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing")
 
 
-def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
+def cuda_peaks(cells: Sequence[Cell], *, progress: Progress = no_progress) -> dict[str, float | str]:
     """Return cell name -> estimated peak memory of a training step in MiB, or the reason why there is no estimate.
 
     Cells that differ only in fields without an effect on memory are estimated once.
     """
     peaks: dict[str, float | str] = {}
     known: dict[str, float | str] = {}
-    for cell in cells:
+    for cell in track(cells, "estimating CUDA memory", progress):
         if cell.refusal is None or _lacks_device(cell):
             shape = _shape(cell)
             key = shape.to_json()
@@ -33,6 +34,11 @@ def cuda_peaks(cells: Sequence[Cell]) -> dict[str, float | str]:
                 known[key] = _estimate(shape)
             peaks[cell.name] = known[key]
     return peaks
+
+
+def requests_cuda(cell: Cell) -> bool:
+    """Return True if the cell is for a CUDA device, whether this machine has one or not."""
+    return cell.config.machine.device.startswith("cuda")
 
 
 def _lacks_device(cell: Cell) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import pick
 from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
@@ -147,6 +148,7 @@ def plan(
     *,
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
+    progress: Progress = no_progress,
 ) -> Plan:
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
@@ -154,6 +156,7 @@ def plan(
         source: a YAML file, or its content as a dict.
         sets: dotted path -> value, over the base of the study.
         only: axis -> a value, several with commas between, or a list: the cells to keep.
+        progress: called with a label, the number of completed cells and their total.
 
     Raises:
         UserError: a mistake in the study, with ``file:line:column``.
@@ -162,7 +165,8 @@ def plan(
     cells, skipped = expand(study)
     resolver = Resolver(study)
     cells, decisions = resolve_precision(cells, resolver)
-    resolved = match_costs(study, [(cell, resolver(cell)) for cell in cells], resolver)
+    resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
+    resolved = match_costs(study, resolved, resolver, progress=progress)
     metric, direction = _metric(study, resolved)
     _check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
@@ -174,10 +178,8 @@ def plan(
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
     notes = [*double_notes(study, resolved, doubles, wanted)]
     on_data = data_notes(kept)
-    costed = [
-        replace(with_costs(cell, resolution, resolver.traces), data_notes=on_data.get(cell.name, ()))
-        for cell, resolution in kept
-    ]
+    costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
+    costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]

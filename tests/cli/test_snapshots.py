@@ -4,8 +4,10 @@
 """
 
 import io
+import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from rich.console import Console
 
 from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
+from attnlab.cli.plan import print_plan
+from attnlab.planning import memory_fit
 from attnlab.planning.plan import Plan, plan
 from attnlab.study.execution.bars import Bar, Bars, fitting, shorten
 from attnlab.study.execution.ending import Ending
@@ -183,10 +187,8 @@ def test_a_single_cell_keeps_its_columns(printed: Callable[..., str]) -> None:
 
 
 def test_a_study_on_a_terminal(tmp_path: Path) -> None:
-    import yaml
-
     study = STUDY | {"grid": {"variant": ["dense"]}, "reference_scores": False}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(study))
+    (tmp_path / "tiny.yaml").write_text(json.dumps(study))
     command = [sys.executable, "-m", "attnlab", "run", "tiny.yaml", "--workers", "2", "--no-report"]
     code, output = run_in_terminal(command, columns=80, cwd=tmp_path, environment={"ATTNLAB_RUNS": str(tmp_path / "runs")})
     lines = plain_lines(output)
@@ -194,3 +196,88 @@ def test_a_study_on_a_terminal(tmp_path: Path) -> None:
     with_metrics = [line for line in lines if "loss " in line]
     assert with_metrics and all(" left  " in line and "/20  " in line and "━" in line for line in with_metrics)
     assert any(line.startswith("all runs") and " 2/2 " in line for line in lines)
+
+
+GRID: dict[str, Any] = STUDY | {
+    "grid": {"variant": ["dense", "gru", "lstm"], "position": ["learned", "rotary", "alibi"], "train.lr": [1e-3, 1e-4, 1e-5]},
+    "skip": [
+        {"where": {"variant": "dense", "position": "alibi"}, "because": "it is elsewhere"},
+        {"where": {"variant": "dense", "position": "learned", "train.lr": 1e-5}, "because": "it was seen before"},
+    ],
+    "baseline": {"variant": "dense", "position": "rotary"},
+    "seeds": [0],
+}
+
+
+@pytest.fixture(scope="module")
+def grid() -> Plan:
+    return plan(GRID)
+
+
+@pytest.fixture
+def printed_plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """Return a function that prints a plan on a terminal of a width, or into a file (None)."""
+
+    def printed(plan: Plan, width: int | None = None, **options: Any) -> list[str]:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
+        monkeypatch.setenv("COLUMNS", str(width or 10))
+        print_plan(plan, tflops=1e-5, **options)
+        return capsys.readouterr().out.splitlines()
+
+    return printed
+
+
+@WIDTHS
+def test_the_plan(grid: Plan, printed_plan: Callable[..., list[str]], width: int) -> None:
+    lines = printed_plan(grid, width)
+    assert_snapshot(f"plan-{width}", "\n".join(lines) + "\n")
+    assert max(map(len, lines)) <= width
+
+
+def test_a_plan_groups_cells_by_reason(grid: Plan, printed_plan: Callable[..., list[str]]) -> None:
+    lines = printed_plan(grid)
+    refused = [line for line in lines if line.startswith("refused: ")]
+    assert len(refused) == 4 and all(line.startswith("refused: 3 cells with variant=") for line in refused)
+    skipped = [line for line in lines if line.startswith("skipped: ")]
+    assert skipped == [
+        "skipped: dense learned lr=1e-05: it was seen before",
+        "skipped: 3 cells with variant=dense and position=alibi: it is elsewhere",
+    ]
+
+
+def test_a_plan_lists_each_cell_on_request(grid: Plan, printed_plan: Callable[..., list[str]]) -> None:
+    lines = printed_plan(grid, each=True)
+    left_out = [line for line in lines if line.startswith(("refused: ", "skipped: "))]
+    assert len(left_out) == len(set(left_out)) == 12 + 4
+    assert [line for line in lines if line.startswith("note: ")] == [f"note: {note}" for note in grid.notes]
+
+
+def test_equal_notes_on_many_cells_are_one(grid: Plan, printed_plan: Callable[..., list[str]]) -> None:
+    names = [cell.name for cell in grid.cells if cell.refusal is None]
+    notes = [*(f"{name!r} is special" for name in names), f"{names[0]!r} is first", "a note on the study"]
+    lines = printed_plan(replace(grid, notes=notes))
+    printed = [line for line in lines if line.startswith("note: ")]
+    assert printed[0].startswith(f"note: each of {len(names)} cells") and printed[0].endswith(" is special")
+    assert printed[1:] == [f"note: {names[0]!r} is first", "note: a note on the study"]
+
+
+@pytest.mark.parametrize(("device", "memory", "estimated"), [("cpu", False, 0), ("cpu", True, 1), ("cuda", False, 1)])
+def test_memory_is_estimated_for_a_device_or_on_request(
+    printed_plan: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, device: str, memory: bool, estimated: int
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(memory_fit, "_estimate", lambda config: calls.append(config.variant.name) or 100.0)
+    base = STUDY["base"] | {"machine": {"device": device}}
+    made = plan(STUDY | {"base": base, "grid": {"variant": ["dense"], "train.lr": [1e-3, 1e-4]}})
+    lines = printed_plan(made, memory=memory)
+    assert len(calls) == estimated and any("CUDA peak" in line for line in lines) == bool(estimated)
+
+
+def test_a_long_plan_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "grid.yaml").write_text(json.dumps(STUDY))
+    code = "from attnlab.cli import _progress, main; _progress.DELAY = 0; raise SystemExit(main.main(['plan', 'grid.yaml']))"
+    exit_code, output = run_in_terminal([sys.executable, "-c", code], columns=80, cwd=tmp_path)
+    assert exit_code == 0, output
+    assert max(map(len, plain_lines(output))) <= 80
+    assert any(line.startswith("tracing models ") and "/7 " in line and " left" in line for line in plain_lines(output))
+    assert "\x1b[2K" in output, "the bar is removed"

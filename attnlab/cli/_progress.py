@@ -1,0 +1,55 @@
+"""Progress of a command that computes before it prints: a bar on standard error, on a terminal, after two seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from attnlab.study.execution.bars import Bars
+
+DELAY = 2.0  # seconds without output that need no explanation
+
+
+class DelayedProgress:
+    """A context manager that shows one bar from `DELAY` seconds after its start and removes it at its end.
+
+    Call it with a label, the completed number and the total; a new label starts a new bar.
+    """
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._stage, self._stage_started = ("", 0, 0), self._started
+        self._live: Live | None = None
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        if label != self._stage[0]:
+            self._stage_started = time.monotonic()
+        self._stage = label, done, total
+
+    def __enter__(self) -> Self:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=sys.stderr)
+        if sys.stderr.isatty() and not console.is_dumb_terminal:
+            self._live = Live(console=console, transient=True, refresh_per_second=4, get_renderable=self._bars)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def _bars(self) -> Bars:
+        from attnlab.study.execution.bars import Bar, Bars
+
+        now, (label, done, total) = time.monotonic(), self._stage
+        if not total or now - self._started < DELAY:
+            return Bars([])
+        left = (now - self._stage_started) / done * (total - done) if done else None
+        return Bars([Bar(label, done, total, left)])
