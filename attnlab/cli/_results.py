@@ -9,6 +9,7 @@ from attnlab._util.run_state import RunState
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
+    from attnlab.stats.compare import CellSummary
     from attnlab.stats.sequential import Looks
     from attnlab.study.run import StudyResult
 
@@ -36,18 +37,22 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, searches)], spec)
     costs = shown_in("terminal")
     headings = ["cell", plan.metric, "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
-    rows = [
-        [
-            cell.name,
-            format_interval(cell.value) or cell.outcome,
-            str(len(cell.values) or ""),
-            format_difference(cell),
-            describe_verdict(cell.verdict),
-            cell.outcome if cell.value and cell.outcome != RunState.COMPLETED else "",
-            *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
-        ]
-        for cell in sorted(cells, key=lambda cell: order[cell.name])
-    ]
+    rows, several = [], any(cell.further for cell in cells)
+    for cell in sorted(cells, key=lambda cell: order[cell.name]):
+        rows.append(
+            [
+                cell.name,
+                format_interval(cell.value) or cell.outcome,
+                str(len(cell.values) or ""),
+                format_difference(cell),
+                _against(cell, describe_verdict(cell.verdict), several=several),
+                cell.outcome if cell.value and cell.outcome != RunState.COMPLETED else "",
+                *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
+            ]
+        )
+        for further in cell.further:
+            verdict = _against(further, describe_verdict(further.verdict), several=several)
+            rows.append([cell.name, "", "", format_difference(further), verdict, *[""] * (len(headings) - 5)])
     references = [
         [label, format_metric(score.value), *[""] * (len(headings) - 2)]
         for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True)
@@ -64,6 +69,11 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     for summary in searches:
         for warning in summary.warnings:
             print_text(f"note: {summary.cell}: {warning}")
+
+
+def _against(cell: CellSummary, verdict: str, *, several: bool) -> str:
+    """Return the text of a verdict, which names the baseline in a study with several."""
+    return f"against {cell.baseline}: {verdict}" if several and cell.baseline else verdict
 
 
 def _print_cells(headings: list[str], rows: list[list[str]], references: list[list[str]], *, costs: Sequence[str]) -> None:

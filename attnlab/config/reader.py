@@ -78,20 +78,30 @@ def _with_assignments(fields: dict[str, Any], sets: dict[str, Any]) -> dict[str,
 
 
 def _with_baseline_labels(study: StudyConfig) -> StudyConfig:
-    """Return the study with the values of its baseline replaced by the labels of the axes."""
-    if study.baseline is None:
-        return study
-    baseline = {}
-    for axis, value in study.baseline.items():
-        check_axis(study, axis, place=study.where("baseline", axis, key=True))
-        place = study.where("baseline", axis)
+    """Return the study with the values of its baselines replaced by the labels of the axes."""
+    if not isinstance(study.baseline, list):
+        labelled = None if study.baseline is None else _labelled(study, study.baseline, ("baseline",))
+        return study.model_copy(update={"baseline": labelled})
+    baselines = [_labelled(study, baseline, ("baseline", i)) for i, baseline in enumerate(study.baseline)]
+    for i, baseline in enumerate(baselines):
+        if baseline in baselines[:i]:
+            raise UserError(f"baseline: expected each cell once, got {text(baseline)} again", study.where("baseline", i))
+    return study.model_copy(update={"baseline": baselines})
+
+
+def _labelled(study: StudyConfig, baseline: dict[str, Any], loc: Loc) -> dict[str, Any]:
+    """Return a baseline, which the study has at ``loc``, with the labels of the axes as values."""
+    labelled: dict[str, Any] = {}
+    for axis, value in baseline.items():
+        check_axis(study, axis, place=study.where(*loc, axis, key=True))
+        place = study.where(*loc, axis)
         axis_labels = labels(study.axes[axis])
         matches = [axis_labels[i] for i in pick(axis, study.axes[axis], value, place=place)]
         if len(matches) > 1:
             names = ", ".join(map(str, matches))
             raise UserError(f"{axis}: expected one value, got {text(value)}, which matches {names}", place)
-        baseline[axis] = matches[0]
-    return study.model_copy(update={"baseline": baseline})
+        labelled[axis] = matches[0]
+    return labelled
 
 
 # ---------------------------------------------------------------- checks

@@ -35,6 +35,25 @@ Axis = Annotated[
 ]
 
 
+def _baseline(value: Any) -> Any:
+    for item in value if isinstance(value, list) else [] if value is None else [value]:
+        if not isinstance(item, dict):
+            raise expected("a mapping of keys, such as {variant: dense}, or a list of them")
+        if not item:
+            raise expected("at least one axis, such as {variant: dense}")
+    if value == []:
+        raise expected("at least one value in the list")
+    return value
+
+
+_AXIS_VALUES = {"type": "object", "minProperties": 1}
+Baseline = Annotated[
+    dict[str, Any] | list[dict[str, Any]] | None,
+    BeforeValidator(_baseline),
+    WithJsonSchema({"anyOf": [_AXIS_VALUES, {"type": "array", "minItems": 1, "items": _AXIS_VALUES}, {"type": "null"}]}),
+]
+
+
 class Skip(Section):
     """Cells that the study leaves out, and the reason."""
 
@@ -65,8 +84,9 @@ class StudyConfig(Section):
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
     run: RunLimits = RunLimits()
-    baseline: dict[str, Any] | None = Field(
-        default=None, description="the cell that the others are compared with: axis -> value"
+    baseline: Baseline = Field(
+        default=None,
+        description="the cell that the others are compared with: axis -> value; or a list of such cells, each compared with",
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
     margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")
@@ -88,13 +108,6 @@ class StudyConfig(Section):
             raise expected("a name other than that of MLflow's own experiment")
         return value
 
-    @field_validator("baseline", mode="after")
-    @classmethod
-    def _not_empty(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value == {}:
-            raise expected("at least one axis, such as {variant: dense}")
-        return value
-
     @property
     def path(self) -> Path | None:
         """The file that the study was read from; None if it was given as a dict."""
@@ -104,6 +117,11 @@ class StudyConfig(Section):
     def folder(self) -> Path:
         """The folder that paths in the study are relative to: that of the file, or the working directory for a dict."""
         return self._path.parent if self._path else Path()
+
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """The baselines, each as axis -> value; the first is that to which costs are matched."""
+        return self.baseline if isinstance(self.baseline, list) else [self.baseline] if self.baseline else []
 
     @property
     def axes(self) -> dict[str, list[Any]]:

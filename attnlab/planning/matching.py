@@ -135,10 +135,10 @@ class _Matching:
 
     @property
     def baseline(self) -> CellPair:
-        """The cell to match to, and its resolution."""
-        if self.study.baseline is None:
+        """The cell to match to, and its resolution; of several baselines, the first."""
+        if not self.study.baselines:
             raise UserError("match: expected a 'baseline' in the study to match to, got none", self._place)
-        axes = {**self.cell.axes, **self.study.baseline}
+        axes = {**self.cell.axes, **self.study.baselines[0]}
         baseline = next(((cell, resolved) for cell, resolved in self.cells if cell.axes == axes), None)
         if baseline is None:
             raise UserError(f"match: the baseline of {self.cell.name!r} is not in the grid", self._place)

@@ -81,29 +81,28 @@ def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
 
 
 def baseline_notes(
-    study: StudyConfig, cells: Sequence[Cell], baseline_of: Callable[[Cell], Cell | None], *, every: Sequence[CellConfig]
+    study: StudyConfig, cells: Sequence[Cell], baseline_of: Callable[[Cell, int], Cell | None], *, every: Sequence[CellConfig]
 ) -> Iterator[str]:
     """Yield notes on cells without a baseline to compare with.
 
     Args:
         cells: of the plan.
-        baseline_of: returns the baseline of a cell, or None.
+        baseline_of: returns the baseline of a cell with this number, or None.
         every: the cells of the whole grid.
     """
-    if study.baseline is None:
-        return
-    shown = ", ".join(f"{axis} {value}" for axis, value in study.baseline.items())
-    for cell in cells:
-        base = baseline_of(cell)
-        if base is None:
-            axes = {**cell.axes, **study.baseline}
-            exists = any(candidate.axes == axes for candidate in every)
-            why = "is not among the cells chosen" if exists else "is not in the grid"
-            yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
-        elif base.refusal is not None and cell.refusal is None:
-            yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
-        elif change := _change_of_test(cell, base):
-            yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
+    for number, baseline in enumerate(study.baselines):
+        shown = ", ".join(f"{axis} {value}" for axis, value in baseline.items())
+        for cell in cells:
+            base = baseline_of(cell, number)
+            if base is None:
+                axes = {**cell.axes, **baseline}
+                exists = any(candidate.axes == axes for candidate in every)
+                why = "is not among the cells chosen" if exists else "is not in the grid"
+                yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
+            elif base.refusal is not None and cell.refusal is None:
+                yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
+            elif change := _change_of_test(cell, base):
+                yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 
 
 def _change_of_test(cell: Cell, base: Cell) -> str:

@@ -127,14 +127,17 @@ class Plan:
         """Return 12 hex digits; a search with the same digest can be continued."""
         return search_digest(self.study, cell, f"{self.metric} {self.direction}")
 
-    def baseline_of(self, cell: Cell) -> Cell | None:
-        """Return the cell with the axes of ``cell``, overridden by those of the baseline; None if there is none.
+    def baseline_of(self, cell: Cell, number: int = 0) -> Cell | None:
+        """Return the cell with the axes of ``cell``, overridden by those of a baseline; None if there is none.
 
         If that cell is a double, return the cell that is run for it.
+
+        Args:
+            number: of the baseline, in a study with several.
         """
-        if self.study.baseline is None:
+        if number >= len(self.study.baselines):
             return None
-        name = cell_name({**cell.axes, **self.study.baseline})
+        name = cell_name({**cell.axes, **self.study.baselines[number]})
         name = self.doubles.get(name, name)
         return next((candidate for candidate in self.cells if candidate.name == name), None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
 from attnlab.report.wording import describe_verdict
-from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 
 if TYPE_CHECKING:
     import pandas
@@ -18,7 +18,11 @@ PRIVATE = ("folder", "sources")  # columns with paths of one machine
 
 
 def export(folder: Path, *, cells: Sequence[CellSummary], runs: pandas.DataFrame, spec: ComparisonSpec) -> None:
-    """Write `cells` (one row per cell) and `runs` (one row per run, trials included), each as .csv and .parquet."""
+    """Write two tables, each as .csv and .parquet.
+
+    `cells` has one row per cell, and another one for each comparison with a further baseline; `runs` has one row per run,
+    trials included.
+    """
     for name, frame in (("cells", cells_frame(cells, spec)), ("runs", _single_typed(runs))):
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet", index=False)
@@ -28,7 +32,7 @@ def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.Da
     """Return the verdict table in full precision."""
     import pandas
 
-    return pandas.DataFrame([_cell_record(cell, spec) for cell in cells])
+    return pandas.DataFrame([_cell_record(cell, spec) for cell in comparisons(cells)])
 
 
 def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:

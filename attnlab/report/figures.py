@@ -15,7 +15,7 @@ from attnlab.report.plots.learning import MAX_CELLS, learning_curves
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.wording import better, format_difference
-from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 
 if TYPE_CHECKING:
     import pandas
@@ -74,16 +74,17 @@ def draw_figures(
 
 def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
     by_name = {cell.name: cell for cell in cells}
-    rows = []
-    for cell in cells:
+    rows, several = [], any(cell.further for cell in cells)
+    for cell in comparisons(cells):
         if cell.difference is not None:
+            name = f"{cell.name} against {cell.baseline}" if several else cell.name
             mean, baseline = cell.difference.interval, by_name[cell.baseline].values
             values = [value - baseline[seed] for seed, value in cell.values.items() if seed in baseline]
             text = format_difference(cell)
-            rows.append(ForestRow(cell.name, colors[cell.name], values, mean.mean, mean.low, mean.high, text))
+            rows.append(ForestRow(name, colors[cell.name], values, mean.mean, mean.low, mean.high, text))
     if not rows:
         return []
-    baselines = {cell.baseline for cell in cells if cell.baseline}
+    baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
     title = f"difference in {spec.metric} from {baselines.pop() if len(baselines) == 1 else 'the baseline'}"
     note = "mean, 95 % interval; rings: each seed"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab.report.wording import count, format_p_value
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, summarize_cells
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
 
 RunRecord = Mapping[str, Any]
 
@@ -47,12 +47,13 @@ def describe_left_out(
 
 def _effects(cells: Sequence[CellSummary], with_left_out: Sequence[CellSummary]) -> list[str]:
     """Return how the verdicts would change, as in "no_wo inconclusive, p 0.039 (instead of better, p 0.022)"."""
-    by_name = {cell.name: cell for cell in with_left_out}
-    texts = []
-    for cell in cells:
-        before, after = _verdict(cell), _verdict(by_name[cell.name])
-        if before != after:
-            texts.append(f"{cell.name} {after} (instead of {before})")
+    after = {(cell.name, cell.baseline): _verdict(cell) for cell in comparisons(with_left_out)}
+    texts, several = [], any(cell.further for cell in cells)
+    for cell in comparisons(cells):
+        before, name = _verdict(cell), f"{cell.name} against {cell.baseline}" if several else cell.name
+        now = after.get((cell.name, cell.baseline), "without a verdict")
+        if before != now:
+            texts.append(f"{name} {now} (instead of {before})")
     return texts
 
 

@@ -95,12 +95,15 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         text, study = path.read_text(encoding="utf-8"), read_study(path)
     axes = tuple(study.grid) or ("variant",)
     *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
+    baselines = now["baseline"] or {}
+    first, *others = baselines if isinstance(baselines, list) else [baselines]
     spec = ComparisonSpec(
         study.study,
         axes,
-        **{**now, "baseline": now["baseline"] or {}},
+        **{**now, "baseline": first},
         looks=_looks(study.study, root),
         doubles=doubles(study.study, root),
+        further_baselines=tuple(others),
     )
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
@@ -153,6 +156,8 @@ def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _field_text(value: Any) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(_field_text, value))
     if isinstance(value, Mapping):
         return ", ".join(f"{axis} {_text(axis_value)}" for axis, axis_value in value.items())
     return "none" if value is None else _text(value)

@@ -22,7 +22,7 @@ from attnlab.report.summary import Summary, summarize
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, summarize_cells
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
 from attnlab.stats.search import NOT_CONFIRMED, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
 
 if TYPE_CHECKING:
@@ -190,12 +190,14 @@ def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     runs = sum(n for cell in cells for state, n in cell.states.items() if state not in (RunState.REFUSED, NOT_CONFIRMED))
     text = f"{count(len(cells), 'cell')}, {count(runs, 'run')}. "
     text += f"The metric is {spec.metric} on the test split: {better(spec.direction)}."
-    baselines = dict.fromkeys(cell.baseline for cell in cells if cell.difference)
+    baselines = dict.fromkeys(cell.baseline for cell in comparisons(cells) if cell.difference)
     if len(baselines) == 1:
         text += f" The other cells are compared with {next(iter(baselines))}."
     elif baselines:
-        where = ", ".join(f"{axis} {value}" for axis, value in spec.baseline.items())
-        text += f" Each cell is compared with the cell that has {where} and is otherwise the same."
+        wheres = [", ".join(f"{axis} {value}" for axis, value in baseline.items()) for baseline in spec.baselines]
+        which = "the cell that has" if len(wheres) == 1 else "each of the cells that have"
+        text += f" Each cell is compared with {which} {' or '.join(wheres)} and {'is' if len(wheres) == 1 else 'are'} otherwise"
+        text += " the same."
     return text
 
 

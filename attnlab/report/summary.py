@@ -7,7 +7,7 @@ inconclusive comparison is never reported as "no difference".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlab._util.run_state import RunState
 from attnlab.report.wording import (
@@ -20,7 +20,7 @@ from attnlab.report.wording import (
     format_metric,
     format_p_value,
 )
-from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.verdict import Reason, VerdictKind
 
 MAX_NAMED = 3  # cells named in one group; the table has all of them
@@ -48,7 +48,7 @@ class Summary:
 
 def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     """Summarize the comparisons of a study's cells."""
-    compared = [cell for cell in cells if cell.difference is not None]
+    compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
     inconclusive = [cell for cell in compared if cell.is_inconclusive]
     opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
@@ -56,12 +56,17 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
         return _without_comparisons(cells, spec, opening)
     if len(compared) == 1:
         return Summary([f"{opening}, ", *_one_comparison(compared[0], spec), "."], _open(inconclusive, rest, named=True))
+    if any(cell.further for cell in cells):
+        compared = [replace(cell, name=f"{cell.name} against {cell.baseline}") for cell in compared]
+        inconclusive = [cell for cell in compared if cell.is_inconclusive]
     baselines = {cell.baseline for cell in compared}
     if len(baselines) == 1:
         baseline, comma = baselines.pop(), ""
     else:
         baseline, comma = f"{_baseline_values(spec)}, all else being the same", ","
     number = f"{len(compared)} cells compared with {baseline}"
+    if any(cell.further for cell in cells):
+        number, comma = f"{len(compared)} comparisons with {_all_baselines(spec)}", ","
     if len(inconclusive) == len(compared):
         none = Strong("is shown to be better, worse or equivalent")
         return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
@@ -208,6 +213,10 @@ def _signed_difference(cell: CellSummary) -> str:
 
 def _baseline_values(spec: ComparisonSpec) -> str:
     return " ".join(str(value) for value in spec.baseline.values())
+
+
+def _all_baselines(spec: ComparisonSpec) -> str:
+    return " and ".join(" ".join(map(str, baseline.values())) for baseline in spec.baselines)
 
 
 def _capitalize(text: str) -> str:

@@ -19,7 +19,7 @@ from attnlab.report.wording import (
     format_metric,
     format_p_value,
 )
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import Reason
 
@@ -36,11 +36,13 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
         colors: Cell -> color of its swatch.
     """
     by_name = {cell.name: cell for cell in cells}
-    compared = any(cell.baseline for cell in cells)
-    has_effects = any(_effect_size(cell) for cell in cells)
+    compared = any(cell.baseline for cell in comparisons(cells))
+    several = any(cell.further for cell in cells)
+    has_effects = any(_effect_size(cell) for cell in comparisons(cells))
     has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
     costs = _present(cells, shown_in("verdict table"))
     columns = [Column("cell", is_text=True), Column(spec.metric), Column("seeds")]
+    columns += [Column("compared with", is_text=True)] if several else []
     if compared:
         columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if has_effects else [])]
         columns += [Column("verdict", is_text=True)]
@@ -49,15 +51,23 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     rows = []
     for cell in cells:
         texts = [cell.name, format_interval(cell.value) or cell.outcome, str(len(cell.values) or "")]
-        if compared:
-            texts += [format_difference(cell), _p_value(cell)]
-            texts += [*([_effect_size(cell)] if has_effects else []), describe_verdict(cell.verdict)]
+        texts += _comparison_texts(cell, several=several, has_effects=has_effects) if compared else []
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []
         kind = "missing" if cell.value is None else "baseline" if cell.is_baseline else ""
         link = "" if cell.outcome == NOT_CONFIRMED else anchor(cell.name)  # the table of runs has no trials
         rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind, link=link))
+        for further in cell.further:  # the cell's own figures stand in its first row
+            texts = [cell.name, "", "", *_comparison_texts(further, several=True, has_effects=has_effects)]
+            texts += [""] * (len(columns) - len(texts))
+            rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), link=link))
     return Table(columns, rows)
+
+
+def _comparison_texts(cell: CellSummary, *, several: bool, has_effects: bool) -> list[str]:
+    """Return the texts of a comparison for the verdict table: with which baseline, the difference, and the verdict."""
+    texts = [*([cell.baseline] if several else []), format_difference(cell), _p_value(cell)]
+    return [*texts, *([_effect_size(cell)] if has_effects else []), describe_verdict(cell.verdict)]
 
 
 def anchor(cell: str) -> str:
@@ -132,7 +142,7 @@ def _training_pflop(cell: CellSummary) -> str:
 def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the verdict table, and none on figures that it does not have."""
     texts = _notes_on_intervals(cells)
-    if any(cell.difference for cell in cells):
+    if any(cell.difference for cell in comparisons(cells)):
         texts += _notes_on_differences(cells, spec)
     if any(_seed_range(cell, metric) for cell in cells for metric in shown_in("verdict table")):
         texts.append("Parentheses after a measured cost (speed, peak memory): its lowest and highest seed.")
@@ -144,7 +154,7 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
     counts = {cell.value.n for cell in cells if cell.value is not None}
     if counts - {1}:
         texts.append("± is half the width of the 95 % t-interval over seeds.")
-    intervals = [i for cell in cells for i in (cell.value, cell.difference and cell.difference.interval)]
+    intervals = [i for cell in comparisons(cells) for i in (cell.value, cell.difference and cell.difference.interval)]
     widths = {i.half_width / i.sd * math.sqrt(2) for i in intervals if i and i.n == 2 and i.half_width and i.sd}
     if widths:
         texts.append(f"With two seeds the half width is {max(widths):.1f} standard errors: run more seeds.")
@@ -154,6 +164,7 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 
 
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    cells = comparisons(cells)
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
     texts = [
         f"Differences are paired by seed. {_note_on_batches(cells)}",

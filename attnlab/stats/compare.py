@@ -42,6 +42,7 @@ class ComparisonSpec:
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: The looks of a study whose seeds were added until its verdicts were conclusive.
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
+        further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
     """
 
     study: str
@@ -52,6 +53,12 @@ class ComparisonSpec:
     margin: float | None = None
     looks: Looks | None = None
     doubles: Mapping[str, str] = field(default_factory=dict)
+    further_baselines: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def baselines(self) -> tuple[Mapping[str, Any], ...]:
+        """All baselines; empty if cells are not compared."""
+        return (self.baseline, *self.further_baselines) if self.baseline else ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class CellSummary:
         test: What its runs are tested on (the column `test` of `attnlab.load_runs`); "" if unknown.
         batches: What its training batches depend on besides the seed, as names and values.
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
+        further: This cell again for each further baseline, with that baseline, difference and verdict.
     """
 
     name: str
@@ -87,6 +95,7 @@ class CellSummary:
     test: str = ""
     batches: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    further: tuple[CellSummary, ...] = ()
 
     @property
     def is_baseline(self) -> bool:
@@ -165,34 +174,59 @@ def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     return f"{spec.metric} is {value:g}" if _is_infinite(value) else str(run.get("reason") or "")
 
 
+def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:
+    """Return each cell, followed by its comparisons with further baselines."""
+    return [comparison for cell in cells for comparison in (cell, *cell.further)]
+
+
 def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary]:
-    """Fill in baselines, differences (corrected over the whole table) and verdicts."""
+    """Fill in baselines, differences (corrected over the whole table) and verdicts.
+
+    Two baselines are compared once: the later one with the earlier one.
+    """
     by_axes = {tuple(cell.axes.values()): cell for cell in cells}
     by_name = {cell.name: cell for cell in cells}
-    compared: list[CellSummary] = []
+
+    def baseline_of(cell: CellSummary, baseline: Mapping[str, Any]) -> CellSummary | None:
+        axes = {axis: axis_text(baseline.get(axis, cell.axes[axis])) for axis in spec.axes}
+        return by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
+
+    compared: list[list[CellSummary]] = []
     for cell in cells:
-        axes = {axis: axis_text(spec.baseline.get(axis, cell.axes[axis])) for axis in spec.axes}
-        baseline = by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
-        if baseline is cell:
-            compared.append(replace(cell, verdict=Verdict(VerdictKind.BASELINE)))
-        elif baseline is None:
-            compared.append(replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING)))
-        elif cell.value is None:
-            compared.append(cell)
-        elif cell.test != baseline.test:
-            detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
-            verdict = Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail)
-            compared.append(replace(cell, verdict=verdict))
-        else:
-            difference = paired.difference(cell.values, baseline.values, margin=spec.margin, looks=spec.looks)
-            compared.append(replace(cell, baseline=baseline.name, difference=difference))
-    corrected = paired.correct([cell.difference for cell in compared])
-    return [
-        replace(cell, difference=difference, verdict=_verdict(cell, difference, by_name[cell.baseline], spec))
-        if cell.baseline
-        else cell
-        for cell, difference in zip(compared, corrected, strict=True)
-    ]
+        first, *others = (baseline_of(cell, baseline) for baseline in spec.baselines)
+        group, used = [_pair(cell, first, spec)], [id(first)]
+        for other in others:
+            if cell.value is not None and id(other) not in used and id(cell) not in (*used, id(other)):
+                group.append(_pair(cell, other, spec))
+            used.append(id(other))
+        compared.append(group)
+    corrected = iter(paired.correct([comparison.difference for group in compared for comparison in group]))
+    judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in group] for group in compared]
+    return [replace(group[0], further=tuple(group[1:])) for group in judged]
+
+
+def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec) -> CellSummary:
+    """Return the cell with its difference from a baseline, or with the reason why there is none."""
+    if baseline is cell:
+        return replace(cell, verdict=Verdict(VerdictKind.BASELINE))
+    if baseline is None:
+        return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING))
+    if cell.value is None:
+        return cell
+    if cell.test != baseline.test:
+        detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
+        return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
+    difference = paired.difference(cell.values, baseline.values, margin=spec.margin, looks=spec.looks)
+    return replace(cell, baseline=baseline.name, difference=difference)
+
+
+def _judged(
+    cell: CellSummary, difference: paired.Difference | None, by_name: Mapping[str, CellSummary], spec: ComparisonSpec
+) -> CellSummary:
+    """Return a comparison with its corrected difference and verdict."""
+    if not cell.baseline:
+        return cell
+    return replace(cell, difference=difference, verdict=_verdict(cell, difference, by_name[cell.baseline], spec))
 
 
 def _fields_of_test(cell: CellSummary) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.log import log_to
 from attnlab.errors import UserError
-from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.compare import CellSummary, comparisons, summarize_cells
 from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study.execution.progress import ProgressDisplay
@@ -73,11 +73,14 @@ def run_until_conclusive(
         looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
         whole = with_seeds(plan, part.seeds)
         everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores, others=result.others)
-        undecided = [row for row in table(everything, looks) if row.is_inconclusive and {row.name, row.baseline} <= selected]
+        summaries = comparisons(table(everything, looks))
+        undecided = [row for row in summaries if row.is_inconclusive and {row.name, row.baseline} <= selected]
         if not undecided or len(part.seeds) >= max_seeds:
             return everything, looks
         with log_to((display or ProgressDisplay()).print):
-            logger.info("%d seeds, still inconclusive: %s", len(part.seeds), ", ".join(row.name for row in undecided))
+            logger.info(
+                "%d seeds, still inconclusive: %s", len(part.seeds), ", ".join(dict.fromkeys(row.name for row in undecided))
+            )
         names = {name for row in undecided for name in (row.name, row.baseline)}
         part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])
         part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])

@@ -79,8 +79,9 @@ class StudyResult:
         """Return what the study compares; `looks` are those at which a study with adaptive seeds was judged."""
         plan, study = self.plan, self.plan.study
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
-        question = (plan.metric, plan.direction, study.baseline or {}, study.margin)
-        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles)
+        first, *others = study.baselines or [{}]
+        question = (plan.metric, plan.direction, first, study.margin)
+        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others))
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""

@@ -270,15 +270,15 @@ def double_baselines(plan: Plan) -> dict[str, str]:
     """Return those of the plan's doubles that other cells are compared with, as far as a tag can hold them."""
     from attnlab.config.grid import expand
 
-    baseline = plan.study.baseline
-    if baseline is None or not plan.doubles:
+    baselines = plan.study.baselines
+    if not baselines or not plan.doubles:
         return {}
     axes = {cell.name: cell.axes for cell in expand(plan.study)[0]}
     doubles: dict[str, str] = {}
     length = 2
     for name, first in plan.doubles.items():
         length += len(json.dumps({name: first}))
-        if baseline.items() <= axes[name].items() and length <= STUDY_NOTE_LIMIT:
+        if any(baseline.items() <= axes[name].items() for baseline in baselines) and length <= STUDY_NOTE_LIMIT:
             doubles[name] = first
     return doubles
 
