@@ -1,5 +1,6 @@
 """Tests of the figures and the page of ``benchmarks.speed``, its storage, and a tiny case of each section in this process."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -254,7 +255,7 @@ def test_peers_that_are_not_here_are_left_out_and_named(
     for section in ("step", "xl"):
         speed.main([section, "--here", "--device", "cpu", "--rounds", "1", "--out", str(tmp_path)])
     assert {case.name for case in fake_cases} == {OURS, step.PLAIN, ENCODER, xl.MEMORY, xl.SLIDING}
-    assert "step: transformers GPT-2 is left out: No module named 'no_such_package'" in capsys.readouterr().out
+    assert re.search("step: transformers GPT-2 .*'no_such_package'", capsys.readouterr().out)
     assert ": MACHINE with cpu, left out original; load" in (tmp_path / "README.md").read_text()
 
 
@@ -264,7 +265,7 @@ def test_the_requirements_of_every_peer_but_torch_are_named() -> None:
 
 @pytest.mark.parametrize("losses", [[3.0, 2.0, 3.1, 3.2], [3.0, float("nan"), 2.0, 1.0]])
 def test_a_case_that_does_not_learn_is_no_timing(losses: list[float]) -> None:
-    with pytest.raises(SystemExit, match="step: quick, cpu, fp32, as shipped: expected finite losses that fall"):
+    with pytest.raises(SystemExit, match="step: quick, .*losses that fall"):
         check_falling(losses, Case("step", "quick"))
 
 

@@ -75,8 +75,8 @@ def test_seeds_are_added_where_a_verdict_is_open_and_nowhere_else(conclusive: Pa
     assert kinds == {"dense": "baseline", "no_wo": "worse", "narrow": "equivalent", "wide": "inconclusive"}
     assert cells["wide"].verdict is not None and cells["wide"].verdict.needed
     lines = conclusive.joinpath("said.txt").read_text().splitlines()
-    assert lines[0] == "3 seeds, still inconclusive: narrow learned, wide learned"
-    assert lines[-1] == "5 seeds, still inconclusive: wide learned"
+    assert [lines[i].partition(": ")[2] for i in (0, -1)] == ["narrow learned, wide learned", "wide learned"]
+    assert lines[0].startswith("3 seeds") and lines[-1].startswith("5 seeds")
 
 
 def test_a_second_call_trains_nothing_and_reports_the_same(conclusive: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_result_is_repeated_on_request(root: Path) -> None:
     assert seconds(again)[0] != seconds(first)[0] and seconds(again)[1] == seconds(first)[1]
     after = truly(root, grid=grid, seeds=[0])
     assert all(row.reused for row in after.rows) and seconds(after) == seconds(again)
-    with pytest.raises(UserError, match=r"expected states among .*, got 'divergd' \(did you mean 'diverged'"):
+    with pytest.raises(UserError, match="'divergd'.*did you mean 'diverged'"):
         truly(root, retry=("divergd",))
 
 
@@ -263,7 +263,7 @@ def test_a_run_that_another_study_is_training_is_waited_for(root: Path) -> None:
         held.enter_context(file_lock(folder / "lock", activity="the run is being trained"))
         show = _Patient(held)
         result = run(study(study="another", run={"timeout": 300}, **ONE), root=root, display=show)
-    assert re.fullmatch(r"  dense s0: waiting: this configuration is being trained by process \d+ on \S+", show.printed)
+    assert re.fullmatch(r"  dense s0: waiting: .* process \d+ on \S+", show.printed)
     assert result.ok and seconds(result) == seconds(first) and list(load_runs("another", root)["attempt"]) == [1]
 
 
@@ -320,7 +320,7 @@ def test_trials_are_repeated_like_other_runs(root: Path) -> None:
 def test_a_search_with_a_lost_queue_is_not_repeated(root: Path) -> None:
     first = searched(root)
     (root / "optuna.db").write_text("no database")
-    with pytest.raises(UserError, match=r"optuna.db: .*file is not a database; you may delete it"):
+    with pytest.raises(UserError, match=r"optuna.db: .*not a database.*delete"):
         searched(root)
     (root / "optuna.db").unlink()
     again = searched(root)

@@ -180,5 +180,5 @@ def test_a_bomb_does_not_go_off(reviews: Source, folders: Path):
     for bomb in (tarred(REVIEWS, also={"aclImdb/more": zeros}), gzip.compress(name.tobuf() + zeros)):
         path = place(folders, bomb)
         assert path.stat().st_size < 10_000
-        with pytest.raises(UserError, match=r"r.tar.gz is not reviews: .* \(it unpacks to more than 1,048,576 bytes\)"):
+        with pytest.raises(UserError, match=r"r.tar.gz is not reviews: .*more than 1,048,576 bytes"):
             datasets.load(reviews)

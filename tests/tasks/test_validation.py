@@ -25,17 +25,17 @@ class Mine(Task):
     def eval_batches(self, split, **how): pass
 """
 PLANNED = {
-    "no kind": ("kind, role", "sort, role", "expected kind to be language_model or classifier, got None"),
-    "a role that is none": ('"causal"', '"casual"', "expected role to be causal or bidirectional, got 'casual'"),
-    "no metric": ("metric,", "metrik,", "expected metric to be the name of a score, got None"),
-    "a length of nothing": ("7, 5", "0, 5", "expected length to be a whole number of at least 1, got 0"),
-    "no batches": ("train_batch", "training_batch", "expected a method train_batch(step, *, seed, batch_size), got none"),
+    "no kind": ("kind, role", "sort, role", ["kind", "language_model", "classifier", "None"]),
+    "a role that is none": ('"causal"', '"casual"', ["role", "causal", "bidirectional", "'casual'"]),
+    "no metric": ("metric,", "metrik,", ["metric", "None"]),
+    "a length of nothing": ("7, 5", "0, 5", ["length", "at least 1", "got 0"]),
+    "no batches": ("train_batch", "training_batch", ["train_batch(step, *, seed, batch_size)", "none"]),
     "a batch without a size": (
         "seed, batch_size): pass",
         "seed): pass",
-        "expected train_batch(step, *, seed, batch_size), got train_batch(step, *, seed): got an unexpected keyword argument",
+        ["train_batch(step, *, seed, batch_size)", "train_batch(step, *, seed)", "unexpected keyword"],
     ),
-    "an argument too many": ("prepare(self)", "prepare(self, folder)", "expected prepare(), got prepare(folder): "),
+    "an argument too many": ("prepare(self)", "prepare(self, folder)", ["prepare()", "prepare(folder)"]),
 }
 
 
@@ -45,7 +45,7 @@ def test_definitions_are_checked_in_the_plan(kind: str, tmp_path: Path) -> None:
     assert old in MINE
     write(tmp_path, MINE.replace(old, new), name="mine.py")
     text = misplanned(write(tmp_path, STUDY.replace("{name: pydocs, length: 24}", "'mine.py:Mine'")))
-    assert text.startswith(f"s.yaml:3:9: task Mine: {words}")
+    assert text.startswith("s.yaml:3:9: task Mine: ") and [word for word in words if word not in text] == []
 
 
 class Other(Reviews):
@@ -72,13 +72,13 @@ class Other(Reviews):
 
 
 RUN = {
-    "no batch": "expected an attnlab.tasks.Batch, got tuple from train_batch()",
-    "numbers": "expected inputs of int64, got torch.float32",
-    "length": "expected inputs of (b, t), t from 1 to the length 13, got (4, 26)",
-    "targets": "expected targets of (4,) with inputs of (4, 13), got (4, 13)",
-    "class": "expected targets from 0 to 1, got 1 to 2",
-    "token": "expected inputs from 0 to 28, got 28 to ",
-    "name": "expected score() to name the metric accuracy, got acuracy",
+    "no batch": ["attnlab.tasks.Batch", "tuple", "train_batch()"],
+    "numbers": ["inputs", "int64", "torch.float32"],
+    "length": ["inputs", "length 13", "(4, 26)"],
+    "targets": ["targets of (4,)", "got (4, 13)"],
+    "class": ["targets", "0 to 1", "1 to 2"],
+    "token": ["inputs", "0 to 28", "got 28 to "],
+    "name": ["score()", "metric accuracy", "acuracy"],
 }
 
 
@@ -86,4 +86,5 @@ RUN = {
 def test_the_first_batch_is_checked_before_the_first_step(kind: str) -> None:
     with pytest.raises(UserError) as caught:
         train(tiny(task={"name": "tests.tasks.test_validation:Other", "wrong": kind}, model__heads=2))
-    assert str(caught.value).startswith(f"task Other wrong={kind}: {RUN[kind]}")
+    message = caught.value.message
+    assert message.startswith(f"task Other wrong={kind}: ") and [word for word in RUN[kind] if word not in message] == []

@@ -43,7 +43,7 @@ def test_a_run_of_a_text_that_changed_after_the_plan_fails_with_the_reason(plann
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     for row in run(planned, root=root, display=ProgressDisplay(quiet=True)).rows:
         assert row.state == "failed" and f"{folders}/corpus.txt" in row.reason, row.reason
-        assert f"its data have changed since this was planned: expected {planned.cells[0].config.data}, found" in row.reason
+        assert "data have changed" in row.reason and planned.cells[0].config.data in row.reason
 
 
 def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(planned: Plan, folders: Path, root: Path) -> None:

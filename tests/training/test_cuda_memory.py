@@ -139,9 +139,8 @@ def test_a_plan_estimates_each_distinct_cell_once_and_names_those_that_do_not_fi
     device = type("Device", (), {"name": "Small GPU", "total_memory": 2**30})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda of: device)
     cell = replace(cells[0], config=cells[0].config.replace({"machine.device": "cuda"}))
-    assert list(memory_fit.memory_notes([cell], {cell.name: 600.0})) == [
-        f"{cell.name!r} will not fit: about 1.6 GiB with CUDA's own, and Small GPU has 1.0 GiB"
-    ]
+    (note,) = memory_fit.memory_notes([cell], {cell.name: 600.0})
+    assert [word for word in (repr(cell.name), "not fit", "1.6 GiB", "Small GPU", "1.0 GiB") if word not in note] == []
 
 
 def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) -> None:
@@ -163,4 +162,4 @@ def test_a_step_that_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(cuda_memory, "cuda_peak_mib", asks_for_values)
     cells = plan(path).cells[:1]
     notes = list(memory_fit.memory_notes(cells, memory_fit.cuda_peaks(cells)))
-    assert notes == ["'dense' has no estimate of its memory on CUDA: RuntimeError: a fake tensor has no values"]
+    assert len(notes) == 1 and "'dense'" in notes[0] and "a fake tensor has no values" in notes[0]

@@ -188,7 +188,7 @@ def test_the_plan_names_cells_that_cannot_be_evaluated_at_a_length(tmp_path: Pat
     planned = plan(write(tmp_path, text.replace("position: learned", "position: rotary")))
     assert planned.notes == []
     planned = plan(write(tmp_path, text))
-    assert "'no_wo' is not tested at length 48, 96: learned positions: trained up to 24" in planned.notes
+    assert any(all(word in note for word in ("'no_wo'", "length 48, 96", "up to 24")) for note in planned.notes)
     assert len(planned.notes) == 3 and all(cell.refusal is None for cell in planned.cells)
 
 
