@@ -182,7 +182,7 @@ def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:
 def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary]:
     """Fill in baselines, differences (corrected over the whole table) and verdicts.
 
-    Two baselines are compared once: the later one with the earlier one.
+    Two cells are compared once: of two baselines, the later one with the earlier one.
     """
     by_axes = {tuple(cell.axes.values()): cell for cell in cells}
     by_name = {cell.name: cell for cell in cells}
@@ -191,15 +191,15 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
         axes = {axis: axis_text(baseline.get(axis, cell.axes[axis])) for axis in spec.axes}
         return by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
 
-    compared: list[list[CellSummary]] = []
-    for cell in cells:
-        first, *others = (baseline_of(cell, baseline) for baseline in spec.baselines)
-        group, used = [_pair(cell, first, spec)], [id(first)]
-        for other in others:
-            if cell.value is not None and id(other) not in used and id(cell) not in (*used, id(other)):
-                group.append(_pair(cell, other, spec))
-            used.append(id(other))
-        compared.append(group)
+    compared = [[_pair(cell, baseline_of(cell, spec.baseline), spec)] for cell in cells]
+    pairs = {frozenset((group[0].name, group[0].baseline)) for group in compared}
+    for further in spec.further_baselines:
+        for cell, group in zip(cells, compared, strict=True):
+            baseline = baseline_of(cell, further)
+            pair = frozenset((cell.name, baseline.name if baseline else ""))
+            if cell.value is not None and baseline is not cell and pair not in pairs:
+                group.append(_pair(cell, baseline, spec))
+                pairs.add(pair)
     corrected = iter(paired.correct([comparison.difference for group in compared for comparison in group]))
     judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in group] for group in compared]
     return [replace(group[0], further=tuple(group[1:])) for group in judged]

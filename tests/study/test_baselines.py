@@ -1,5 +1,6 @@
 """Tests of studies with several baselines: each cell is compared with each of them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,25 @@ def test_each_cell_is_compared_with_each_baseline_once() -> None:
     cells = summarize_cells(records(), SPEC)
     assert [(c.name, c.baseline) for c in comparisons(cells)] == [("a", ""), ("b", "a"), ("c", "a"), ("c", "b")]
     assert cells[0].is_baseline and [cell.name for cell in cells] == ["a", "b", "c"]
+
+
+def test_baselines_on_several_axes_are_compared_with_each_other() -> None:
+    names = [(variant, size) for variant in ("a", "b") for size in ("small", "large")]
+    runs = [
+        {"variant": v, "size": s, "cell": f"{v} {s}", "seed": seed, "state": "completed", "bits_per_byte": 2.0 + 0.1 * seed}
+        for v, s in names
+        for seed in range(3)
+    ]
+    spec = ComparisonSpec("s", ("variant", "size"), "bits_per_byte", "min", {"variant": "a"})
+    spec = replace(spec, further_baselines=({"size": "small"},))
+    assert [(cell.name, cell.baseline) for cell in comparisons(summarize_cells(runs, spec))] == [
+        ("a small", ""),
+        ("a large", ""),
+        ("a large", "a small"),
+        ("b small", "a small"),
+        ("b large", "a large"),
+        ("b large", "b small"),
+    ]
 
 
 def test_holm_counts_all_comparisons() -> None:
