@@ -13,6 +13,7 @@ from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.heat import heat_map
 from attnlab.report.plots.learning import MAX_CELLS, learning_curves
 from attnlab.report.plots.seeds import SeedRow, seed_plot
+from attnlab.report.plots.svg import fits_title
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
@@ -85,11 +86,13 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
     if not rows:
         return []
     baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
-    title = f"difference in {spec.metric} from {baselines.pop() if len(baselines) == 1 else 'the baseline'}"
+    title = f"difference in {spec.metric} from {next(iter(baselines))}"
+    if len(baselines) > 1 or not fits_title(title):
+        title = f"difference in {spec.metric} from the baseline"
     note = "mean, 95 % interval; rings: each seed"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
-    svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
-    return [Figure("forest.svg", title, svg, "differences")]
+    drawing = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
+    return [Figure("forest.svg", title, drawing, "differences")]
 
 
 def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
@@ -180,7 +183,9 @@ def _heat_maps(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Figur
             continue
         where = ", ".join(f"{axis.rpartition('.')[2]} {value}" for axis, value in zip(others, combination, strict=True))
         title = f"{spec.metric}{f', {where}' if where else ''}"
-        note = f"{row_axis} down, {column_axis} across; darker is better"
+        same_test = len({cell.test for cell in panel if cell.value}) <= 1
+        darker = "better" if same_test else f"{'lower' if spec.direction == 'min' else 'higher'}, on different tests"
+        note = f"{row_axis} down, {column_axis} across; darker is {darker}"
         limits = (min(means), max(means))
         svg = heat_map(values, rows=rows, columns=columns, title=title, note=note, direction=spec.direction, limits=limits)
         figures.append(Figure(f"heat-{len(figures)}.svg", title, svg, "grid"))

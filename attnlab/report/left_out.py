@@ -49,7 +49,8 @@ def _effects(cells: Sequence[CellSummary], with_left_out: Sequence[CellSummary])
     """Return how the verdicts would change, as in "no_wo inconclusive, p 0.039 (instead of better, p 0.022)"."""
     after = {(cell.name, cell.baseline): _verdict(cell) for cell in comparisons(with_left_out)}
     texts, several = [], any(cell.further for cell in cells)
-    for cell in comparisons(cells):
+    known = {cell.name for cell in with_left_out}
+    for cell in comparisons([cell for cell in cells if cell.name in known]):  # without cells that are not confirmed yet
         before, name = _verdict(cell), f"{cell.name} against {cell.baseline}" if several else cell.name
         now = after.get((cell.name, cell.baseline), "without a verdict")
         if before != now:

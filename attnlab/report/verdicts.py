@@ -211,10 +211,13 @@ def _note_on_batches(cells: Sequence[CellSummary]) -> str:
     if not changes:
         return "With one seed, two cells see the same batches, and shared modules have the same initial values."
     groups = "; ".join(f"{', '.join(names)} ({change})" for change, names in changes.items())
-    start = "With one seed, shared modules have the same initial values."
-    if sum(map(len, changes.values())) < len(compared):
-        start = f"{start[:-1]}, and cells see the same batches, with exceptions."
-    return f"{start} Not trained on the batches of their baseline: {groups}. Pairing removes less of their seeds' variation."
+    others = (
+        " The other cells see the same batches as their baseline." if sum(map(len, changes.values())) < len(compared) else ""
+    )
+    return (
+        f"With one seed, shared modules have the same initial values. Not trained on the batches of their baseline: {groups}; "
+        f"pairing removes less of the variation between their seeds.{others}"
+    )
 
 
 COST_NOTE = (

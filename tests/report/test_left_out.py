@@ -101,6 +101,8 @@ def test_the_warning_has_the_verdict_with_all_seeds() -> None:
     assert everything[1].difference is not None and f"p {everything[1].difference.p_holm:.3f}" in text
     assert "a inconclusive" in text and "instead of worse" in text and "dense (seeds 3, 4)" in text
     assert describe_left_out([], shown, cells, ONE) == ""
+    unconfirmed = summarize_cells([{"variant": "b", "seed": 0, "state": "not confirmed"}], ONE)  # it has no run
+    assert describe_left_out(left_out, shown, [*cells, *unconfirmed], ONE) == text
 
 
 def _info(*calls: Call, **changes: Any) -> StudyInfo:

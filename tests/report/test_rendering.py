@@ -3,7 +3,7 @@
 import random
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 
 from attnlab._util.colors import BUILT_IN, DARK_PAPER, OTHERS, WHITE, color_of, contrast, on_dark, shades
 from attnlab.report import write
-from attnlab.report.figures import cell_colors
+from attnlab.report.figures import cell_colors, draw_figures
 from attnlab.report.plots import svg
 from attnlab.report.plots.curves import Curve, curve_plot
 from attnlab.report.plots.forest import ForestRow, forest_plot
@@ -96,6 +96,16 @@ def test_no_figure_of_a_forest_is_struck_through(direction: str, sign: int) -> N
     ]
     drawing = forest_plot(rows, title="t", direction=direction, margin=0.02)
     assert len(_zero_lines(drawing)) == len(rows) and _overlaps(drawing) == []
+
+
+def test_a_long_name_of_the_baseline_does_not_truncate_the_title() -> None:
+    records = [
+        {"variant": name, "seed": 0, "state": "completed", "bits_per_byte": 2.0}
+        for name in ("a variant whose name has no end", "b")
+    ]
+    spec = replace(SPEC, axes=("variant",), baseline={"variant": records[0]["variant"]})
+    forest = draw_figures(summarize_cells(records, spec), [], made_up()[1], spec=spec)[0]
+    assert forest.title == "difference in bits_per_byte from the baseline" and "…" not in forest.svg.split("</text>")[0]
 
 
 @pytest.mark.parametrize("seed", range(20))

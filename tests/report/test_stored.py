@@ -8,8 +8,10 @@ import pandas
 import pytest
 
 from attnlab._version import __version__
+from attnlab.errors import UserError
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
+from attnlab.report.rerender import main, rerender
 from attnlab.report.stored import FILE, changed_files, load, stored_version
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
@@ -82,6 +84,18 @@ def test_a_committed_page_is_that_of_its_tables_or_names_its_version(folder: Pat
         text = (folder / name).read_text(encoding="utf-8")
         top = (text.partition("<h1>")[2] or text)[:500]
         assert f"Made by attnlab {version}" in top, f"{folder / name} does not name its version at its top"
+
+
+def test_a_report_is_rendered_again_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write.write(tmp_path, info=INFO, runs=made_up()[0], curves=made_up()[1])
+    page = (tmp_path / "README.md").read_text()
+    (tmp_path / "README.md").write_text("changed")
+    assert main([str(tmp_path)]) == 0 and (tmp_path / "README.md").read_text() == page
+    assert main([str(tmp_path / "no report")]) == 2
+    monkeypatch.setattr("attnlab.report.rerender.__version__", "99.0")
+    with pytest.raises(UserError, match=f"99.0, got one of attnlab {__version__}") as refused:
+        rerender(tmp_path)
+    assert refused.value.where == str(tmp_path)
 
 
 def test_there_are_committed_pages() -> None:

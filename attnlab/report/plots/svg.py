@@ -18,6 +18,7 @@ WIDTH = 420
 INK, FAINT, GRID, RULE, PAPER = "#222222", "#666666", "#DDDDDD", "#8C8C8C", WHITE
 DARK = {INK: "#E6E6E6", FAINT: "#A5A5A5", GRID: "#3A3F43", RULE: "#848484", PAPER: DARK_PAPER}  # the same on dark paper
 FONT = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
+TITLE_SIZE = 14.5
 LETTER = 0.58  # average width of a letter, relative to the font size
 Point = tuple[float, float]
 Limits = tuple[float, float]  # of an axis, in the units of its values
@@ -71,10 +72,15 @@ def truncate(label: str, *, size: float, width: float = WIDTH) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
+def fits_title(title: str) -> bool:
+    """Return True if a title is not truncated."""
+    return truncate(title, size=TITLE_SIZE) == title
+
+
 def header(title: str, note: str) -> list[str]:
     """Return the title and the note at the top of a plot."""
     return [
-        text(0, 15, truncate(title, size=14.5), weight="bold"),
+        text(0, 15, truncate(title, size=TITLE_SIZE), weight="bold"),
         text(0, 32, truncate(note, size=11.5), size=12, fill=FAINT),
     ]
 

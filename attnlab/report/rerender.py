@@ -1,0 +1,43 @@
+"""Render reports again from their stored inputs: ``python -m attnlab.report.rerender reports/quickstart``.
+
+For developers who change how a page looks: committed pages must be those that the code writes. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnlab._version import __version__
+from attnlab.errors import UserError
+from attnlab.report.stored import FILE, load, stored_version
+from attnlab.report.write import write
+
+
+def rerender(folder: Path) -> None:
+    """Write the page in `folder` again.
+
+    Raises:
+        UserError: The folder has no report of this version; one of another version is made again by its own commands.
+    """
+    version = stored_version(folder)
+    if version != __version__:
+        made_by = f"one of attnlab {version}" if version else f"none ({FILE} is missing)"
+        raise UserError(f"expected a report of attnlab {__version__}, got {made_by}", str(folder))
+    write(folder, **load(folder))
+
+
+def main(folders: Sequence[str]) -> int:
+    """Render the reports in some folders again; return the exit code."""
+    try:
+        for folder in folders:
+            rerender(Path(folder))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
