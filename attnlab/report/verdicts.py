@@ -204,16 +204,17 @@ def _note_on_batches(cells: Sequence[CellSummary]) -> str:
     """State what the runs of one seed share, and which cells see other batches than their baseline."""
     by_name = {cell.name: cell for cell in cells}
     compared = [cell for cell in cells if cell.difference]
-    changes: dict[str, list[str]] = {}
+    changes: dict[str, dict[str, None]] = {}  # change -> names of the cells, each once
+    same = False
     for cell in compared:
         if change := describe_changes(cell.batches, by_name[cell.baseline].batches):
-            changes.setdefault(change, []).append(cell.name)
+            changes.setdefault(change, {})[cell.name] = None
+        else:
+            same = True
     if not changes:
         return "With one seed, two cells see the same batches, and shared modules have the same initial values."
     groups = "; ".join(f"{', '.join(names)} ({change})" for change, names in changes.items())
-    others = (
-        " The other cells see the same batches as their baseline." if sum(map(len, changes.values())) < len(compared) else ""
-    )
+    others = " All other comparisons are between cells that see the same batches." if same else ""
     return (
         f"With one seed, shared modules have the same initial values. Not trained on the batches of their baseline: {groups}; "
         f"pairing removes less of the variation between their seeds.{others}"

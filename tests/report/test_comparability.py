@@ -109,7 +109,10 @@ def test_cells_that_see_other_batches_are_named_beside_those_that_do_not(tmp_pat
     cells = _cells(_made_up(plan({**source, "baseline": {"variant": "dense", "train.batch_size": 2}})))
     text = " ".join(notes(cells, ONE))
     names = ", ".join(cell.name for cell in cells if "batch_size=4" in cell.name)
-    assert "The other cells see the same batches" in text and f"{names} (train.batch_size 4 instead of 2)" in text
+    assert (
+        "other comparisons are between cells that see the same batches" in text
+        and f"{names} (train.batch_size 4 instead of 2)" in text
+    )
 
 
 def test_only_real_comparisons_are_corrected_for() -> None:
