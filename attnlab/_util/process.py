@@ -1,8 +1,11 @@
 """Child processes forked from a server that has already imported torch."""
 
 import multiprocessing
+import select
 import signal
 import sys
+import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +13,20 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
+from attnlab.errors import UserError
+
+PAUSES = (0.2, 1.0, 3.0)  # seconds before each further attempt to start a process whose server ended
+_main_lock = threading.Lock()
+
 
 def start_fork_server(preload: str) -> None:
-    """Start the server that children are forked from, unless it runs; it imports the module ``preload`` in the background."""
+    """Start the server that children are forked from, unless it runs; it imports the module ``preload`` in the background.
+
+    Raises:
+        UserError: this process may not start processes, because it is daemonic.
+    """
+    if multiprocessing.current_process().daemon:
+        raise UserError("expected a process that may start others, got a daemonic one: create it with daemon=False")
     resource_tracker.ensure_running()  # the server would start it, and unblock Ctrl-C for itself in doing so
     forkserver.set_forkserver_preload([preload])
     with _hidden_main(), _blocked_interrupts():
@@ -22,12 +36,39 @@ def start_fork_server(preload: str) -> None:
 def fork(
     target: Callable[..., None], args: tuple[Any, ...], *, name: str, preload: str, daemon: bool = False
 ) -> ForkServerProcess:
-    """Start a process that calls ``target(*args)``, forked from the server that has imported ``preload``."""
-    start_fork_server(preload)
-    process = multiprocessing.get_context("forkserver").Process(target=target, args=args, name=name, daemon=daemon)
-    with _hidden_main(), _blocked_interrupts():
-        process.start()
-    return process
+    """Start a process that calls ``target(*args)``, forked from the server that has imported ``preload``.
+
+    If the server ends meanwhile, a new one is started, after a pause.
+
+    Raises:
+        UserError: the server ended each time, or this process is daemonic.
+    """
+    context = multiprocessing.get_context("forkserver")
+    for pause in (*PAUSES, None):
+        try:
+            start_fork_server(preload)
+            process = context.Process(target=target, args=args, name=name, daemon=daemon)
+            with _hidden_main(), _blocked_interrupts():
+                process.start()
+            return process
+        except (EOFError, ConnectionError) as error:
+            if pause is None:
+                cause = "another program may kill it, or the machine may have no memory left"
+                message = f"cannot start a process: the server that forks it ended {len(PAUSES) + 1} times; {cause}"
+                raise UserError(message) from error
+            time.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def fork_server_id() -> int | None:
+    """Return the process ID of the server that children are forked from; None if it was never started, or has ended."""
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    pid, descriptor = server._forkserver_pid, server._forkserver_alive_fd
+    if pid is None or descriptor is None:
+        return None
+    poll = select.poll()  # the server alone holds the other end of this pipe
+    poll.register(descriptor, 0)
+    return None if poll.poll(0) else pid
 
 
 def describe_exit_code(code: int) -> str:
@@ -43,14 +84,16 @@ def _hidden_main() -> Iterator[None]:
     """Hide the caller's ``__main__`` while a process starts.
 
     multiprocessing would import it again in the child: a script without a main guard would start the study
-    a second time, and a notebook has nothing to import.
+    a second time, and a notebook has nothing to import. Threads do this one after the other, so that each restores the
+    true one.
     """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _main_lock:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +144,7 @@ def run(
     from attnlab.planning.plan import Plan
     from attnlab.planning.plan import plan as make_plan
 
+    require_workers(workers)
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     folder, display = runs_folder(root), display or ProgressDisplay()
     url = shared_storage(storage)
@@ -186,6 +188,12 @@ def _comparison_fields(cell: Cell) -> dict[str, Any]:
     length = task_length(cell.config)
     fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
     return {**fields, "length": length, "test": test_identity(config, length)}
+
+
+def require_workers(workers: object) -> None:
+    """Raise ``UserError`` unless a number of workers is a whole number of at least 1."""
+    if not isinstance(workers, Integral) or isinstance(workers, bool) or workers < 1:
+        raise UserError(f"expected a whole number of at least 1, got {workers!r}", "workers")
 
 
 def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:

@@ -41,6 +41,9 @@ class StudyRequest:
         study: absolute path of the YAML file.
         sets, only, workers, retry: as for `attnlab.run`.
         max_seeds: add seeds up to this number until every verdict is conclusive; None: run the study's own seeds.
+
+    Raises:
+        UserError: `workers` is not a whole number of at least 1.
     """
 
     study: Path
@@ -49,6 +52,11 @@ class StudyRequest:
     workers: int = 1
     retry: tuple[str, ...] = ()
     max_seeds: int | None = None
+
+    def __post_init__(self) -> None:
+        from attnlab.study.run import require_workers
+
+        require_workers(self.workers)
 
     def plan(self) -> Plan:
         """Return the plan of the study.

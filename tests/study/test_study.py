@@ -160,6 +160,28 @@ def test_a_killed_child_is_tried_again(root: Path) -> None:
     assert "SIGKILL" in active[0].data.tags["attnlab.earlier"]
 
 
+def test_a_killed_fork_server_is_no_failure_of_its_children(root: Path) -> None:
+    result = go(root, "loses_its_server", grid={"variant": ["dense"]}, seeds=[0, 1], workers=2, retries=0)
+    assert result.ok and [row.state for row in result.rows] == ["completed"] * 2
+    records = {record.info.run_id: record.data.tags for record in every_record(root)}
+    assert all("attnlab.failures" not in tags or tags["attnlab.failures"] == "0" for tags in records.values())
+    assert {tags["attnlab.state"] for tags in records.values()} == {"completed", "interrupted"}
+
+
+@pytest.mark.parametrize("workers", [0, -3, True, 1.5, "2", None])
+def test_a_number_of_workers_that_cannot_be_is_refused_before_anything_is_planned(workers: Any, tmp_path: Path) -> None:
+    from attnlab.study.slurm import StudyRequest
+
+    for call in (
+        lambda: run({"study": "small"}, workers=workers, root=tmp_path),
+        lambda: StudyRequest(tmp_path / "small.yaml", workers=workers),
+    ):
+        with pytest.raises(UserError) as caught:
+            call()
+        assert caught.value.where == "workers" and repr(workers) in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_retries_when_the_study_wants_none(root: Path) -> None:
     result = go(root, "killed_once", seeds=[0], retries=0)
     assert [row.state for row in result.rows] == ["failed", "failed"]

@@ -41,12 +41,15 @@ class Ending:
     retry: bool = False
 
 
-def decide_ending(outcome: Outcome | None, exit_code: int | None, memory: MemoryEvidence) -> Ending:
+def decide_ending(
+    outcome: Outcome | None, exit_code: int | None, memory: MemoryEvidence, *, lost_server: bool = False
+) -> Ending:
     """Decide how a run ended.
 
     Args:
         outcome: the last message of the process; None if it was lost before it sent one.
         exit_code: of the process, negative for a signal; None if the process closed its pipe but did not end.
+        lost_server: the server that the process was forked from has ended; nobody knows the process's exit code then.
 
     Raises:
         UserError: the disk is full or read-only, which stops the study.
@@ -58,6 +61,8 @@ def decide_ending(outcome: Outcome | None, exit_code: int | None, memory: Memory
             return Ending(RunState.FAILED, reason=reason, traceback=traceback)
         case DiskFull(reason):
             raise UserError(reason)
+    if lost_server:  # not a fault of the run
+        return Ending(RunState.INTERRUPTED, reason="the server that its process was forked from ended", retry=True)
     # Without an outcome the process was lost. SIGKILL alone proves nothing: an operator sends it too.
     if exit_code == -signal.SIGKILL and memory.oom_kill:
         mib = memory.peak / 2**20

@@ -20,7 +20,7 @@ from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
 from attnlab.study.execution.messages import DiskFull, Ended, Metrics, Notice, Outcome, Raised, Started, Tag
 from attnlab.study.execution.rows import Row
-from attnlab.study.execution.worker import Job, Worker, start
+from attnlab.study.execution.worker import Job, Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 
@@ -81,7 +81,7 @@ class Runner:
         self._plan, self._root, self._display, self._train = plan, root, display, train
         self._tracker, self._scheduler = tracker, scheduler
         tracker.delivery.on_wait = self._empty_pipes
-        self._workers = max(1, workers)
+        self._workers = workers
         self._limits = plan.study.run
         # Of the whole plan, not of the runs that are left: a run resumed alone must compute with the threads it began with.
         self._thread_shares = min(self._workers, max(1, plan.total))
@@ -190,7 +190,9 @@ class Runner:
             self._end(active, Ending(RunState.FAILED, reason=str(error)))
             return
         if worker.closed:
-            self._end(active, decide_ending(active.outcome, worker.reap(), active.memory_evidence))
+            exit_code = worker.reap()  # before the question about the server, whose end may have been seen here too early
+            lost_server = worker.lost_server
+            self._end(active, decide_ending(active.outcome, exit_code, active.memory_evidence, lost_server=lost_server))
         elif self._limits.timeout is not None and time.monotonic() - active.started > self._limits.timeout:
             worker.kill()
             self._end(active, timed_out(self._limits.timeout))
@@ -223,7 +225,11 @@ class Runner:
             reset=self._scheduler.to_remove.get(run.key, Reset.NONE),
             environment={**os.environ, **device_environment(run.config, self._devices, slot=slot)},
         )
-        worker = start(job)  # before its record is opened: a process that cannot start leaves no record
+        try:
+            worker = Worker(job)  # before its record is opened: a process that cannot start leaves no record
+        except BaseException:
+            claimed.queue.release(claimed.ticket)
+            raise
         try:
             self._display.start_run(run.name, total=run.config.train.steps)
             if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:

@@ -29,7 +29,7 @@ from attnlab._util import memory
 from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import fork
+from attnlab._util.process import fork, fork_server_id
 from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
@@ -83,6 +83,7 @@ class Worker:
         self.pipe, child_pipe = context.Pipe()
         child_lifeline, self._lifeline = context.Pipe(duplex=False)
         self._process = fork(_child, (job, child_pipe, child_lifeline), name="attnlab-run", preload=PRELOAD)
+        self._server_id = fork_server_id()
         child_pipe.close()
         child_lifeline.close()
         self.closed = self._broken = False
@@ -119,6 +120,11 @@ class Worker:
         """The peak resident size of the child in bytes; 0 if it has ended, or outside Linux."""
         return memory.peak_memory_of(self.pid)
 
+    @property
+    def lost_server(self) -> bool:
+        """True if the server that forked the child has ended: the child then looks as if it had ended, too."""
+        return self._server_id is None or self._server_id != fork_server_id()
+
     def reap(self) -> int | None:
         """Wait for a child that has closed its pipe, kill what it started, and return its exit code (None: still alive)."""
         self._process.join(timeout=5)
@@ -145,14 +151,6 @@ class Worker:
         self.closed = True
         self.pipe.close()
         self._lifeline.close()
-
-
-def start(job: Job) -> Worker:
-    """Start a worker for ``job``. If the server that children are forked from was killed, try again with a new one."""
-    try:
-        return Worker(job)
-    except (EOFError, ConnectionError):
-        return Worker(job)
 
 
 def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:

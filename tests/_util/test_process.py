@@ -1,0 +1,111 @@
+"""Tests of child processes: the server that they are forked from may end at any time, and threads may share it."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from attnlab._util import process
+from attnlab.errors import UserError
+
+PRELOAD = "attnlab._util.memory"
+
+
+def touch(path: Path) -> None:
+    path.touch()
+
+
+def kill_server() -> None:
+    """Kill the server, and wait until it has gone."""
+    server = process.fork_server_id()
+    assert server is not None
+    os.kill(server, signal.SIGKILL)
+    os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)  # leave it to multiprocessing to reap
+
+
+def test_a_process_starts_although_its_server_was_killed(tmp_path: Path) -> None:
+    process.start_fork_server(PRELOAD)
+    kill_server()
+    assert process.fork_server_id() is None
+    child = process.fork(touch, (tmp_path / "child",), name="test", preload=PRELOAD)
+    child.join()
+    assert child.exitcode == 0 and (tmp_path / "child").exists() and process.fork_server_id() is not None
+
+
+def test_a_server_that_dies_quickly_is_started_again_after_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It dies twice while it forks."""
+    errors, pauses = [EOFError("unexpected EOF"), BrokenPipeError()], list[float]()
+    start = process.ForkServerProcess.start
+
+    def die_first(child: process.ForkServerProcess) -> None:
+        if errors:
+            raise errors.pop()
+        start(child)
+
+    monkeypatch.setattr(process.ForkServerProcess, "start", die_first)
+    monkeypatch.setattr(process.time, "sleep", pauses.append)
+    child = process.fork(touch, (tmp_path / "child",), name="test", preload=PRELOAD)
+    child.join()
+    assert child.exitcode == 0 and len(pauses) == 2 and pauses == sorted(pauses)
+
+
+def test_a_server_that_always_dies_is_one_line_after_rising_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def die(*_: object) -> None:
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(process.ForkServerProcess, "start", die)
+    monkeypatch.setattr(process.time, "sleep", pauses.append)
+    with pytest.raises(UserError, match="no memory left") as caught:
+        process.fork(touch, (Path("x"),), name="test", preload=PRELOAD)
+    assert "\n" not in str(caught.value) and pauses == sorted(pauses) and len(pauses) >= 2
+
+
+def test_threads_that_start_processes_leave_the_main_module_in_place() -> None:
+    main = sys.modules["__main__"]
+    entered, release = threading.Event(), threading.Event()
+
+    def enter() -> None:
+        with process._hidden_main():
+            entered.set()
+            release.wait(timeout=60)
+
+    thread = threading.Thread(target=enter)
+    with process._hidden_main():
+        thread.start()
+        entered.wait(timeout=0.5)
+    release.set()
+    thread.join()
+    assert sys.modules["__main__"] is main
+
+
+DAEMONIC = """
+import multiprocessing, sys
+from attnlab._util.process import start_fork_server
+from attnlab.errors import UserError
+
+def main():
+    try:
+        start_fork_server("attnlab._util.memory")
+    except UserError as error:
+        sys.exit(0 if "daemon=False" in str(error) else 3)
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("fork").Process(target=main, daemon=True)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+def test_a_daemonic_process_is_one_line(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(DAEMONIC, encoding="utf-8")
+    assert subprocess.run([sys.executable, str(script)], timeout=120).returncode == 0
+    assert not multiprocessing.current_process().daemon
