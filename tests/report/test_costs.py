@@ -63,7 +63,7 @@ def test_timings_stand_with_their_spread_and_what_is_counted_without(tmp_path: P
     assert text.count("| 6,500 (800 to 12,600) |") == 2 and "| 21,700 |" in text, "no brackets where all seeds are alike"
     assert "lowest and highest seed" in text
     speed, memory = ((tmp_path / f"{name}.svg").read_text() for name in ("tokens_per_s", "saved_mib"))
-    assert ">upright bar: 95 % interval; level: lowest to highest seed<" in speed
+    assert "95 % interval; level: lowest to highest seed" in speed
     assert "where level bars overlap" in speed and "front of the means" in speed
     assert ">upright bar: 95 % interval<" in memory and "level bars" not in memory
 

@@ -32,13 +32,13 @@ def records(**changes: Any) -> list[dict[str, Any]]:
     return [{**run, **changes} for run in runs]
 
 
-def section(found: list[dict[str, Any]]) -> LengthsSection | None:
-    table = summarize_cells(found, SPEC)
-    return lengths_section(table, found, spec=SPEC, colors=cell_colors(table))
+def section(runs: list[dict[str, Any]]) -> LengthsSection | None:
+    table = summarize_cells(runs, SPEC)
+    return lengths_section(table, runs, spec=SPEC, colors=cell_colors(table))
 
 
-def made(found: list[dict[str, Any]]) -> LengthsSection:
-    result = section(found)
+def made(runs: list[dict[str, Any]]) -> LengthsSection:
+    result = section(runs)
     assert result is not None
     return result
 

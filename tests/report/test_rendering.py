@@ -13,8 +13,10 @@ from attnlab._util.colors import BUILT_IN, DARK_PAPER, OTHERS, WHITE, color_of, 
 from attnlab.report import write
 from attnlab.report.figures import cell_colors, draw_figures
 from attnlab.report.plots import svg
+from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.plots.curves import Curve, curve_plot
 from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.growth import growth_plot
 from attnlab.report.plots.labels import spread
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.stats.compare import summarize_cells
@@ -59,8 +61,8 @@ def _zero_lines(drawing: str) -> list[Box]:
 
 def _overlaps(drawing: str) -> list[tuple[str, str]]:
     boxes = _boxes(drawing)
-    found = [(a.text, b.text) for a, b in combinations(boxes, 2) if a.overlaps(b)]
-    return found + [(box.text, "zero line") for box in boxes for line in _zero_lines(drawing) if box.overlaps(line, slack=0)]
+    covered = [(a.text, b.text) for a, b in combinations(boxes, 2) if a.overlaps(b)]
+    return covered + [(box.text, "zero line") for box in boxes for line in _zero_lines(drawing) if box.overlaps(line, slack=0)]
 
 
 def test_the_measure_of_overlaps_sees_one() -> None:
@@ -118,6 +120,16 @@ def test_labels_of_crowded_plots_do_not_overlap(seed: int) -> None:
     assert _overlaps(drawing) == [] and all(box.left >= 0 and box.right <= svg.WIDTH for box in _boxes(drawing))
     curves = [Curve(name, "#000000", [(0, 3.0), (100, value)]) for name, (_, value) in zip(names, places, strict=True)]
     assert _overlaps(curve_plot(curves, title="t")) == []
+
+
+@pytest.mark.parametrize("trained", [64, 256, 4096])
+def test_labels_of_lengths_and_growth_do_not_overlap(trained: int) -> None:
+    lengths = [64, 96, 128, 256, 300, 1024, 4096]
+    names = [f"strided_sparse stride={n} rotary" for n in range(5)]
+    by_length = [LengthCurve(name, "#000000", trained=trained, values={n: [2.0, 2.1] for n in lengths}) for name in names]
+    assert _overlaps(length_plot(by_length, title="t", note="n", limits=(1.0, 3.0))) == []
+    growth = [Curve(name, "#000000", [(n, n**1.5) for n in lengths]) for name in names]
+    assert _overlaps(growth_plot(growth, title="t", note="n")) == []
 
 
 @pytest.mark.parametrize("seed", range(50))

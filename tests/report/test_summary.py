@@ -78,18 +78,18 @@ def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() 
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "words"),
     [
         (shifted(0.01, 0.04), "with probability 80 %, if mean and spread stay"),
         (shifted(0.1, 0), "only its sign is tested"),
         (shifted(0.01, 0.04)[:3], "is estimated from 4 seeds on"),
     ],
 )
-def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], said: str) -> None:
+def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], words: str) -> None:
     table = study({"dense": STEADY, "no_wo": values})
     assert table[1].is_inconclusive
-    assert said in " ".join(notes(table, ONE))
-    assert said not in " ".join(notes(study({"dense": STEADY, "no_wo": shifted(0.1)}), ONE))
+    assert words in " ".join(notes(table, ONE))
+    assert words not in " ".join(notes(study({"dense": STEADY, "no_wo": shifted(0.1)}), ONE))
 
 
 def test_the_direction_of_the_metric_counts() -> None:

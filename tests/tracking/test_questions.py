@@ -27,7 +27,7 @@ class Recall(PyDocs):
 """
 
 
-def asked(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], methods.StudyInfo]:
+def run_study(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], methods.StudyInfo]:
     """Run the study; return the rows of the table that `attnlab run` prints, and the study's information for its report."""
     result = run({**study(), **changes}, root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}")
     source = methods.load_study_info(load_runs("small", root), root=root)
@@ -37,7 +37,7 @@ def asked(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], met
 def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Path) -> None:
     (tmp_path / "recall.py").write_text(TASK)
     base = {**study()["base"], "task": {"name": f"{tmp_path / 'recall.py'}:Recall", "length": 16}}
-    table, source = asked(root, "exact_match", base=base, seeds=[0, 1, 2], baseline={"variant": "dense"})
+    table, source = run_study(root, "exact_match", base=base, seeds=[0, 1, 2], baseline={"variant": "dense"})
     assert (source.spec.metric, source.spec.direction) == ("exact_match", "max")
     assert table[1].verdict is not None and table[1].verdict.kind == "better"
 
@@ -46,10 +46,10 @@ def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Pat
 
 
 def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(root: Path, tmp_path: Path) -> None:
-    first, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
+    first, source = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     assert source.changes == () and first[1].verdict is not None and first[1].verdict.kind == "worse"
 
-    table, source = asked(root, "settling", baseline={"variant": "no_wo"}, margin=5.0)
+    table, source = run_study(root, "settling", baseline={"variant": "no_wo"}, margin=5.0)
     spec = source.spec
     assert (spec.baseline, spec.margin) == ({"variant": "no_wo"}, 5.0)
     change = "baseline variant dense (now variant no_wo), margin 0.01 (now 5)"
@@ -60,7 +60,7 @@ def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(roo
     assert table[0].verdict.kind == "better" and table[0].verdict.within_margin
     assert "changed after" in page.warnings[0] and change in page.warnings[0]
 
-    _, source = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
+    _, source = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     assert source.changes == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)
     assert "was changed after the study had results" in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
 
@@ -75,12 +75,12 @@ def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Pa
 
 def test_a_study_without_results_may_change_its_question(root: Path) -> None:
     failing = {"grid": {"variant": ["wide", "no_wo"]}, "baseline": {"variant": "wide"}}
-    asked(root, "by_variant", **failing, margin=0.01)
-    assert asked(root, "settling", **failing, margin=0.02)[1].changes == ()
+    run_study(root, "by_variant", **failing, margin=0.01)
+    assert run_study(root, "settling", **failing, margin=0.02)[1].changes == ()
 
 
 def test_an_older_study_is_asked_what_its_yaml_and_its_task_say(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, recorded = asked(root, "settling", baseline={"variant": "dense"}, margin=0.01)
+    _, recorded = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     monkeypatch.setattr("attnlab.tracking.runs.questions", lambda study, root: [])
     runs = load_runs("small", root)
     assert methods.load_study_info(runs, root=root).spec == recorded.spec
