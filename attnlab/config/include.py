@@ -32,7 +32,10 @@ def with_included(
     name, place = fields[KEY], source_map.at((KEY,))
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"include: expected the path of a file, got {kind(name)}", place)
-    path = folder / Path(name).expanduser()
+    try:
+        path = folder / Path(name).expanduser()
+    except RuntimeError as error:  # an unknown ~user
+        raise UserError(f"include: {error}", place) from None
     if path.resolve() in ancestors:
         cycle = ancestors[ancestors.index(path.resolve()) :]
         through = f", through {', '.join(file.name for file in cycle[1:])}" if cycle[1:] else ""

@@ -119,7 +119,7 @@ def _check_level(study: StudyConfig, axis: str, name: str, level: Any) -> None:
             f"grid.{axis}: expected the name of a level without spaces, ',' and '=', got {kind(name)}",
             study.where("grid", axis, name, key=True),
         )
-    if not isinstance(level, dict) or not level:
+    if not isinstance(level, dict) or not list(_settings_of_level(level, ())):
         message = f"grid.{axis}.{name}: expected the fields that this level sets, such as {{model.dim: 64}}, got {kind(level)}"
         raise UserError(message, place)
     seen: set[str] = set()

@@ -9,6 +9,12 @@ from attnlab.errors import UserError, nearest
 
 NAMED = ("task", "variant", "position")  # fields with options, which the plan checks against their classes
 
+NOT_OPTIONS = {  # keys of a field with options that are none -> what to write instead
+    "name": "write the names themselves, such as variant: [dense, no_wo]",
+    "options": "write the options themselves, such as variant.stride",
+    "position": "write position",
+}
+
 
 def check_path(path: str, *, place: str) -> None:
     """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run."""
@@ -18,6 +24,8 @@ def check_path(path: str, *, place: str) -> None:
     sections = [name for name in known if name not in (*NAMED, "backend")]
     paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
     first, _, rest = path.partition(".")
+    if first in NAMED and rest in NOT_OPTIONS:
+        raise UserError(f"expected an option of the {first} after '{first}.', got {rest!r}: {NOT_OPTIONS[rest]}", place)
     if path in paths or (first in NAMED and rest and "." not in rest):
         return
     parent, _, end = path.rpartition(".")

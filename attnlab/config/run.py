@@ -34,7 +34,7 @@ class ModelConfig(Section):
     dim: Count = Field(default=128, description="model width")
     depth: Count = Field(default=2, description="blocks")
     heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
-    ff_mult: float = Field(default=4.0, gt=0, description="width of the feed-forward, in multiples of dim")
+    ff_mult: float = Field(default=4.0, gt=0, le=1_000_000, description="width of the feed-forward, in multiples of dim")
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post"] = Field(default="pre", description="layer norm before or after each sublayer")
     dropout: Fraction = Field(default=0.0, description="probability of dropping an output of a sublayer in training")
@@ -59,7 +59,10 @@ class TrainConfig(Section):
 
     steps: Count | None = Field(default=None, description="optimiser steps")
     epochs: float | None = Field(
-        default=None, gt=0, description="passes over the training split; with random sampling, as many bytes as it has"
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="passes over the training split; with random sampling, as many bytes as it has",
     )
     batch_size: Count = Field(default=32, description="sequences in one optimiser step, all micro-batches together")
     gradient_accumulation: Count = Field(default=1, description="micro-batches of one optimiser step; divides batch_size")
@@ -149,7 +152,9 @@ class MachineConfig(Section):
     """The machine that a run uses. Part of the fingerprint: speed, memory and the last bits depend on it."""
 
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-    threads: Count | None = Field(default=None, description="CPU threads; null: all of the machine, divided among the workers")
+    threads: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="CPU threads; null: all of the machine, divided among the workers"
+    )
     matmul_precision: Literal["highest", "high", "medium"] = Field(
         default="highest",
         description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, nor in cuDNN; high, medium: TF32",

@@ -127,7 +127,7 @@ class Dimension(Section):
 class SearchConfig(Section):
     """One Optuna study for each cell, all with the same budget."""
 
-    trials: Count = Field(description="runs of each cell, each with other values")
+    trials: Annotated[int, Field(ge=1, le=100_000)] = Field(description="runs of each cell, each with other values")
     space: dict[str, Dimension] = Field(
         min_length=1, description="dotted path of the configuration -> {low, high, log, step} or {choices}"
     )

@@ -54,6 +54,15 @@ Baseline = Annotated[
 ]
 
 
+def _reference_scores(value: Any) -> Any:
+    if not isinstance(value, bool | list):
+        raise expected("true, false or a list of names, such as [gzip]")
+    return value
+
+
+ReferenceScores = Annotated[bool | list[str], BeforeValidator(_reference_scores)]
+
+
 class Skip(Section):
     """Cells that the study leaves out, and the reason."""
 
@@ -90,7 +99,7 @@ class StudyConfig(Section):
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
     margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")
-    reference_scores: bool | list[str] = Field(
+    reference_scores: ReferenceScores = Field(
         default=True,
         description="scores of methods without a network (gzip, n-grams, ...): all, none (false), or a list of names",
     )

@@ -96,7 +96,8 @@ class Plan:
         """Raise `UserError`, with the reasons, if every cell is refused."""
         if not self.total:
             reasons = dict.fromkeys(str(cell.refusal) for cell in self.cells)
-            raise UserError(f"no cell of the study {self.study.study!r} can run: {'; '.join(reasons)}")
+            message = f"no cell of the study {self.study.study!r} can run: {'; '.join(reasons)}"
+            raise UserError(message, str(self.study.path or ""))
 
     @property
     def train_flops(self) -> int:

@@ -86,6 +86,8 @@ def test_the_record_of_a_study_needs_no_other_file(tmp_path: Path) -> None:
         ({}, "shared/base.yaml", "shared/bse.yaml", "s.yaml:3:10: include: expected a study to include, but the file does not"),
         ({}, "shared/base.yaml", "shared", "s.yaml:3:10: include: cannot read a study to include"),
         ({}, "shared/base.yaml", "[shared/base.yaml]", "s.yaml:3:10: include: expected the path of a file, got a list of 1"),
+        ({}, "shared/base.yaml", "~nobody-here/b.yaml", "s.yaml:3:10: include: Could not determine home directory"),
+        ({}, "shared/base.yaml", "/dev/zero", "/dev/zero:1:1: expected a study to include, got a file of more than"),
         ({}, "shared/base.yaml", "''", "s.yaml:3:10: include: expected the path of a file, got ''"),
         ({}, "shared/base.yaml", "s.yaml", "s.yaml:3:10: include: s.yaml includes itself"),
         (

@@ -59,6 +59,12 @@ def test_what_a_level_sets_is_neither_searched_nor_assigned(tmp_path: Path) -> N
         ("small:", "'s, m':", "s.yaml:11:5: grid.size: expected the name of a level without spaces"),
         ("{model.dim: 12, train.lr: 2e-3}", "12", "s.yaml:11:12: grid.size.small: expected the fields that this level sets"),
         ("{model.dim: 12, train.lr: 2e-3}", "{}", "s.yaml:11:12: grid.size.small: expected the fields that this level sets"),
+        (
+            "{model.dim: 12, train.lr: 2e-3}",
+            "{model: {}}",
+            "s.yaml:11:12: grid.size.small: expected the fields that this level",
+        ),
+        ("model.dim: 12", "seed: 12", "s.yaml:11:13: expected 'seeds: [...]' at the top level, got 'seed'"),
         ("model.dim: 12", "model.dmi: 12", "s.yaml:11:13: 'model.dmi' is not a field of a run"),
         ("model.dim: 12", "model.dim: wide", "s.yaml:11:24: model.dim: expected a whole number, got 'wide'"),
         ("depth: 2", "depht: 2", "s.yaml:12:30: 'model.depht' is not a field of a run"),

@@ -8,6 +8,39 @@ from tests.support.studies import GOOD, misread, write
 
 # Text of GOOD to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
+    "too many epochs": ("steps: 20", "epochs: 1e300", "7:13", "expected a number of at most 1e+06, got 1e+300"),
+    "too wide a feed-forward": ("heads: 2", "ff_mult: 1e300", "5:39", "base.model.ff_mult: expected a number of at most"),
+    "a key twice": ("margin: 0.005", "run: {}\nskip: []", "18:1", "expected each key once, got 'skip' again"),
+    "too many threads": (
+        "heads: 2}",
+        "heads: 2}\n  machine: {threads: 99999}",
+        "6:22",
+        "expected a number of at most 10000, got",
+    ),
+    "the name of a variant as an axis": (
+        "train.lr: [1e-3, 3e-4]",
+        "variant.name: [no_wo]",
+        "11:3",
+        "got 'name': write the names",
+    ),
+    "the position of a variant as an axis": ("train.lr: [1e-3, 3e-4]", "variant.position: [rotary]", "11:3", "write position"),
+    "options as an axis": ("train.lr: [1e-3, 3e-4]", "variant.options: [{stride: 2}]", "11:3", "such as variant.stride"),
+    "reference scores as a word": ("margin: 0.005", "reference_scores: gzip", "17:19", "true, false or a list of names"),
+    "seeds that are a number": ("seeds: [0, 1]", "seeds: 3", "15:8", "seeds: expected a list, got 3"),
+    "a range among the seeds": ("seeds: [0, 1]", "seeds: ['0-3']", "15:9", "seeds[0]: expected a whole number, got '0-3'"),
+    "an unknown anchor": (
+        "variant: [dense, no_wo, {name: strided_sparse, stride: 7}]",
+        "variant: *v",
+        "10:12",
+        "undefined alias",
+    ),
+    "a letter of another alphabet": ("  train:", "  tr\u0430in:", "6:3", "(did you mean 'train'?)"),
+    "a list for the grid": (
+        "  variant: [dense, no_wo, {name: strided_sparse, stride: 7}]\n  train.lr: [1e-3, 3e-4]",
+        "  - x",
+        "10:3",
+        "grid: expected",
+    ),
     "null for a list": ("seeds: [0, 1]", "seeds:", "15:1", "seeds: expected a list, got nothing (null)"),
     "unknown key at the top": (
         "margin:",

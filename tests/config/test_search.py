@@ -18,6 +18,7 @@ CHOICES = "choices: [relu, gelu]"
 MISTAKES = {
     "unknown key": ("  trials: 8", "  trails: 8", "11:3", "'trails' in search (did you mean 'trials'?): expected one of"),
     "no trials": ("trials: 8", "trials: 0", "11:11", "search.trials: expected a number of at least 1, got 0"),
+    "too many trials": ("trials: 8", f"trials: {10**11}", "11:11", "search.trials: expected a number of at most 100000"),
     "trials as words": ("trials: 8", "trials: many", "11:11", "expected a whole number, got 'many'"),
     "a search that is a number": (
         SEARCH[SEARCH.index("search:\n") : SEARCH.index("confirm")],
