@@ -66,7 +66,7 @@ def _describe(registry: Any, name: str) -> list[str]:
         return [name, place]
     row = [name, _options(cls)]
     if registry.kind == "variant":
-        memory = "yes" if cls.memory else "no"
+        memory = "yes" if cls.supports_memory else "no"
         return [*row, _joined(cls.roles), _joined(cls.hooks), memory, ", ".join(cls.backends), cls.paper, place]
     if registry.kind == "task":
         return [*row, cls.kind, cls.role, cls.metric, cls.direction, place]

@@ -75,7 +75,7 @@ class Variant(nn.Module):
             only where an absolute position would be meaningless.
         blockwise_bias: True for a variant that computes its logits in parts and requests the bias of each part
             (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
-        memory: True for a variant whose keys and values may cover more positions than the queries.
+        supports_memory: True for a variant whose keys and values may cover more positions than the queries.
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
         default_position: the position scheme of configurations that name none.
         has_heads: False where ``model.heads`` has no effect; the plan then sets it to 1.
@@ -86,8 +86,8 @@ class Variant(nn.Module):
             options of ``recommended_options``.
         recurrent_layers: PyTorch's recurrent layers that the variant contains, such as ``nn.LSTM``. Some CPUs have no bf16
             kernel for one of them; the plan then refuses bf16.
-        compiles: True for a variant that ``torch.compile`` captures without a graph break, with backends ``reference`` and
-            ``sdpa``.
+        supports_compile: True for a variant that ``torch.compile`` captures without a graph break, with backends
+            ``reference`` and ``sdpa``.
         paper: the citation, such as ``"Vaswani et al. 2017"``.
 
     Example:
@@ -108,7 +108,7 @@ class Variant(nn.Module):
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)
     hooks: ClassVar[frozenset[str]] = frozenset({"embed", "rotate", "bias"})
     blockwise_bias: ClassVar[bool] = False
-    memory: ClassVar[bool] = False
+    supports_memory: ClassVar[bool] = False
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
     has_heads: ClassVar[bool] = True
@@ -116,7 +116,7 @@ class Variant(nn.Module):
     permutation_equivariant: ClassVar[bool] = True
     cost_exponent: ClassVar[float] = 2.0
     recurrent_layers: ClassVar[tuple[processor.RecurrentLayer, ...]] = ()
-    compiles: ClassVar[bool] = True
+    supports_compile: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
     def __init__(self, config: AttentionConfig) -> None:
@@ -181,7 +181,7 @@ class Variant(nn.Module):
             return f"does not support the role {role} (supports {_listed(cls.roles)})"
         if hook != "none" and hook not in cls.hooks:
             return f"does not support a position scheme that acts by '{hook}' (supports {_listed(cls.hooks)})"
-        if memory and not cls.memory:
+        if memory and not cls.supports_memory:
             return "does not support memory (model.mem_len)"
         if memory and hook == "embed":
             return "absolute positions combined with memory (model.mem_len) would give one position two meanings"
@@ -191,7 +191,7 @@ class Variant(nn.Module):
             return f"model.dim {dim} is not divisible by {heads} heads"
         if attention_dropout and not cls.has_attention_dropout:
             return "has no attention weights to drop (model.attention_dropout)"
-        if compile and not cls.compiles:
+        if compile and not cls.supports_compile:
             return "does not support torch.compile (train.compile)"
         if precision == "bf16" and device == "cpu":
             layers = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_bf16(layer)]

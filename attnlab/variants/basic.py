@@ -19,7 +19,7 @@ from attnlab.variants.base import BACKENDS, Variant
 class Basic(Variant):
     """Attention of the input over itself. It has no heads, so the plan sets ``model.heads`` to 1."""
 
-    memory = True
+    supports_memory = True
     backends = BACKENDS
     has_heads = False
     paper = "Bloem 2019"

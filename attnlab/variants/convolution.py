@@ -34,7 +34,7 @@ class Convolution(Variant):
 
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed"})
-    memory = True
+    supports_memory = True
     default_position = "none"  # the kernel depends on the order
     has_heads = False
     has_attention_dropout = False

@@ -45,7 +45,7 @@ def reference(q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
 class Dense(Variant):
     """Every query attends to every key that its role allows."""
 
-    memory = True
+    supports_memory = True
     backends = BACKENDS
     paper = "Vaswani et al. 2017"
 

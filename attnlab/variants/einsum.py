@@ -19,7 +19,7 @@ from einops import rearrange
 from torch import Tensor, einsum
 from torch.nn import functional as F
 
-from attnlab.nn.layers import causal_mask
+from attnlab.nn.attention import AttentionMask
 from attnlab.variants.dense import Dense
 
 
@@ -43,16 +43,12 @@ class Einsum(Dense):
         bias = self.position_bias(q, k, scale=scale)
         if bias is not None:
             logits = logits + bias
-        visible = self._visible(logits, mask)
-        weights = logits.masked_fill(~visible, torch.finfo(logits.dtype).min).softmax(-1)
-        weights = weights * visible.any(-1, keepdim=True)  # a query that may attend to no key yields zeros
+        attn_mask = None if mask is None else rearrange(mask, "b s -> b 1 1 s")
+        visible = AttentionMask(self.causal, attn_mask=attn_mask).dense(*logits.shape[-2:], device=logits.device)
+        if visible is None:
+            weights = logits.softmax(-1)
+        else:
+            weights = logits.masked_fill(~visible, torch.finfo(logits.dtype).min).softmax(-1)
+            weights = weights * visible.any(-1, keepdim=True)  # a query that may attend to no key yields zeros
         weights = F.dropout(weights, self.dropout, self.training)
         return einsum("bhts,bhsd,mhd->btm", weights.to(v.dtype), v, w_o)
-
-    def _visible(self, logits: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mask (1 or b, 1, t, s), True where query t may attend to key s."""
-        t, s = logits.shape[-2:]
-        visible = torch.ones(1, 1, t, s, dtype=torch.bool, device=logits.device)
-        if self.causal:
-            visible = visible & causal_mask(t, s, device=logits.device)
-        return visible if mask is None else visible & rearrange(mask, "b s -> b 1 1 s")

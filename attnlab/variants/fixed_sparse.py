@@ -43,7 +43,7 @@ class FixedSparse(Dense):
 
     roles = frozenset({"causal"})
     blockwise_bias = True
-    memory = False
+    supports_memory = False
     permutation_equivariant = False
     cost_exponent = 1.5
     paper = "Child et al. 2019"

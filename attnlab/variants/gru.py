@@ -28,14 +28,14 @@ class Gru(Variant):
 
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed"})
-    memory = True
+    supports_memory = True
     default_position = "none"  # a recurrence depends on the order
     has_heads = False
     has_attention_dropout = False
     permutation_equivariant = False
     cost_exponent = 1.0
     recurrent_layers = (nn.GRU,)
-    compiles = False  # by default torch.compile breaks the graph at nn.GRU
+    supports_compile = False  # by default torch.compile breaks the graph at nn.GRU
     paper = "Cho et al. 2014"
 
     def __init__(self, config: AttentionConfig) -> None:

@@ -32,14 +32,14 @@ class Lstm(Variant):
 
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed"})
-    memory = True
+    supports_memory = True
     default_position = "none"  # a recurrence depends on the order
     has_heads = False
     has_attention_dropout = False
     permutation_equivariant = False
     cost_exponent = 1.0
     recurrent_layers = (nn.LSTM,)
-    compiles = False  # by default torch.compile breaks the graph at nn.LSTM
+    supports_compile = False  # by default torch.compile breaks the graph at nn.LSTM
     paper = "Hochreiter & Schmidhuber 1997"
 
     def __init__(self, config: AttentionConfig) -> None:

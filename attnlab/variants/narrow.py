@@ -20,7 +20,7 @@ from attnlab.variants.base import BACKENDS, AttentionConfig, Variant, merge_head
 class Narrow(Variant):
     """Heads that each attend within a slice of the features, through the same small projections."""
 
-    memory = True
+    supports_memory = True
     backends = BACKENDS
     paper = "Bloem 2019"
 

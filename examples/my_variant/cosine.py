@@ -28,7 +28,7 @@ class Cosine(Variant):
         length: L of the initial gain, the length of a long sequence of the data.
     """
 
-    memory = True
+    supports_memory = True
     backends = BACKENDS
     paper = "Henry et al. 2020"
 

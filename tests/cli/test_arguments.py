@@ -61,7 +61,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("plan --set a=1 -- wo.yaml", {"set": ["a=1"], "study": "wo.yaml"}),
         ("run --retry failed --retry timed_out runs/wo.yaml", {"retry": ["failed", "timed_out"], "study": "runs/wo.yaml"}),
         ("train --retry failed variant=no_wo", {"retry": ["failed"], "assignments": ["variant=no_wo"]}),
-        ("check --options kernel=2 mamba.py:SSM", {"options": ["kernel=2"], "variant": "mamba.py:SSM"}),
+        ("check --options kernel=2 mamba.py:SSM", {"options": ["kernel=2"], "target": "mamba.py:SSM"}),
         ("bench --options a=1 --options b=2 dense wide", {"options": ["a=1", "b=2"], "variants": ["dense", "wide"]}),
         ("submit --slurm account=lab wo.yaml --slurm a=b=c", {"slurm": [("account", "lab"), ("a", "b=c")], "study": "wo.yaml"}),
         ("submit wo.yaml --timeout 90m", {"timeout": 90}),

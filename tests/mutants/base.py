@@ -13,7 +13,7 @@ from attnlab.variants.dense import Dense
 class Plain(Dense):
     """Dense attention without memory, the base of most mutants."""
 
-    memory = False
+    supports_memory = False
 
 
 class Bare(Plain):

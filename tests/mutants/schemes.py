@@ -133,7 +133,7 @@ class AnyHook(Plain):
 class TopLeft(ByHand):
     """Aligns the causal mask to the first key, as ``is_causal`` of ``scaled_dot_product_attention`` does."""
 
-    memory = True
+    supports_memory = True
 
     def seen(self, t: int, s: int) -> Tensor:
         return causal_mask(t, s) if t == 1 else torch.ones(t, s, dtype=torch.bool).tril()
@@ -142,7 +142,7 @@ class TopLeft(ByHand):
 class TopLeftAlone(ByHand):
     """Aligns the causal mask to the first key if there is a single query."""
 
-    memory = True
+    supports_memory = True
 
     def seen(self, t: int, s: int) -> Tensor:
         return torch.ones(t, s, dtype=torch.bool).tril() if t == 1 else causal_mask(t, s)

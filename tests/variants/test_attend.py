@@ -113,7 +113,7 @@ class Grouped(Variant):
     """Grouped-query attention within a window in the causal role: what a user writes."""
 
     roles = frozenset({"causal", "bidirectional"})
-    memory = True
+    supports_memory = True
     backends = BACKENDS
     permutation_equivariant = True
 

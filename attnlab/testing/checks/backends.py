@@ -68,7 +68,7 @@ def _relative_error(target: CheckTarget, backend: str, role: str, dtype: torch.d
     other.load_state_dict(weights)
     exact.load_state_dict({name: p.double() for name, p in weights.items()})
     worst = 0.0
-    has_memory = role == "causal" and target.variant.memory and not target.variant_unsupported(role=role, memory=True)
+    has_memory = role == "causal" and target.variant.supports_memory and not target.variant_unsupported(role=role, memory=True)
     try_long = role == "causal" and dtype == torch.float64
     for kind in ("plain", "masked", *(["memory"] if has_memory else []), *([f"length {LONG_LENGTH}"] if try_long else [])):
         expected, actual = (_outputs(target, layer, role, kind, dt) for layer, dt in ((exact, torch.float64), (other, dtype)))

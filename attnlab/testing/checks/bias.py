@@ -90,7 +90,7 @@ def _full_bias_gap(target: CheckTarget, role: str) -> float:
     for t in (2, LENGTH):
         x = target.noise(1, t).requires_grad_()
         # Keys come from a separate tensor if possible: otherwise x also receives the gradient of the keys.
-        y = layer(x, x.detach().clone() if target.variant.memory else None)
+        y = layer(x, x.detach().clone() if target.variant.supports_memory else None)
         case = f"{role}, batch 1, length {t}"
         if probe.seen is None:
             raise Failure(f"{case}: position.bias() is never called", HOOK_ADVICE["bias"])

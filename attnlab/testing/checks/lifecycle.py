@@ -83,10 +83,10 @@ def compiled(target: CheckTarget) -> str:
 
     Checked with the target's backend and, if that is ``reference``, also with the one that ``auto`` selects for compiled runs.
     """
-    if not target.variant.compiles:
-        raise NotDeclared("`compiles` is False")
+    if not target.variant.supports_compile:
+        raise NotDeclared("`supports_compile` is False")
     if target.backend == "xformers":
-        raise NotDeclared("`compiles` covers torch's own kernels only")
+        raise NotDeclared("`supports_compile` covers torch's own kernels only")
     if reason := attention.unsupported(target.backend, device=target.device, compile=True):
         raise NotDeclared(reason)
     auto = attention.resolve_backend(target.device, hook=target.scheme.hook, backends=target.variant.backends, compiled=True)
@@ -106,7 +106,7 @@ def _compile_gap(target: CheckTarget, backend: str) -> float:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise Failure(
             f"{role}, {backend}, length {LENGTH}: the graph breaks: {reason[:150]}",
-            "Avoid .item(), .numpy(), print() and branches on tensor values in forward(), or declare `compiles = False`.",
+            "Avoid .item(), .numpy(), print() and branches on tensor values in forward(), or set `supports_compile = False`.",
         ) from error
     finally:
         torch.compiler.reset()

@@ -22,8 +22,8 @@ ALIGN = (
 
 
 def _require_memory(target: CheckTarget) -> None:
-    if not target.variant.memory:
-        raise NotDeclared("`memory` is False")
+    if not target.variant.supports_memory:
+        raise NotDeclared("`supports_memory` is False")
     target.require_role("causal")
     reason = target.variant_unsupported(role="causal", memory=True)
     if reason:
@@ -118,12 +118,12 @@ class _Tokens:
 
 def refused(target: CheckTarget) -> str:
     """Memory is refused if it is not declared, and always refused with absolute positions."""
-    if not target.variant.memory:
+    if not target.variant.supports_memory:
         if not target.variant_unsupported(memory=True, hook="none"):
             raise Failure(
                 "memory is not declared, but unsupported() returns None",
                 "End your override of unsupported() with `return super().unsupported(...)`, or support `context` and set "
-                "`memory = True`.",
+                "`supports_memory = True`.",
             )
         return "refused: memory"
     if not target.variant_unsupported(memory=True, hook="embed"):
