@@ -53,6 +53,12 @@ def test_a_study_killed_at_every_step_ends_as_an_undisturbed_one(peace: Peace, t
     endure(harness.Torment(peace.study, tmp_path, 2, pause=0.5), peace, "run", "family", "run", "parent", "any", seed=1)
 
 
+def test_the_parent_outlives_its_fork_servers_and_loses_nothing(peace: Peace, tmp_path: Path) -> None:
+    torment = harness.Torment(peace.study, tmp_path, 2, pause=0.5)
+    endure(torment, peace, "server", "run", "server", "server", seed=3)
+    assert torment.starts == 1, "the parent was started once and ended by itself"
+
+
 def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_path: Path, postgres: Server) -> None:
     addresses = postgres.database(), postgres.database()
     torment = harness.Torment(peace.study, tmp_path, 1, 2, addresses, pause=0.5)

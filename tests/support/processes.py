@@ -43,8 +43,18 @@ class Marked:
     def runs(self, pid: int) -> list[int]:
         """Return the processes below ``pid`` that each train a run: children of the fork server."""
         family = self.below(pid)
-        servers = {process for process in family if SERVER in _read(process, "cmdline")}
+        servers = set(self._forked(family))
         return [process for process, parent in self.parents().items() if process in family and parent in servers]
+
+    def servers(self, pid: int) -> list[int]:
+        """Return the fork server of the parent ``pid``, if it has one."""
+        family, parents = self.below(pid), self.parents()
+        forked = self._forked(family)
+        return [process for process in forked if parents.get(process) not in forked]
+
+    @staticmethod
+    def _forked(family: list[int]) -> list[int]:
+        return [process for process in family if SERVER in _read(process, "cmdline")]
 
     def kill(self, pid: int) -> bool:
         """Send SIGKILL to a process; return True if it was marked and alive. A reused number is not hit."""

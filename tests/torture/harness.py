@@ -1,6 +1,7 @@
 """Torture test: a study is killed repeatedly, restarted by the same command, and compared with an undisturbed one.
 
     python -m tests.torture --storage postgresql --runs 40 --workers 4 --kills 100 --seed 0
+    python -m tests.torture --victims server --runs 12 --workers 2 --kills 50
 
 The seed determines the kinds, the order and the pauses of the kills; the state of the study at each kill depends on the
 machine.
@@ -45,7 +46,10 @@ grid:
 seeds: {seeds}
 retries: 1000
 """
-KINDS = {"run": 5, "parent": 2, "family": 2, "any": 1}  # kind of process that is killed -> relative frequency
+VICTIMS = {  # kind of process that is killed -> relative frequency
+    "all": {"run": 5, "parent": 2, "family": 2, "any": 1},
+    "server": {"server": 1, "run": 1},  # the parent lives: it alone must lose and double nothing
+}
 
 
 def write_study(folder: Path, *, runs: int, steps: int) -> Path:
@@ -147,12 +151,23 @@ class Torment:
         if kind == "family":
             targets = self.marked.below(parent)
         else:
-            pool = {"run": self._training(running), "parent": [parent], "any": sorted(self.marked.parents())}[kind]
+            pool = self._pool(kind, parent, running)
             targets = chance.sample(pool, min(1, len(pool)))
         hit = self.marked.kill_all(chance.sample(targets, len(targets)))
         self.processes += hit
         self.hits[kind] += hit > 0
         return hit > 0
+
+    def _pool(self, kind: str, parent: int, running: list[subprocess.Popen[bytes]]) -> list[int]:
+        """Return the processes of a kind, one of which is killed."""
+        match kind:
+            case "run":
+                return self._training(running)
+            case "server":
+                return self.marked.servers(parent)
+            case "parent":
+                return [parent]
+        return sorted(self.marked.parents())
 
     def _training(self, running: list[subprocess.Popen[bytes]]) -> list[int]:
         return sorted(run for parent in running for run in self.marked.runs(parent.pid))
@@ -178,7 +193,7 @@ def figures(torment: Torment, reference: dict[str, Curves], *, seconds: float) -
     """Summarise the test in one line."""
     records = torment.stores.records("torture")
     done = Counter(record.data.tags["attnlab.fingerprint"] for record in records if record.info.status == "FINISHED")
-    kinds = ", ".join(f"{kind} {torment.hits[kind]}" for kind in KINDS)
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(torment.hits.items()))
     points = sum(len(metric_points) for curves in reference.values() for metric_points in curves.values())
     resumed = torment.spied.read_text().count("checkpoint.pt")
     return (
@@ -205,7 +220,8 @@ def main(words: Sequence[str] | None = None) -> int:
         torment = Torment(study, folder / "tormented", args.workers)
         if isinstance(database, Server):
             torment = Torment(study, folder / "tormented", args.workers // 2, 2, (database.database(), database.database()))
-        kinds = random.Random(args.seed).choices([*KINDS], [*KINDS.values()], k=args.kills)
+        frequencies = VICTIMS[args.victims]
+        kinds = random.Random(args.seed).choices([*frequencies], [*frequencies.values()], k=args.kills)
         began = time.monotonic()
         torment.fit(kinds, seed=args.seed, patience=args.patience)
         seconds = time.monotonic() - began
@@ -219,6 +235,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Kill a study at every turn.")
     parser.add_argument("--storage", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--victims", choices=tuple(VICTIMS), default="all", help="server: fork servers and runs only")
     parser.add_argument("--runs", type=int, default=40, help=f"a multiple of {CELLS}")
     parser.add_argument("--steps", type=int, default=200, help="of each run")
     parser.add_argument("--workers", type=int, default=4, help="runs at a time; with postgresql shared by two parents")
