@@ -1,24 +1,29 @@
-"""Digests of the users' code that this user has run, so that code that somebody else names is not run by accident.
+"""The code that this user has run, by its digests, so that code that somebody else names is not run by accident.
 
 The file lies in the user's state folder (``ATTNLAB_STATE`` names another), never in a folder of runs.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-FILE = "code-digests.txt"
+FILE = "code-digests.txt"  # a digest and a path or module in each line
 
 
-def remember(digests: Iterable[str]) -> None:
-    """Add digests of code that the user runs. If the folder cannot be written, models of that code require ``--trust``."""
-    new = sorted(set(digests) - _known())
+def remember(files: Mapping[str, str]) -> None:
+    """Add code that the user runs. If the folder cannot be written, models of that code require ``--trust``.
+
+    Args:
+        files: path of a file, or name of a module -> digest of its code.
+    """
+    known = _known()
+    new = [f"{digest} {name}\n" for name, digest in files.items() if name not in known.get(digest, [])]
     if new:
-        with suppress(OSError):
+        with suppress(OSError, UnicodeEncodeError):
             _file().parent.mkdir(parents=True, exist_ok=True)
             with _file().open("a", encoding="utf-8") as file:
-                file.write("".join(f"{digest}\n" for digest in new))
+                file.write("".join(new))
 
 
 def is_known(digest: str) -> bool:
@@ -26,11 +31,20 @@ def is_known(digest: str) -> bool:
     return digest in _known()
 
 
-def _known() -> set[str]:
-    try:
-        return set(_file().read_text(encoding="utf-8").split())
-    except (OSError, ValueError):
-        return set()
+def find_file(digest: str, name: str) -> Path | None:
+    """Return the newest place of a file of this name from which the user has run code with this digest, if it still exists."""
+    places = [Path(place) for place in reversed(_known().get(digest, []))]
+    return next((place for place in places if place.name == name and place.is_file()), None)
+
+
+def _known() -> dict[str, list[str]]:
+    """Return the names of the code of each digest, the newest last."""
+    known: dict[str, list[str]] = {}
+    with suppress(OSError, ValueError):
+        for line in _file().read_text(encoding="utf-8").splitlines():
+            digest, _, name = line.partition(" ")
+            known.setdefault(digest, []).append(name)
+    return known
 
 
 def _file() -> Path:

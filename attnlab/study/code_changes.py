@@ -52,13 +52,13 @@ def _digests(config: dict[str, Any]) -> dict[str, str]:
 
 def _finished_records(study: str, root: str | Path | None) -> list[Record]:
     """Return the records of a study's finished runs, those of earlier plans included; [] if nothing was recorded yet."""
-    from attnlab.tracking.client import connect, is_local, runs_folder, search_runs
+    from attnlab.tracking.client import connect, is_local, is_study, runs_folder, search_runs
 
     folder = runs_folder(root)
     if is_local(folder) and not (folder / "mlflow.db").exists():
         return []
     client = connect(folder)
     experiment = client.get_experiment_by_name(study)
-    if experiment is None:
+    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
         return []
     return search_runs(client, experiment.experiment_id, "attributes.status = 'FINISHED'")

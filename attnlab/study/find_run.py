@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,13 @@ def _matches(run: str, root: str | Path | None) -> list[dict[Any, Any]]:
     from attnlab.tracking.client import connect, runs_folder, search_studies
     from attnlab.tracking.runs import load_runs
 
-    studies = [experiment.name for experiment in search_studies(connect(runs_folder(root)))]
+    client = connect(runs_folder(root))
+    experiments = {experiment.experiment_id: experiment.name for experiment in search_studies(client)}
+    studies = list(experiments.values())
     whole_id = re.fullmatch(r"[0-9a-f]{32}", run) is not None
+    if whole_id:
+        with suppress(UserError):  # no such run
+            studies = [experiments.get(client.get_run(run).info.experiment_id, "")]
     study, _, rest = run.partition("/")
     cell, slash, seed = rest.rpartition("/")
     by_parts = bool(slash) and study in studies and re.fullmatch(r"s?\d+", seed) is not None
@@ -51,7 +57,7 @@ def _matches(run: str, root: str | Path | None) -> list[dict[Any, Any]]:
         return row["run_id"].startswith(run) or row["name"] == run
 
     rows: list[dict[Any, Any]] = []
-    for name in [study] if by_parts else studies:
+    for name in [study] if by_parts else filter(None, studies):
         frame = load_runs(name, root, every=whole_id)
         rows += [row for row in frame.to_dict("records") if is_match(row)]
     return rows

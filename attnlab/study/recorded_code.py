@@ -29,16 +29,20 @@ REGISTRIES: dict[str, tuple[Registry, type]] = {
 }
 
 
-def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) -> None:
+def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) -> RunConfig:
     """Import the user's code that a configuration names, and check that its names lead to classes of the right kind.
 
     Args:
         where: the file that holds the configuration, for messages.
         trust: import code that the user has not run before. Digests are compared in any case.
 
+    Returns:
+        The configuration with the present places of files that have moved since.
+
     Raises:
         UserError: the code is unknown and not trusted, has changed since it was recorded, or is not of the right kind.
     """
+    config = _relocated(config)
     named = {kind: value for kind in REGISTRIES if (value := getattr(config, kind)) is not None}
     locations = [value.name.rpartition(":")[0] for value in named.values()]
     for location in locations:
@@ -54,6 +58,24 @@ def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) 
         if not issubclass(cls, base):  # any other class could do anything when it is called
             raise UserError(f"{kind} {value.name!r}: expected a subclass of {base.__name__}, got {cls.__qualname__}", where)
         check_options(cls, value.options, what=f"{kind} {value.label}")
+    return config
+
+
+def _relocated(config: RunConfig) -> RunConfig:
+    """Return the configuration with other places for files that are gone, from which the user has run the same code."""
+    moved: dict[str, str] = {}
+    for path, digest in config.sources.items():
+        if not Path(path).exists() and (place := known_code.find_file(digest, Path(path).name)) is not None:
+            moved[path] = str(place)
+    if not moved:
+        return config
+    changes: dict[str, Any] = {"sources": {moved.get(path, path): digest for path, digest in config.sources.items()}}
+    for kind in REGISTRIES:
+        value = getattr(config, kind)
+        location, colon, cls = value.name.rpartition(":") if value is not None else ("", "", "")
+        if value is not None and location in moved:
+            changes[kind] = value.model_copy(update={"name": f"{moved[location]}{colon}{cls}"})
+    return config.model_copy(update=changes)
 
 
 def import_files(sources: Mapping[str, str], *, where: str, trust: bool = False) -> None:
@@ -69,7 +91,8 @@ def import_files(sources: Mapping[str, str], *, where: str, trust: bool = False)
     for name, expected in sources.items():  # all of them before the first is imported
         path = Path(name)
         if not path.is_absolute() or not path.is_file():
-            raise UserError(f"the model needs the file {name}: it does not exist", where)
+            hint = "; if you moved it, rerun the study where it is now, which trains nothing again"
+            raise UserError(f"the model needs the file {name}: it does not exist{hint}", where)
         digest = require_unchanged(path, expected)
         _require_known(name, trust or is_loaded(path) or known_code.is_known(digest), where=where)
     for name in sources:
@@ -91,7 +114,10 @@ def _require_module(module: str, expected: str | None, *, where: str, trust: boo
 
 def _require_known(name: str, known: bool, *, where: str) -> None:
     if not known:
-        raise UserError(f"names code that you have not run on this machine: {name}. If you trust it, pass --trust", where)
+        raise UserError(
+            f"names code that you have not run on this machine: {name}. If you trust it, pass --trust (in Python: trust=True)",
+            where,
+        )
 
 
 def _find_module(module: str) -> Path | None:

@@ -151,7 +151,7 @@ def run(
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:
             start_fork_server(PRELOAD)
-            known_code.remember(_code_digests(plan))
+            known_code.remember(_code(plan))
             with Tracker(plan, folder) as tracker:
                 with closing(Store(folder, url)) as store:
                     scheduler = Scheduler(plan, tracker, store, retry=_states(retry))
@@ -167,10 +167,10 @@ def run(
             display.close()
 
 
-def _code_digests(plan: Plan) -> set[str]:
-    """Return the digests of the users' code that the plan runs."""
+def _code(plan: Plan) -> dict[str, str]:
+    """Return the users' files and modules that the plan runs -> digests."""
     configs = [cell.config for cell in plan.cells if cell.refusal is None]
-    return {digest for config in configs for digest in (*config.sources.values(), *config.packages.values())}
+    return {name: digest for config in configs for name, digest in {**config.sources, **config.packages}.items()}
 
 
 def _other_rows(plan: Plan, folder: Path) -> list[Row]:

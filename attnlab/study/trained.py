@@ -125,7 +125,7 @@ def load_model(
         backend = "reference"
     if backend is not None:
         config = config.model_copy(update={"backend": backend})
-    import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
+    config = import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
     model = build(config, task)
     try:

@@ -115,7 +115,7 @@ def test_a_module_is_not_imported_unless_known(tmp_path: Path, monkeypatch: pyte
         trained.load_model(folder, trust=True)
     assert not was_run(package)
     path.write_text(COSINE.replace("NAME", "other_cosine"))
-    known_code.remember([digest])
+    known_code.remember({"theirs_lab.mine": digest})
     assert trained.load_model(folder)("abc").shape == (1, 3, 256)
 
 
@@ -127,7 +127,7 @@ def test_code_that_was_run_here_is_loaded(tmp_path: Path, state: Path, monkeypat
     study.write_text(study.read_text().replace("[3, 5]", "[3]").replace("baseline: {variant: dense}", ""))
     root = tmp_path / "runs"
     assert run.run(study, root=root, display=ProgressDisplay(quiet=True), reference_scores=False).ok
-    assert not (root / "code-digests.txt").exists() and len((state / "code-digests.txt").read_text().split()) == 1
+    assert not (root / "code-digests.txt").exists() and len((state / "code-digests.txt").read_text().splitlines()) == 1
 
     def forget() -> None:
         for name in [name for name in sys.modules if name.startswith("attnlab_user_")]:
@@ -146,6 +146,21 @@ def test_code_that_was_run_here_is_loaded(tmp_path: Path, state: Path, monkeypat
     recorded = {outcome.cell: outcome for outcome in record_attention_maps("s", length=5, root=root)}
     assert recorded["Cosine"].failed and "changed" in recorded["Cosine"].outcome
     assert not recorded["dense"].failed, "the other cells continue"
+
+
+def test_a_project_that_has_moved_is_found_after_a_rerun(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    write(here, COSINE.replace('@register_variant("NAME")\n', ""), name="mine.py")
+    text = STUDY.replace("dense, no_wo, {name: strided_sparse, stride: 7}", "mine.py:Cosine").replace("[3, 5]", "[3]")
+    study = write(here, text.replace("baseline: {variant: dense}\n", ""))
+    options = {"display": ProgressDisplay(quiet=True), "reference_scores": False}
+    assert run.run(study, root=here / "runs", **options).ok
+    here.rename(there)
+    with pytest.raises(UserError, match=r"mine\.py: it does not exist"):
+        trained.load_model("s/Cosine/3", root=there / "runs")
+    assert run.run(there / study.name, root=there / "runs", **options).rows[0].reused
+    loaded = trained.load_model("s/Cosine/3", root=there / "runs")
+    assert loaded("abc").shape == (1, 3, 256) and loaded.config.variant.name == f"{there}/mine.py:Cosine"
 
 
 def test_a_plan_runs_helpers_in_worker_processes_and_counts_them(tmp_path: Path) -> None:
@@ -167,5 +182,5 @@ def test_a_plan_runs_helpers_in_worker_processes_and_counts_them(tmp_path: Path)
 def test_a_state_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "file"))
-    known_code.remember(["a"])
+    known_code.remember({"a.py": "a"})
     assert not known_code.is_known("a")
