@@ -7,32 +7,21 @@ within a line, comments, and statements that are nothing but a string literal do
 import ast
 import hashlib
 import io
+import os
 import sys
 import token
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+Roots = list[tuple[Path, str | None]]  # a folder that absolute imports start from, and the only package that counts there
+
 NOT_LOCAL = frozenset({*sys.stdlib_module_names, "attnlab"})  # never taken from a user's folder
 
 
-def code_digest(path: Path, *, root: Path | None = None, package: str | None = None) -> str:
-    """Return the SHA-256 digest of the code of a file and of the modules that it imports from its folder, transitively.
-
-    Args:
-        path: a Python file.
-        root: the folder that absolute imports start from; default: that of the file.
-        package: count only the modules of this top-level package, as of an installed one; None: all of the folder.
-    """
-    root = root or path.parent
-    digest = hashlib.sha256()
-    names = {
-        "" if file == path else file.relative_to(root).as_posix(): file for file in code_files(path, root=root, package=package)
-    }
-    for name in sorted(names):  # that of the file itself does not count
-        code = normalized(names[name].read_bytes())
-        digest.update(f"{name} {len(code)}\n".encode() + code)
-    return digest.hexdigest()
+def code_digest(path: Path) -> str:
+    """Return the SHA-256 digest of the code of a user's file and of ``code_files`` that it imports."""
+    return _digest(path, code_files(path))
 
 
 def module_digest(module: str, file: Path) -> str:
@@ -44,22 +33,39 @@ def module_digest(module: str, file: Path) -> str:
     """
     parts = module.split(".")
     root = file.parents[len(parts) - (file.name != "__init__.py")]
-    return code_digest(file, root=root, package=parts[0])
+    packages = [root.joinpath(*parts[:n], "__init__.py") for n in range(1, len(parts))]  # imported before the module
+    start = {file, *(package for package in packages if package.is_file())}
+    return _digest(file, _with_imports(start, [(root, parts[0])]))
 
 
-def code_files(path: Path, *, root: Path, package: str | None = None) -> set[Path]:
-    """Return the file and the files of the modules that it imports from ``root``, transitively."""
-    parents = (folder / "__init__.py" for folder in path.parents if folder.is_relative_to(root) and folder != root)
-    files = {path, *(file for file in parents if file.is_file())}
-    waiting = list(files)
+def code_files(path: Path) -> set[Path]:
+    """Return a user's file and the files of the modules that it imports from its folder, transitively.
+
+    If the folder is a package, modules of the same top-level package count too.
+    """
+    outer = path.parent
+    while (outer / "__init__.py").is_file():
+        outer = outer.parent
+    packages = path.parent.relative_to(outer).parts[:1]
+    return _with_imports({path}, [(path.parent, None), *((outer, package) for package in packages)])
+
+
+def _digest(path: Path, files: set[Path]) -> str:
+    digest = hashlib.sha256()
+    names = {"" if file == path else Path(os.path.relpath(file, path.parent)).as_posix(): file for file in files}
+    for name in sorted(names):  # that of the file itself does not count
+        code = normalized(names[name].read_bytes())
+        digest.update(f"{name} {len(code)}\n".encode() + code)
+    return digest.hexdigest()
+
+
+def _with_imports(start: set[Path], roots: Roots) -> set[Path]:
+    files, waiting = set(start), list(start)
     while waiting:
-        file = waiting.pop()
-        for module in _imported(file, root):
-            if package is not None and module.partition(".")[0] != package:
-                continue
+        for folder, module in _imported(waiting.pop(), roots):
             parts = module.split(".")
             for n in range(1, len(parts) + 1):  # a package is imported before its modules
-                imported = local_module(root, ".".join(parts[:n]))
+                imported = module_file(folder, ".".join(parts[:n]))
                 if imported is None:
                     break
                 if imported not in files:
@@ -68,29 +74,40 @@ def code_files(path: Path, *, root: Path, package: str | None = None) -> set[Pat
     return files
 
 
-def local_module(root: Path, name: str) -> Path | None:
-    """Return the file of a module in the folder ``root``, or None; a module of Python or of attnlab is not local."""
+def is_local(root: Path, module: str) -> bool:
+    """Return whether an absolute import of ``module`` means a file in ``root``: Python's and attnlab's own modules stay."""
+    first = module.partition(".")[0]
+    return first not in NOT_LOCAL and module_file(root, first) is not None
+
+
+def module_file(folder: Path, name: str) -> Path | None:
+    """Return the file of a module with this dotted name relative to a folder, or None."""
     parts = name.split(".")
-    if parts[0] in NOT_LOCAL or not all(parts):
+    place = folder.joinpath(*parts)
+    if not all(parts):
         return None
-    place = root.joinpath(*parts)
     return next((file for file in (place / "__init__.py", place.with_name(f"{parts[-1]}.py")) if file.is_file()), None)
 
 
-def _imported(file: Path, root: Path) -> Iterator[str]:
-    """Yield the dotted names of all modules that a file may import, absolute with respect to ``root``."""
+def _imported(file: Path, roots: Roots) -> Iterator[tuple[Path, str]]:
+    """Yield a folder and a dotted name relative to it for each module that a file may import."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):  # importing the file fails with a message of its own
         return
-    place = file.relative_to(root).parts[:-1]  # of the package that contains the file
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level <= len(place) + 1:
-            parents = place[: len(place) + 1 - node.level] if node.level else ()
-            module = ".".join([*parents, *filter(None, [node.module])])
-            yield from filter(None, [module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)])
+            level, names = 0, [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            prefix = f"{node.module}." if node.module else ""
+            level, names = node.level, [f"{prefix}{alias.name}" for alias in node.names]
+        else:
+            continue
+        if level:
+            yield from ((file.parents[min(level, len(file.parents)) - 1], name) for name in names)
+            continue
+        for root, package in roots:
+            yield from ((root, name) for name in names if package in (None, name.partition(".")[0]) and is_local(root, name))
 
 
 def normalized(source: bytes) -> bytes:

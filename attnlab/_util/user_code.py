@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from attnlab._util.code_digest import code_digest, code_files, local_module
+from attnlab._util.code_digest import code_digest, code_files, is_local, module_file
 from attnlab._util.files import sha256
 from attnlab.errors import UserError
 
@@ -40,7 +40,7 @@ def load_file(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     _add_package(path.parent)
-    stamps = _stamp(code_files(path, root=path.parent))
+    stamps = _stamp(code_files(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, str(path)))
     assert spec is not None and spec.loader is not None  # the loader is given
     module = importlib.util.module_from_spec(spec)
@@ -77,7 +77,7 @@ def require_unchanged(path: Path, expected: str) -> str:
     """Return the digest of a file's code; raise ``UserError`` if neither it nor that of its bytes (0.3) is ``expected``."""
     digest = code_digest(path.resolve())
     if expected not in (digest, sha256(path)):
-        files = code_files(path.resolve(), root=path.resolve().parent) - {path.resolve()}
+        files = code_files(path.resolve()) - {path.resolve()}
         helpers = f" (or a file that it imports: {', '.join(sorted(file.name for file in files))})" if files else ""
         message = f"{path}{helpers} has changed since this was planned: expected the digest {expected[:16]}, got {digest[:16]}"
         raise UserError(message)
@@ -138,7 +138,7 @@ class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
         if not name.startswith(USER_MODULE) or not path:
             return None
-        file = local_module(Path(path[0]), name.rpartition(".")[2])
+        file = module_file(Path(path[0]), name.rpartition(".")[2])
         if file is None:
             return None
         folders = [str(file.parent)] if file.name == "__init__.py" else None
@@ -168,7 +168,7 @@ class _LocalImports(ast.NodeTransformer):
         self._root = Path(sys.modules[package].__path__[0])
 
     def _is_local(self, module: str) -> bool:
-        return local_module(self._root, module.partition(".")[0]) is not None
+        return is_local(self._root, module)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         if not node.level and node.module and self._is_local(node.module):

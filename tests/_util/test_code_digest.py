@@ -97,7 +97,8 @@ def test_modules_of_the_folder_count_transitively(tmp_path: Path) -> None:
     files = {
         "a.py": "import b\nimport numpy\ndef f():\n    from lab.sub import deep\n",
         "b.py": "from . import c\nimport json\n",
-        "c.py": "import a\n",
+        "c.py": "import a\nfrom . import types\n",
+        "types.py": "# a name of Python's own, imported relatively\n",
         "lab/__init__.py": "from .near import x\n",
         "lab/near.py": "x = 1\n",
         "lab/sub/__init__.py": "",
@@ -108,7 +109,7 @@ def test_modules_of_the_folder_count_transitively(tmp_path: Path) -> None:
         "attnlab.py": "",
     }
     folder = write(tmp_path, files)
-    counted = {str(path.relative_to(folder)) for path in code_files(folder / "a.py", root=folder)}
+    counted = {str(path.relative_to(folder)) for path in code_files(folder / "a.py")}
     assert counted == set(files) - {"json.py", "unused.py", "attnlab.py"}
     before = code_digest(folder / "a.py")
     for name in sorted(files):
@@ -121,6 +122,20 @@ def test_modules_of_the_folder_count_transitively(tmp_path: Path) -> None:
     write(folder, {"c.py": ""})
     write(tmp_path / "moved", {**files, "c.py": ""})
     assert code_digest(folder / "renamed.py") == code_digest(tmp_path / "moved" / "a.py")
+
+
+def test_a_file_in_a_package_counts_the_modules_of_its_package(tmp_path: Path) -> None:
+    files = {
+        "lab/__init__.py": "",
+        "lab/variants/__init__.py": "",
+        "lab/variants/mine.py": "from lab.helpers import x\nimport near, other\n",
+        "lab/variants/near.py": "from ..helpers import y\n",
+        "lab/helpers.py": "x = 1\n",
+        "other.py": "",
+    }
+    folder = write(tmp_path, files)
+    counted = {str(path.relative_to(folder)) for path in code_files(folder / "lab/variants/mine.py")}
+    assert counted == set(files) - {"other.py", "lab/variants/__init__.py"}
 
 
 def test_an_installed_module_counts_its_own_package_only(tmp_path: Path) -> None:

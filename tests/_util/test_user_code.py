@@ -31,6 +31,7 @@ def write(folder: Path, **files: str) -> Path:
         "from helper import Scale",
         "from helper import *",
         "from .helper import Scale",
+        "from .types import Scale",
         "from . import helper\nScale = helper.Scale",
         "def f():\n    import helper\n    return helper.Scale\nScale = f()",
         "try:\n    from helper import Scale\nexcept ImportError:\n    raise",
@@ -46,6 +47,7 @@ def test_a_file_imports_modules_of_its_folder(statement: str, tmp_path: Path) ->
         tmp_path,
         mine=statement + "\n",
         helper=HELPER.format(factor=3),
+        types=HELPER.format(factor=3),
         lab____init__="from helper import Scale\n",
         lab__sub="from . import Scale\n",
     )
