@@ -22,7 +22,9 @@ def terminal_width() -> int | None:
 def print_text(text: str) -> None:
     """Print a sentence: on one line into a pipe or a file, broken between words on a terminal, with an indent."""
     width = terminal_width()
-    print(text if width is None else _wrap(text, width, indent=GAP))
+    if width is not None:
+        text = textwrap.fill(text, width, subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False)
+    print(text)
 
 
 def print_table(
@@ -63,7 +65,7 @@ def format_table(
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     right = [_is_numeric(column[1:]) for column in columns]
-    least = [_least_width(columns[i]) if headings[i] in wrap else n for i, n in enumerate(widths)]
+    least = [min(n, MIN_WRAPPED) if heading in wrap else n for heading, n in zip(headings, widths, strict=True)]
     start = headings.index(second_block) if second_block in headings else None
     lines: list[str] = []
     for block in _blocks(least, width, start=start):
@@ -78,19 +80,13 @@ def format_table(
 
 def _format_row(cells: dict[int, str], widths: dict[int, int], right: Sequence[bool]) -> list[str]:
     """Return the lines of a row, several if a cell is wider than its column."""
-    wrapped = [[cell] if len(cell) <= widths[i] else _wrap(cell, widths[i]).splitlines() for i, cell in cells.items()]
+    wrapped = [[cell] if len(cell) <= widths[i] else textwrap.wrap(cell, widths[i]) for i, cell in cells.items()]
     return [
         GAP.join(
             text.rjust(widths[i]) if right[i] else text.ljust(widths[i]) for i, text in zip(cells, parts, strict=True)
         ).rstrip()
         for parts in zip_longest(*wrapped, fillvalue="")
     ]
-
-
-def _least_width(cells: Sequence[str]) -> int:
-    """Return the width below which cells that may be broken between words do not fit or are hard to read."""
-    longest_word = max(len(word) for cell in cells for word in [*cell.split(), ""])
-    return min(max(map(len, cells)), max(longest_word, MIN_WRAPPED))
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
@@ -129,10 +125,6 @@ def _fit(widths: dict[int, int], least: Sequence[int], width: int | None) -> dic
 
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
-
-
-def _wrap(text: str, width: int, *, indent: str = "") -> str:
-    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def constant_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, among: Collection[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from attnlab.cli._printing import print_table, relative
 
 HELP = "list variants, positions, tasks, models and backends with file and line, or the keys of a study file"
 REGISTRIES = ("variants", "positions", "tasks", "models", "backends")
+WRAPPED = ("options",)
 KINDS = (*REGISTRIES, "config")
 
 
@@ -23,7 +24,7 @@ def main(arguments: Namespace) -> int:
     if arguments.kind == "config":
         from attnlab.cli._config_keys import config_keys
 
-        print_table(["key", "default", "description"], list(config_keys()), keep_empty=True)
+        print_table(["key", "default", "description"], list(config_keys()), keep_empty=True, wrap=("description",))
         return 0
     from attnlab._util.user_code import load_file
 
@@ -42,13 +43,13 @@ def print_registry(kind: str) -> None:
 
     if kind == "variants":
         headings = ["variant", "options", "roles", "position hooks", "memory", "backends", "paper", "defined in"]
-        print_table(headings, [_describe(VARIANTS, name) for name in VARIANTS.names()])
+        print_table(headings, [_describe(VARIANTS, name) for name in VARIANTS.names()], wrap=WRAPPED)
     elif kind == "positions":
         headings = ["position", "options", "hook", "paper", "defined in"]
-        print_table(headings, [_describe(POSITIONS, name) for name in POSITIONS.names()])
+        print_table(headings, [_describe(POSITIONS, name) for name in POSITIONS.names()], wrap=WRAPPED)
     elif kind == "tasks":
         headings = ["task", "options", "kind", "role", "metric", "better", "defined in"]
-        print_table(headings, [_describe(TASKS, name) for name in TASKS.names()])
+        print_table(headings, [_describe(TASKS, name) for name in TASKS.names()], wrap=WRAPPED)
     elif kind == "models":
         print_table(["model", "defined in"], [_describe(MODELS, name) for name in MODELS.names()])
     else:
@@ -84,9 +85,9 @@ def _options(cls: type) -> str:
 
 def _backends() -> list[list[str]]:
     from attnlab.nn import attention
-    from attnlab.training import device as machine
+    from attnlab.training.device import resolve_device
 
-    device = machine.resolve_device("auto")
+    device = resolve_device("auto")
     return [[name, attention.unsupported(name, device=device) or f"available on {device}"] for name in attention.BACKENDS]
 
 

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from attnlab._util.run_state import RunState
+from attnlab.cli import main
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning import memory_fit
@@ -281,3 +282,19 @@ def test_a_long_plan_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     assert max(map(len, plain_lines(output))) <= 80
     assert any(line.startswith("tracing models ") and "/7 " in line and " left" in line for line in plain_lines(output))
     assert "\x1b[2K" in output, "the bar is removed"
+
+
+@pytest.mark.parametrize("words", [["list", "config"], ["list", "tasks"], ["list", "variants"]])
+def test_lists_fit_80_columns(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.main(words) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_keys_and_descriptions_stand_side_by_side(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.main(["list", "config"]) == 0
+    keys = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert keys[:1] == ["key"] and len(keys) == len(set(keys))
