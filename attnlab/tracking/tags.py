@@ -118,7 +118,8 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
-        "mlflow.runColor": color_of(str(run.cell.axes.get("variant", run.cell.config.variant.label))),  # the report's color
+        # A report draws the cells of a variant in shades of this color.
+        "mlflow.runColor": color_of(str(run.cell.axes.get("variant", run.cell.config.variant.label))),
         "mlflow.note.content": run_note(run, plan=plan),
         **git_tags(str(plan.folder)),
     }
