@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import describe_in
-from attnlab._util.metrics import is_curve
 from attnlab._util.printable import escape_controls
 from attnlab.config.comparability import test_identity
 from attnlab.config.yaml import read
@@ -27,6 +26,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.curves import read_curves
+from attnlab.tracking.summary import final_metrics
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
     row |= {"params": json.loads(tag.get("params", "{}"))}
     row |= {**flatten_config(json.loads(tag["config"])), **json.loads(tag["axes"])}
-    row |= {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
+    row |= final_metrics(record)
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"length": int(text) if (text := record.data.params.get("length", "")).isdigit() else None}
     row |= {"test": test_identity(json.loads(tag["config"]), row["length"])}

@@ -8,8 +8,6 @@ its record's status is FINISHED, which is written last.
 from __future__ import annotations
 
 import json
-import math
-import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -37,7 +35,9 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
-from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_params, run_tags, study_tags, study_text, to_yaml
+from attnlab.tracking.run_inputs import log_run_inputs
+from attnlab.tracking.summary import SUMMARY_TAG, split_summary
+from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
 from attnlab.tracking.ui import view_state
 
 if TYPE_CHECKING:
@@ -225,18 +225,9 @@ class Tracker:
         run_id = created.info.run_id
         if earlier is not None:
             self._submit(run_id, self._delete, earlier.info.run_id)
-        self._submit(run_id, log_batch, self._raw, run_id, params=run_params(run))
-        self._submit(run_id, self._log_config, run_id, run)
+        self._submit(run_id, log_run_inputs, self._raw, run_id, run, self._study_text)
         self._active[key] = created
         return run_id
-
-    def _log_config(self, run_id: str, run: Run) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            text = run.config.to_json()
-            (Path(folder) / "config.json").write_text(text, encoding="utf-8")
-            (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)), encoding="utf-8")
-            (Path(folder) / "study.yaml").write_text(self._study_text, encoding="utf-8")
-            self._raw.log_artifacts(run_id, folder)
 
     def log_refused(self, run: Run, cell: Cell) -> str:
         """Record a refused cell once: a single record without a seed in its name, with the reason. Return its run ID."""
@@ -278,8 +269,9 @@ class Tracker:
         """
         curves = self._metrics.pop(run_id)
         now = int(1_000 * time.time())
-        final = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if math.isfinite(value)]
-        tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
+        metrics, exact = split_summary(summary or {})
+        final = [(name, value, now, length_of(name) or 0) for name, value in metrics.items()]
+        tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note, SUMMARY_TAG: exact}
         known = next((record for record in self._active.values() if record.info.run_id == run_id), None)
         tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTS_AS_FAILURE else ""
 

@@ -73,7 +73,7 @@ def view_state(plan: Plan) -> str:
         "hideEmptyCharts": True,
         "autoRefreshEnabled": True,
         "useGroupedValuesInCharts": True,
-        "groupBy": None,
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "attnlab.cell"}]},
     }
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     return f"deflate;{packed}"

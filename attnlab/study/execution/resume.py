@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import WITHOUT_RESULT, Reset
 from attnlab.tracking.attempts import failures, reset_pending, state_of
+from attnlab.tracking.summary import final_metrics
 
 if TYPE_CHECKING:
     from attnlab.tracking.client import Record
@@ -59,4 +60,4 @@ def trials_to_queue(
 
 def metric_of(record: Record, metric: str) -> float:
     """Return a final metric of a record, NaN where it has none."""
-    return record.data.metrics.get(metric, math.nan)
+    return final_metrics(record).get(metric, math.nan)

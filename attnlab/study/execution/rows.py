@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.metrics import is_curve
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.tracking.attempts import failures
+from attnlab.tracking.summary import final_metrics
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Run
@@ -68,7 +68,7 @@ def row_of_record(record: Record, *, root: Path) -> Row:
         tags["cell"],
         int(tags["seed"]),
         state,
-        {name: value for name, value in record.data.metrics.items() if not is_curve(name)},
+        final_metrics(record),
         reason,
         record.info.run_id,
         seconds=((record.info.end_time or 0) - record.info.start_time) / 1_000,

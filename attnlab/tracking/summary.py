@@ -1,0 +1,36 @@
+"""The final metrics of a run: with six significant digits where MLflow shows them, and exact in a tag."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from attnlab._util.metrics import is_curve
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run as Record
+
+SUMMARY_TAG = "attnlab.summary"  # the exact values, as JSON
+MAX_TAG = 8_000  # characters; MLflow rejects longer tags of a run
+
+
+def split_summary(summary: Mapping[str, float]) -> tuple[dict[str, float], str]:
+    """Return the metrics to log, and the text of ``SUMMARY_TAG``; values that are not finite are left out.
+
+    If the exact values do not fit into a tag, the metrics are exact and the text is empty.
+    """
+    exact = {name: value for name, value in summary.items() if math.isfinite(value)}
+    text = json.dumps(exact) if exact else ""
+    return ({name: _rounded(value) for name, value in exact.items()}, text) if len(text) <= MAX_TAG else (exact, "")
+
+
+def final_metrics(record: Record) -> dict[str, float]:
+    """Return the exact final metrics of a record; those of versions before 0.4.0 have no tag."""
+    metrics = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
+    return metrics | json.loads(record.data.tags.get(SUMMARY_TAG, "{}"))
+
+
+def _rounded(value: float) -> float:
+    return value if float(value).is_integer() else float(f"{value:.6g}")

@@ -1,0 +1,63 @@
+"""Tests of the data that MLflow's UI shows: digits, data sets, groups and system metrics."""
+
+import base64
+import json
+import math
+import zlib
+from pathlib import Path
+
+import pytest
+
+from attnlab import load_runs
+from attnlab._util.run_state import RunState
+from attnlab.study.run import run
+from attnlab.tracking.client import connect
+from attnlab.tracking.summary import SUMMARY_TAG, final_metrics
+from attnlab.tracking.tracker import Tracker
+from attnlab.tracking.ui import view_state
+from tests.study.test_study import QUIET, study
+from tests.tracking.test_delivery import small
+
+VALUES = {"bits_per_byte": 2.0 + 1 / 3, "accuracy_at/512": 0.1 + 0.2, "tiny": 1 / 3e9, "parameters": 123_456_789.0}
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_mlflow_shows_six_digits_and_attnlab_reads_all(root: Path, many: bool) -> None:
+    summary = {**VALUES, "lost": math.nan, **({f"score_{i}": i / 7 for i in range(500)} if many else {})}
+    with Tracker(small(), root) as tracker:
+        run_id = tracker.start(small().runs[0])
+        tracker.finish(run_id, RunState.COMPLETED, summary=summary)
+    row, record = load_runs("small", root).iloc[0], connect(root).get_run(run_id)
+    for name, value in VALUES.items():
+        assert row[name] == value == final_metrics(record)[name]
+    shown = {name: record.data.metrics[name] for name in VALUES}
+    six = {"bits_per_byte": 2.33333, "accuracy_at/512": 0.3, "tiny": 3.33333e-10, "parameters": 123_456_789.0}
+    assert shown == (VALUES if many else six), "values that no tag can hold must not be rounded"
+    assert (SUMMARY_TAG in record.data.tags) != many and "lost" not in row
+
+
+def test_a_resumed_study_reports_the_same_digits(root: Path) -> None:
+    fake = "tests.support.study_fakes:settling"
+    first = run(study(), root=root, display=QUIET, train=fake)
+    again = run(study(), root=root, display=QUIET, train=fake)
+    assert all(row.reused for row in again.rows)
+    assert [row.summary for row in again.rows] == [row.summary for row in first.rows]
+
+
+def test_the_data_sets_of_a_run_are_logged(root: Path) -> None:
+    plan = small()
+    with Tracker(plan, root) as tracker:
+        run_id = tracker.start(plan.runs[0])
+    inputs = connect(root).get_run(run_id).inputs
+    assert inputs is not None
+    contexts = {entry.tags[0].value: entry.dataset for entry in inputs.dataset_inputs}
+    assert set(contexts) == {"train", "valid", "test"}
+    assert {dataset.name for dataset in contexts.values()} == {"pydocs/train", "pydocs/valid", "pydocs/test"}
+    assert len({dataset.digest for dataset in contexts.values()}) == 1
+    assert json.loads(contexts["test"].source) == {"task": "pydocs length=16", "data": plan.runs[0].config.data}
+
+
+def test_the_view_groups_runs_by_cell() -> None:
+    state = json.loads(zlib.decompress(base64.b64decode(view_state(small()).removeprefix("deflate;"))))
+    assert state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "attnlab.cell"}]}
+    assert state["useGroupedValuesInCharts"] is True
