@@ -69,3 +69,17 @@ def test_an_exception_names_the_line_of_the_task() -> None:
 
     (result,) = check_task(Raises)
     assert result.check == "shapes" and "no rows (test_task_contract.py:" in result.detail and result.traceback
+
+
+def test_a_method_that_is_missing_is_named_before_it_is_called() -> None:
+    class NoBatches(Task):
+        kind, role, metric, direction = "classifier", "bidirectional", "accuracy", "max"
+        length, vocabulary, classes = 5, 9, 2
+
+    (result,) = check_task(NoBatches)
+    assert result.status == "failed" and "identity()" in result.detail and not result.traceback
+
+
+def test_data_that_are_missing_are_the_users_mistake() -> None:
+    with pytest.raises(UserError, match="it does not exist"):
+        check_task("text", options={"path": "nothing.txt"})

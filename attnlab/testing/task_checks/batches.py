@@ -21,8 +21,9 @@ BATCHES = 6  # of each split that are checked
 
 def shapes(target: TaskTarget) -> str:
     """The definition is complete, and every batch has the documented shapes, types and values."""
+    task = target.construct()
     try:
-        check_definition(target.task, name=target.cls.__name__)
+        check_definition(task, name=target.cls.__name__)
     except UserError as error:
         raise Failure(error.message, "See attnlab.tasks.Task for the attributes and methods.") from error
     count = 0
