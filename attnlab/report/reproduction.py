@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SCRIPT = "reproduce.sh"
 END = "END_OF_STUDY_FILE"
+ADAPTIVE = "--until-conclusive"
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,16 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     if not info.calls:
         return []
     *_, last = info.calls
-    adaptive = info.spec.looks is not None and "--until-conclusive" not in last.command
+    adaptive = info.spec.looks is not None and ADAPTIVE not in last.command
     if not (last.partial or info.left_out or info.changes or adaptive):
         return [last]
     started = [record["started"].timestamp() for record in [*records, *info.left_out] if record.get("started") is not None]
     first = min(started, default=0.0)
     before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
-    return list(info.calls[max(before, default=0) :])
+    calls = list(info.calls[max(before, default=0) :])
+    if info.spec.looks and not any(ADAPTIVE in call.command for call in calls):  # seeds were added by a call in Python
+        return [replace(calls[0], command=f"{calls[0].command} {ADAPTIVE} --max-seeds {info.spec.looks.last}")]
+    return calls
 
 
 def _portable(call: Call) -> tuple[str, str, str]:

@@ -120,9 +120,11 @@ def test_the_last_call_suffices_unless_the_page_depends_on_earlier_ones() -> Non
     assert needed_calls(_info(RUN, LATER, changes=("margin 1",)), STARTED) == [RUN, LATER]
     assert needed_calls(_info(RUN, LATER, left_out=(STARTED[0],)), STARTED[1:]) == [RUN, LATER]
     looks = replace(INFO.spec, looks=Looks(2, 4))
-    assert needed_calls(_info(RUN, LATER, spec=looks), STARTED) == [RUN, LATER]
+    in_python = replace(RUN, command=f"{RUN.command} --until-conclusive --max-seeds 4")
+    assert needed_calls(_info(RUN, LATER, spec=looks), STARTED) == [in_python]
     adaptive = replace(LATER, command=f"{LATER.command} --until-conclusive")
     assert needed_calls(_info(RUN, adaptive, spec=looks), STARTED) == [adaptive]
+    assert needed_calls(_info(adaptive, LATER, spec=looks), STARTED) == [adaptive, LATER]
     assert needed_calls(_info(replace(RUN, time=0), RUN, replace(LATER, partial=True)), STARTED) == [
         RUN,
         replace(LATER, partial=True),

@@ -71,6 +71,14 @@ def test_the_measure_of_overlaps_sees_one() -> None:
     assert _overlaps(crossed) == [("crossed", "zero line")]
 
 
+def test_control_characters_do_not_break_a_drawing() -> None:
+    name = "a\x1b[31m\u202eb"
+    drawing = tradeoff_plot(
+        [TradeoffPoint(name, "#000000", 1, 1)] * 2, title=name, direction="min", cost_direction="min", axis_labels=("a", "b")
+    )
+    assert ET.fromstring(drawing).attrib["aria-label"] == r"a\x1b[31m\u202eb" and "\x1b" not in drawing
+
+
 @pytest.mark.parametrize("seeds", [1, 2, 3])
 @pytest.mark.parametrize("search", [False, True])
 def test_no_label_of_a_page_is_struck_through_or_covered(seeds: int, search: bool, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
+from attnlab._util.printable import escape_controls
 
 WIDTH = 420
 INK, FAINT, GRID, RULE, PAPER = "#222222", "#666666", "#DDDDDD", "#8C8C8C", WHITE
@@ -192,7 +193,7 @@ def text(
     style = f'font-size="{size:g}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"'
     edge = f' stroke="{PAPER}" stroke-width="4" paint-order="stroke"' if halo else ""
     edge += ' class="fixed"' if fixed else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(label)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(escape_controls(label))}</text>'
 
 
 def document(height: float, title: str, parts: Sequence[str]) -> str:
@@ -200,7 +201,9 @@ def document(height: float, title: str, parts: Sequence[str]) -> str:
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
     opening += f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
     body = "\n".join([f'<rect width="100%" height="100%" fill="{PAPER}"/>', *parts])
-    return f'{opening} aria-label="{escape(title)}" font-family="{FONT}">\n{_dark_mode(body)}\n{body}\n</svg>\n'
+    return (
+        f'{opening} aria-label="{escape(escape_controls(title))}" font-family="{FONT}">\n{_dark_mode(body)}\n{body}\n</svg>\n'
+    )
 
 
 def _dark_mode(body: str) -> str:
