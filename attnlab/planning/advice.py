@@ -73,12 +73,12 @@ def _on_sampler(search: SearchConfig) -> Iterator[str]:
     for key in ("n_startup_trials", "population_size"):
         if key in arguments and arguments[key] >= search.trials:
             yield (
-                f"sampler: {name} draws at random for its first {arguments[key]} trials ({key}), "
-                f"and there are {search.trials}: a random search in effect; set {key} lower or search.trials higher"
+                f"sampler: {name} draws its first {arguments[key]} trials at random ({key}), and the search has only "
+                f"{search.trials}, so it is a random search: set {key} lower or search.trials higher"
             )
     choices = [path for path, dimension in search.space.items() if dimension.choices is not None]
     if choices and name in ("CmaEsSampler", "QMCSampler"):
-        yield f"sampler: {name} draws {', '.join(choices)} at random, as all choices: take TPESampler, or a range"
+        yield f"sampler: {name} draws choices at random ({', '.join(choices)}): use TPESampler, or a range"
 
 
 def _on_space(search: SearchConfig) -> Iterator[str]:
@@ -89,7 +89,8 @@ def _on_space(search: SearchConfig) -> Iterator[str]:
             check_value(path, dimension.high - 0.5, where=lambda loc, key=False: "")
         except UserError:  # a field of whole numbers
             continue
-        yield f"search.space.{path}: both ends are whole, so only whole numbers are tried; for all between: {dimension.low}.0"
+        all_numbers = f"write low: {dimension.low}.0 to try all numbers between them"
+        yield f"search.space.{path}: both ends are whole numbers, so only whole numbers are tried: {all_numbers}"
 
 
 def _on_budget(search: SearchConfig, schedules: Sequence[EvaluationSchedule]) -> Iterator[str]:
@@ -126,22 +127,22 @@ def _on_pruner(
     yield from _on_trials(named.name, arguments, search.trials)
     if named.name == "WilcoxonPruner":
         yield (
-            "pruner: WilcoxonPruner compares trials over repetitions, such as seeds, and a trial here is one training "
-            "with one seed, whose steps depend on each other: take MedianPruner or HyperbandPruner"
+            "pruner: WilcoxonPruner compares repeated measurements such as seeds, but a trial is one training with one seed: "
+            "use MedianPruner or HyperbandPruner"
         )
-    wrong = "lower" if direction == "min" else "upper"
+    wrong, right = ("lower", "upper") if direction == "min" else ("upper", "lower")
     if named.name == "ThresholdPruner" and arguments[wrong] is not None:
-        yield f"pruner: {wrong} {arguments[wrong]} stops trials whose {metric} is good: set the other one"
+        yield f"pruner: {wrong}: {arguments[wrong]} stops the trials with the better {metric}: set {right} instead"
     moving = (*SCHEDULE_FIELDS, "train.batch_size") if any(schedule.epochs for schedule in schedules) else SCHEDULE_FIELDS
     moved = [path for path in moving if path in search.space]
     if moved:
-        yield f"pruner: trials differ in when valid is read ({', '.join(moved)}), and are compared at the same step"
+        yield f"pruner: trials are evaluated at different steps ({', '.join(moved)}), but compared at equal steps"
         return
     for schedule in dict.fromkeys(schedules):
         if schedule.early == 0:
             yield (
-                f"pruner: no trial can be stopped: valid is read only once, at the last step, {schedule.steps}; set "
-                f"train.eval_every below that"
+                f"pruner: no trial can be stopped, because valid is read only once, at the last step ({schedule.steps}): "
+                "set train.eval_every lower"
             )
         else:
             yield from _on_steps(named.name, arguments, schedule)
@@ -150,13 +151,14 @@ def _on_pruner(
 def _on_trials(name: str, arguments: dict[str, Any], trials: int) -> Iterator[str]:
     for key in ("n_startup_trials", "n_min_trials"):
         if key in arguments and arguments[key] >= trials:
-            wait = f"waits for {arguments[key]} trials ({key}), and there are {trials}"
-            yield f"pruner: {name} {wait}: it stops none; set {key} lower"
+            wait = f"waits for {arguments[key]} trials ({key}), and the search has {trials}"
+            yield f"pruner: {name} {wait}, so it stops no trial: set {key} lower"
     if arguments.get("bootstrap_count", 0) >= trials:
         count = arguments["bootstrap_count"]
-        yield f"pruner: {name} stops the first {count} trials (bootstrap_count), and there are {trials}: none completes"
+        early = f"stops the first {count} trials early (bootstrap_count), and the search has {trials}"
+        yield f"pruner: {name} {early}, so none completes: set bootstrap_count lower"
     if arguments.get("percentile") == 100:
-        yield f"pruner: {name} keeps the best 100 %: it stops none; set percentile lower"
+        yield f"pruner: {name} keeps the best 100 % of the trials, so it stops no trial: set percentile lower"
 
 
 def _on_steps(name: str, arguments: dict[str, Any], schedule: EvaluationSchedule) -> Iterator[str]:
@@ -166,22 +168,22 @@ def _on_steps(name: str, arguments: dict[str, Any], schedule: EvaluationSchedule
     if first is not None:
         step, key = first(arguments)
         if step > schedule.last:
-            yield f"pruner: {name} first looks at step {step} ({key}), and {end}: it stops none; set {key} lower"
+            yield f"pruner: {name} first acts at step {step} ({key}), but {end}, so it stops no trial: set {key} lower"
     if arguments.get("interval_steps", 1) > schedule.steps:
         yield (
-            f"pruner: {name} looks every {arguments['interval_steps']} steps (interval_steps), "
-            f"and a run has {schedule.steps}: each trial is looked at once; set interval_steps lower"
+            f"pruner: {name} acts every {arguments['interval_steps']} steps (interval_steps), but a run has only "
+            f"{schedule.steps}, so it acts once in each trial: set interval_steps lower"
         )
     most = arguments.get("max_resource")
     if isinstance(most, int) and most != schedule.steps:
         yield (
-            f"pruner: {name} expects runs of {most} steps (max_resource), and a run has {schedule.steps}: "
+            f"pruner: {name} expects runs of {most} steps (max_resource), but a run has {schedule.steps}: "
             f"set max_resource: {schedule.steps}"
         )
     if arguments.get("patience", -1) + 1 >= schedule.early:
         yield (
-            f"pruner: {name} waits for more than {arguments['patience'] + 1} evaluations (patience), and {schedule.early} come "
-            "before the last: it stops none; set patience lower or train.eval_every lower"
+            f"pruner: {name} waits for more than {arguments['patience'] + 1} evaluations (patience), but a run has only "
+            f"{schedule.early} before its last one, so it stops no trial: set patience or train.eval_every lower"
         )
 
 

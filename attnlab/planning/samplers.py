@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from attnlab.config.search import Dimension, SearchConfig
 
 Where = Callable[..., str]  # where(*loc, key=False) -> the place of a value in the section
-_THE_GRID = "the grid is attnlab's own (a sampler's repeats and loses points under several workers): write 'grid'"
+_THE_GRID = "write an axis under 'grid' instead: this sampler repeats and loses points if several workers run"
 REFUSED = {
     "GridSampler": _THE_GRID,
     "BruteForceSampler": _THE_GRID,
-    "PartialFixedSampler": "what is fixed stands in the base",
+    "PartialFixedSampler": "write fixed values under 'base' instead",
 }
 NEEDS = {"CmaEsSampler": "cmaes"}  # packages that Optuna imports only when it samples a value
 PLAIN = (str, int, float, bool, type(None))
@@ -74,8 +74,8 @@ def check(search: SearchConfig, *, where: Where) -> None:
             warnings.simplefilter("ignore")  # Optuna only warns when it moves the end; here it is a mistake
             distribution: Any = _distribution(dimension)
         if dimension.choices is None and distribution.high != dimension.high:
-            message = f"search.space.{path}: expected a high that the steps from low arrive at, got {dimension.high}"
-            raise UserError(f"{message} (they arrive at {distribution.high:.10g})", where("space", path, "high"))
+            message = f"search.space.{path}: expected a high that is a whole number of steps above low, got {dimension.high}"
+            raise UserError(f"{message} (the last step is at {distribution.high:.10g})", where("space", path, "high"))
 
 
 def suggest(trial: Trial, space: Mapping[str, Dimension]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class _Builder:
         taken = [name for name in parameters if name != "seed"]
         for name in named.options:
             if name == "seed":
-                message = f"{named.name}: expected no 'seed': attnlab derives it from search.seed, for each cell"
+                message = f"{named.name}: expected no 'seed', which attnlab derives from search.seed for each cell"
                 raise UserError(message, where(name, key=True))
             if name not in taken:
                 message = f"{named.name} has no argument {name!r}{nearest(name, taken)}"

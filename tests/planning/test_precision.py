@@ -34,9 +34,9 @@ def works():
     except RuntimeError:
         return False
     return True
-found = plan({"study": "s", "base": %r, "grid": {"variant": ["dense", "gru", "lstm"]}})
-cells = {cell.name: cell.refusal for cell in found.cells}
-print(json.dumps({"works": works(), "cells": cells, "notes": found.notes, "speedup": processor.bf16_speedup()}))
+planned = plan({"study": "s", "base": %r, "grid": {"variant": ["dense", "gru", "lstm"]}})
+cells = {cell.name: cell.refusal for cell in planned.cells}
+print(json.dumps({"works": works(), "cells": cells, "notes": planned.notes, "speedup": processor.bf16_speedup()}))
 """
 
 
@@ -45,8 +45,8 @@ def planned(variants: list[Any], *, setting: str = "bf16", **more: Any) -> Plan:
     return plan({"study": "s", "base": base, "grid": {"variant": variants}, **more})
 
 
-def precisions(found: Plan) -> list[str]:
-    return [cell.config.train.precision for cell in found.cells]
+def precisions(planned: Plan) -> list[str]:
+    return [cell.config.train.precision for cell in planned.cells]
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_auto_beside_a_precision_that_is_given(imitate: Callable[..., None]) -> 
     imitate(speedup=0.1)
     grid = {"train.precision": ["fp32", "auto"], "variant": ["dense"]}
     study_plan = plan({"study": "s", "base": {**BASE, "train": {"steps": 2}}, "grid": grid})
-    assert precisions(study_plan) == ["fp32"] and "is the same configuration as" in study_plan.notes[0]
+    assert precisions(study_plan) == ["fp32"] and "'train.precision' changes nothing" in study_plan.notes[0]
 
 
 def test_auto_on_cuda_is_bf16_and_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_products_that_take_long_are_not_made_larger(slow: float, sizes: int, mo
     assert made == list(processor.SIZES[:sizes])
 
 
-def test_a_processor_without_avx512_is_found_out() -> None:
+def test_a_processor_without_avx512_is_planned_out() -> None:
     """Run the real probe in a process that cannot use this processor's newer instructions."""
     base = {**BASE, "train": {"steps": 2, "precision": "bf16"}}
     done = subprocess.run(
