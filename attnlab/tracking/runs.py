@@ -27,6 +27,7 @@ from attnlab.tracking.client import (
 )
 from attnlab.tracking.curves import read_curves
 from attnlab.tracking.summary import final_metrics
+from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         (record.info.run_id, record.info.run_name, key, step, value)
         for record in current
         for key in sorted(record.data.metrics)
+        if not key.startswith(PREFIX)
         for step, value in curves.get((record.info.run_id, key), ())
     ]
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])

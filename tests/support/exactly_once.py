@@ -12,6 +12,7 @@ from mlflow.entities import Run as Record
 from mlflow.entities import ViewType
 
 from attnlab.planning.plan import Plan
+from attnlab.tracking.system_metrics import PREFIX
 
 MEASURED = re.compile(
     r"(_seconds|tokens_per_s|_peak_mib)$"
@@ -35,11 +36,12 @@ class Stores:
         return list(client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL, max_results=50_000))
 
     def curves(self, record: Record) -> Curves:
-        """Return every point of every metric of a record."""
+        """Return every point of every metric of a record, except the load of the machine."""
         client = MlflowClient(self.tracking)
         return {
             key: sorted((point.step, point.value.hex()) for point in client.get_metric_history(record.info.run_id, key))
             for key in record.data.metrics
+            if not key.startswith(PREFIX)
         }
 
     def trials(self) -> list[optuna.trial.FrozenTrial]:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from attnlab import load_runs
+from attnlab import load_curves, load_runs
 from attnlab._util.run_state import RunState
 from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from attnlab.tracking.summary import SUMMARY_TAG, final_metrics
+from attnlab.tracking.system_metrics import INTERVAL_SECONDS, SystemMetrics
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import view_state
 from tests.study.test_study import QUIET, study
@@ -61,3 +62,26 @@ def test_the_view_groups_runs_by_cell() -> None:
     state = json.loads(zlib.decompress(base64.b64decode(view_state(small()).removeprefix("deflate;"))))
     assert state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "attnlab.cell"}]}
     assert state["useGroupedValuesInCharts"] is True
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_run_has_system_metrics(root: Path, monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0")
+    if not enabled:
+        monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    result = run(study(), root=root, display=QUIET, train="tests.support.study_fakes:good")
+    metrics = connect(root).get_run(result.rows[0].run_id).data.metrics
+    names = {name for name in metrics if name.startswith("system/")}
+    assert names >= {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} if enabled else not names
+    assert not any("system" in name for name in (*load_runs("small", root), *load_curves("small", root)["metric"]))
+
+
+def test_system_metrics_are_read_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    system = SystemMetrics()
+    assert system.read() == {}
+    now += INTERVAL_SECONDS
+    values = system.read()
+    assert 0 <= values["system/cpu_utilization_percentage"] <= 100 and values["system/system_memory_usage_megabytes"] > 0
+    assert system.read() == {}

@@ -23,6 +23,7 @@ from attnlab.study.execution.rows import Row
 from attnlab.study.execution.worker import Job, Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
+from attnlab.tracking.system_metrics import SystemMetrics
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -79,7 +80,7 @@ class Runner:
         train: str,
     ) -> None:
         self._plan, self._root, self._display, self._train = plan, root, display, train
-        self._tracker, self._scheduler = tracker, scheduler
+        self._tracker, self._scheduler, self._system_metrics = tracker, scheduler, SystemMetrics()
         tracker.delivery.on_wait = self._empty_pipes
         self._workers = workers
         self._limits = plan.study.run
@@ -169,18 +170,21 @@ class Runner:
         waitables = [waitable for active in self._active for waitable in active.worker.waitables]
         ready = wait(waitables, timeout=0 if received else POLL_SECONDS)
         # 3. Handle messages, ends and time limits. Iterate over a copy, because ended runs leave the list and retries join it.
+        system = self._system_metrics.read()
         for active in list(self._active):
-            self._advance(active, ready)
+            self._advance(active, ready, system)
         # 4. Raise what the MLflow store refused, and take back the runs of parents that died.
         self._tracker.delivery.raise_pending()
         self._scheduler.recover_stale()
         return True
 
-    def _advance(self, active: _ActiveRun, ready: list[Any]) -> None:
-        """Handle the messages of a run, and its end."""
+    def _advance(self, active: _ActiveRun, ready: list[Any], system: dict[str, float]) -> None:
+        """Log the system metrics of a run, if any, and handle its messages and its end."""
         worker = active.worker
         active.peak_memory = max(active.peak_memory, worker.peak_memory)
         try:
+            if system:
+                self._tracker.log_metrics(active.run_id, round(time.monotonic() - active.started), system)
             if worker.inbox or any(waitable in ready for waitable in worker.waitables):
                 self._handle_messages(active)
         except TrackingDiskError:
