@@ -115,6 +115,10 @@ class _NamedDraws(TorchDispatchMode):
             self._record(z, draws if draw is None else draws | {draw}, filled_by=draw if fills else None)
         return result
 
+    def __exit__(self, *error: Any) -> None:
+        self._frame = None  # it refers to its callers, and so to this object: the module would live until garbage collection
+        super().__exit__(*error)
+
     def _seed_draw(self, frame: FrameType | None) -> int:
         """Seed PyTorch's generator for the next draw, and return its number.
 

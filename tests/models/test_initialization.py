@@ -1,6 +1,8 @@
 """Tests of initial values: tensors of the same name and shape start alike, and keep the distribution of their constructor."""
 
+import gc
 import logging
+import weakref
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -296,3 +298,22 @@ def test_an_error_of_a_constructor_leaves_the_generator_alone() -> None:
     with_draw = torch.randn(3)
     torch.set_rng_state(before)
     assert torch.equal(with_draw, torch.randn(3))
+
+
+def test_the_first_construction_is_freed_at_once() -> None:
+    """Without a garbage collection: a large model must not be held twice in training."""
+    alive: list[weakref.ref[Dense]] = []
+
+    class Watched(Dense):
+        def __init__(self, config: AttentionConfig) -> None:
+            super().__init__(config)
+            alive.append(weakref.ref(self))
+
+    register_variant("initialised_watched")(Watched)
+    gc.disable()
+    try:
+        model = build(config_of("initialised_watched", model__depth=1), Bytes())
+        assert [reference() is not None for reference in alive] == [False, True]
+        assert model is not None
+    finally:
+        gc.enable()
