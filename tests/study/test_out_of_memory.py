@@ -141,9 +141,9 @@ def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
     assert done.returncode == 0, done.stderr
     state, last, line = done.stdout.strip().split("|")
     assert (state, int(last)) == ("out_of_memory", step)
-    match = re.search(r"requested [\d.]+ MiB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
+    match = re.search(r"requested [\d.]+ [KM]iB \(([\d,]+) bytes\), peak ([\d.]+) MiB$", line)
     assert match, line
-    assert int(match[1].replace(",", "")) > 1 << 20 and float(match[2]) > 200
+    assert int(match[1].replace(",", "")) > 1 << 10 and float(match[2]) > 200  # a small request may be the one too many
 
 
 def test_a_limit_below_what_the_process_has_is_refused() -> None:
