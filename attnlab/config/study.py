@@ -95,7 +95,7 @@ class StudyConfig(Section):
     run: RunLimits = RunLimits()
     baseline: Baseline = Field(
         default=None,
-        description="the cell that the others are compared with: axis -> value; or a list of such cells, each compared with",
+        description="the cell that the others are compared with: axis -> value; or a list of several baselines",
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
     margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")

@@ -149,6 +149,10 @@ class Resolver:
 
     def _options(self, cell: CellConfig, kind: str, cls: type, named: Named) -> dict[str, Any]:
         known = options_of(cls)
+        taken = [name for name in ("match", "position") if kind == "variant" and name in known]
+        if taken:
+            message = f"variant {named.name}: expected no option {taken[0]!r}, a key that a study uses itself: rename it"
+            raise UserError(message, cell.where(kind, "name"))
         unknown = [option for option in named.options if option not in known]
         place = cell.where(kind, unknown[0], key=True) if unknown else cell.where(kind)
         with _placed(lambda: place):

@@ -274,3 +274,11 @@ def test_a_variant_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.M
     assert cell.name == "Cosine" and cell.refusal is None
     assert cell.config.sources == {}  # it is imported by its name, not as a file,
     assert list(cell.config.packages) == ["lab_of_mine.cosine"]  # but is still part of the fingerprint
+
+
+@pytest.mark.parametrize("option", ["match", "position"])
+def test_a_variant_has_no_option_that_a_study_uses_itself(option: str, tmp_path: Path) -> None:
+    source = COSINE.replace("NAME", f"cosine with {option}").replace("power: int", f"{option}: int")
+    write(tmp_path, source, name=f"cosine_{option}.py")
+    text = STUDY.replace("no_wo", f"'cosine_{option}.py:Cosine'")
+    assert f"expected no option {option!r}" in misplanned(write(tmp_path, text))
