@@ -20,7 +20,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.planning import support
 from attnlab.planning.effects import without_ineffective_fields
 from attnlab.planning.traces import Traces
-from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options, options_of
+from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS, Registry, check_options, options_of
 
 REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
 
@@ -108,6 +108,7 @@ class Resolver:
         position, position_class = self._named(cell, "position", original.position or default)
         task, data = self._task(cell, task_named, task_class)
         classes = [(variant, variant_class), (task_named, task_class), (position, position_class)]
+        code = [*classes, (Named(name=task.kind), MODELS.get(task.kind))]
         heads = original.model.heads if variant_class.has_heads else 1
         changes = {
             "task": task_named,
@@ -116,8 +117,8 @@ class Resolver:
             "machine": original.machine.model_copy(update={"device": _device(original)}),
             "model": original.model.model_copy(update={"heads": heads}),
             "data": data,
-            "sources": self._sources(classes),
-            "packages": self._packages(classes),
+            "sources": self._sources(code),
+            "packages": self._packages(code),
         }
         config = original.model_copy(update=changes)
         of = (cell, config, task, variant_class, position_class)

@@ -184,3 +184,21 @@ def test_a_state_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monke
     monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "file"))
     known_code.remember({"a.py": "a"})
     assert not known_code.is_known("a")
+
+
+def test_a_model_in_a_file_of_its_own_reaches_workers_and_counts(tmp_path: Path) -> None:
+    model = "from attnlab import register_model\nfrom attnlab.models.classifier import Classifier\n\n\n"
+    model += '@register_model("wide_model")\nclass WideModel(Classifier):\n    WIDTH = 3\n'
+    task = "from tests.support.small_runs import Reviews\n\n\nclass Wide(Reviews):\n    kind = 'wide_model'\n"
+    write(tmp_path, model, name="model.py")
+    write(tmp_path, task, name="task.py")
+    text = STUDY.replace("name: pydocs", "name: task.py:Wide").replace("study: s\n", "study: s\nimports: [model.py]\n")
+    text = (
+        text.replace(", no_wo, {name: strided_sparse, stride: 7}", "").replace("[3, 5]", "[3]").replace("steps: 5", "steps: 1")
+    )
+    study, root = write(tmp_path, text), tmp_path / "runs"
+    result = run.run(study, root=root, display=ProgressDisplay(quiet=True), reference_scores=False)
+    assert result.ok, result.rows[0].reason
+    assert type(trained.load_model("s/dense/3", root=root).model).__name__ == "WideModel"
+    write(tmp_path, model.replace("WIDTH = 3", "WIDTH = 4"), name="model.py")
+    assert attnlab.plan(study).runs[0].key != result.plan.runs[0].key
