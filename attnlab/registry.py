@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -168,7 +169,8 @@ def source(cls: type) -> str:
         return cls.__module__
 
 
-def options_of(cls: type) -> dict[str, inspect.Parameter]:
+@cache  # a plan of a thousand cells asks ten thousand times
+def options_of(cls: type) -> Mapping[str, inspect.Parameter]:
     """Return the options of a class that a study may set: the keyword-only parameters of its constructor."""
     parameters = inspect.signature(cls).parameters.values()
     return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
