@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import print_table
+from attnlab.cli._printing import print_table, print_text
 from attnlab.errors import UserError
 
 HELP = "list the studies, or the runs of one"
@@ -30,13 +30,24 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     if arguments.study is not None:
         return _print_runs(arguments)
-    if arguments.where or arguments.columns or arguments.sort:
-        raise UserError("--where, --columns and --sort require a study's name")
-    from attnlab.tracking.client import connect, runs_folder, search_studies
-
-    names = [experiment.name for experiment in search_studies(connect(runs_folder()))]
-    print("\n".join(names) or "no studies yet")
+    if arguments.where or arguments.columns or arguments.sort or arguments.format != "table":
+        raise UserError("--where, --columns, --sort and --format require a study's name")
+    _print_studies()
     return 0
+
+
+def _print_studies() -> None:
+    """Print the name of each study, with the day and time (UTC) of its creation and of the start of its latest run."""
+    from attnlab.tracking.runs import list_studies
+
+    studies = list_studies()
+    if not studies:
+        print("no studies yet: attnlab run FILE.yaml runs one")
+        return
+    times = [[f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (study.created, study.latest_run)] for study in studies]
+    rows = [[study.name, *row] for study, row in zip(studies, times, strict=True)]
+    print_table(["study", "created (UTC)", "latest run (UTC)"], rows)
+    print_text("attnlab runs STUDY lists the runs of a study")
 
 
 def _print_runs(arguments: Namespace) -> int:

@@ -6,6 +6,8 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.tracking.client import (
     DOUBLES_TAG,
     QUESTIONS_TAG,
+    REPORT_PHASE,
     connect,
     is_study,
     readable_errors,
@@ -54,6 +57,37 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there")
     return experiment
+
+
+@dataclass(frozen=True)
+class StudyEntry:
+    """A recorded study, with the times (UTC) of its creation and of the start of its latest run; None: there is none."""
+
+    name: str
+    created: datetime | None
+    latest_run: datetime | None
+
+
+def list_studies(root: str | Path | None = None) -> list[StudyEntry]:
+    """Return the studies in the store, sorted by name.
+
+    Raises:
+        UserError: the runs folder has no runs, or the store does not respond.
+    """
+    client = connect(runs_folder(root))
+    studies = []
+    for experiment in search_studies(client):
+        filter_string = f"tags.`attnlab.phase` != '{REPORT_PHASE}'"  # which only runs of attnlab have
+        latest = client.search_runs(
+            [experiment.experiment_id], filter_string, max_results=1, order_by=["attributes.start_time DESC"]
+        )
+        started = latest[0].info.start_time if latest else None
+        studies.append(StudyEntry(experiment.name, _utc(experiment.creation_time), _utc(started)))
+    return studies
+
+
+def _utc(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1_000, tz=UTC)
 
 
 def _study_file_hint(path: Path) -> str:

@@ -3,15 +3,19 @@
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
 
+from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.tracking import runs as tracked
+from attnlab.tracking.tracker import Tracker
 from tests.support.synthetic import made_up
+from tests.tracking.test_delivery import small
 
 Out = pytest.CaptureFixture[str]
 
@@ -140,11 +144,11 @@ def test_conditions_that_no_run_meets_give_an_empty_table(capsys: Out) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["variant=nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); known values: dense, einsum, no_wo, "),
-        (["variant=dense,nowo"], "no run has variant 'nowo' (did you mean 'no_wo'?); known values: dense, einsum, no_wo, "),
+        (["variant=nowo"], "variant 'nowo' (did you mean 'no_wo'?); known values: dense, einsum, no_wo, "),
+        (["variant=dense,nowo"], "variant 'nowo' (did you mean 'no_wo'?); known values: dense, einsum, no_wo, "),
         (
             ["state=complete"],
-            "no run has state 'complete' (did you mean 'completed'?); known values: completed, diverged, refused",
+            "state 'complete' (did you mean 'completed'?); known values: completed, diverged, refused",
         ),
         (["seed=99"], "no run has seed '99'; known values: 0, 1, 2"),
         (["bits_per_byte>9"], "no run has bits_per_byte > 9"),
@@ -161,7 +165,7 @@ def test_a_value_that_no_run_has_is_reported(words: list[str], expected: str, ca
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--where", "sed=1"], "--where sed=1: unknown column 'sed' (did you mean 'seed'?); --columns all shows every column"),
+        (["--where", "sed=1"], "--where sed=1: unknown column 'sed' (did you mean 'seed'?)"),
         (["--where", "seed"], "--where seed: expected COLUMN=VALUE"),
         (["--where", "seed<"], "--where seed<: seed: expected a number, got ''"),
         (["--where", "seed=one"], "--where seed=one: seed: expected a number, got 'one'"),
@@ -179,8 +183,24 @@ def test_a_mistake_is_one_line(words: list[str], expected: str, capsys: Out) -> 
 
 
 def test_conditions_need_a_study_with_runs(capsys: Out, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert main.main(["runs", "--where", "seed=1"]) == 2
-    assert "--where, --columns and --sort require a study's name" in capsys.readouterr().err
+    for words in (["--where", "seed=1"], ["--format", "json"]):
+        assert main.main(["runs", *words]) == 2
+        assert "require a study's name" in capsys.readouterr().err
     monkeypatch.setattr(tracked, "load_runs", lambda study: pandas.DataFrame())
     assert main.main(["runs", "made-up"]) == 2
     assert "the study 'made-up' has no runs yet" in capsys.readouterr().err
+
+
+def test_without_a_study_the_studies_are_listed(root: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    assert main.main(["runs"]) == 0 and "no studies yet" in capsys.readouterr().out
+    for name in ("second", "first"):
+        with Tracker(small(name), root) as tracker:
+            if name == "first":
+                tracker.finish(tracker.start(small(name).runs[0]), RunState.COMPLETED)
+    assert main.main(["runs"]) == 0
+    heading, _, *rows, hint = capsys.readouterr().out.splitlines()
+    assert heading.split()[0] == "study" and [row.split()[0] for row in rows] == ["first", "second"]
+    today = f"{datetime.now(tz=UTC):%Y-%m-%d}"
+    assert [row.count(today) for row in rows] == [2, 1], "a study without runs has no latest run"
+    assert "attnlab runs STUDY" in hint

@@ -406,7 +406,7 @@ def test_four_parents_start_at_once_after_one_died_while_creating_the_store(tmp_
 
 def intact(root: Path) -> bool:
     with closing(sqlite3.connect(root / "mlflow.db")) as database:
-        mode, check = (database.execute(f"PRAGMA {what}").fetchone() for what in ("journal_mode", "integrity_check"))
+        mode, check = (database.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "integrity_check"))
     return (mode, check) == (("wal",), ("ok",))
 
 
