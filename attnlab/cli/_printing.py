@@ -140,21 +140,3 @@ def constant_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, 
 def relative(path: Path) -> str:
     """Return the path relative to the working directory if it is inside it, else in full."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
-
-
-class ProgressLine:
-    """A line on standard error that says what is being done and is removed at the end; nothing if that is not a terminal."""
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._write("")
-
-    def show(self, text: str) -> None:
-        """Replace the line, cut to the width of the terminal."""
-        self._write(f"{text} ..."[: shutil.get_terminal_size().columns - 1])
-
-    def _write(self, line: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,9 @@
-"""Progress of a command that computes before it prints: a bar on standard error, on a terminal, after two seconds."""
+"""Progress of a command that computes before it prints: a bar or a line on standard error, on a terminal only."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from types import TracebackType
@@ -53,3 +55,24 @@ class DelayedProgress:
             return Bars([])
         left = (now - self._stage_started) / done * (total - done) if done else None
         return Bars([Bar(label, done, total, left)])
+
+
+class ProgressLine:
+    """A line on standard error that names the current step and is removed at the end.
+
+    Nothing is printed into a file, a pipe or a terminal that cannot move its cursor (``TERM=dumb``).
+    """
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._write("")
+
+    def show(self, text: str) -> None:
+        """Replace the line, cut to the width of the terminal."""
+        self._write(f"{text} ..."[: shutil.get_terminal_size().columns - 1])
+
+    def _write(self, line: str) -> None:
+        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

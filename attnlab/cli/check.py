@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int
-from attnlab.cli._printing import ProgressLine, print_table
+from attnlab.cli._printing import print_table
+from attnlab.cli._progress import ProgressLine
 from attnlab.cli._study import parse_sets
 from attnlab.errors import UserError, nearest
 

@@ -1,0 +1,121 @@
+"""Tests of the command line on a terminal, a file and a closed pipe: Ctrl-C, control characters, ends of lines."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.cli import main
+from tests.cli.test_snapshots import STUDY
+from tests.support.terminal import plain_lines, run_in_terminal
+
+STYLE = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m")  # a colour or a weight
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+DISPLAY = """\
+import sys
+from attnlab._util.run_state import RunState
+from attnlab.cli._progress import DelayedProgress, ProgressLine
+from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.progress import ProgressDisplay
+
+display = ProgressDisplay()
+display.start_study("mine", runs=2, finished=0, workers=1, metric="loss")
+display.start_run("dense s0", total=9)
+for step in (3, 6, 9):
+    display.metrics("dense s0", step, {"train/loss": 2.0, "valid/loss": 1.5})
+display.bars()
+if display._live is not None:
+    display._live.refresh()
+display.end_run("dense s0", Ending(RunState.COMPLETED, {"loss": 1.5}))
+display.close()
+with DelayedProgress() as progress:
+    progress("resolving cells", 1, 2)
+with ProgressLine() as line:
+    line.show("causality")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a study of two cells."""
+    study = STUDY | {"grid": {"variant": ["dense", "no_wo"]}, "reference_scores": False}
+    (tmp_path / "tiny.yaml").write_text(json.dumps(study))
+    (tmp_path / "display.py").write_text(DISPLAY)
+    return tmp_path
+
+
+def test_a_terminal_has_colours_and_a_moving_display(here: Path) -> None:
+    code, output = run_in_terminal([sys.executable, "display.py"], columns=80, cwd=here)
+    assert code == 0 and STYLE.search(output) and "\x1b[2K" in output
+    assert output.rfind(SHOW_CURSOR) > output.rfind(HIDE_CURSOR), "the cursor is back"
+
+
+def test_no_color_removes_every_style(here: Path) -> None:
+    code, output = run_in_terminal([sys.executable, "display.py"], columns=80, cwd=here, environment={"NO_COLOR": "1"})
+    assert code == 0 and "dense s0" in output and not STYLE.search(output)
+
+
+def test_a_dumb_terminal_gets_plain_lines(here: Path) -> None:
+    code, output = run_in_terminal([sys.executable, "display.py"], columns=80, cwd=here, environment={"TERM": "dumb"})
+    assert code == 0 and "\x1b" not in output and "  dense s0: step 6/9  loss 2.000" in plain_lines(output)
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE"])
+def test_a_file_gets_plain_lines(here: Path, variable: str) -> None:
+    program, environment = [sys.executable, "display.py"], os.environ | {variable: "1"}
+    output = subprocess.run(program, cwd=here, env=environment, capture_output=True, text=True, check=True).stderr
+    assert "\x1b" not in output and "[1/2] dense s0: completed, loss 1.5000" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [(["plan", "tiny.yaml"], HIDE_CURSOR), (["run", "tiny.yaml", "--set", "train.steps=100000"], "loss ")],
+)
+def test_ctrl_c_is_one_line_and_exit_code_130(here: Path, words: list[str], after: str) -> None:
+    code = f"from attnlab.cli import _progress, main; _progress.DELAY = 0; raise SystemExit(main.main({words!r}))"
+    environment = {"ATTNLAB_RUNS": str(here / "runs")}
+    exit_code, output = run_in_terminal(
+        [sys.executable, "-c", code], columns=80, cwd=here, environment=environment, keys="\x03", after=after
+    )
+    messages = [line for line in plain_lines(output) if "attnlab: " in line]  # the terminal writes ^C before it
+    assert exit_code in (130, -2), output  # -2: a shell shows it as 130, too
+    assert len(messages) == 1 and "interrupted" in messages[0] and "Traceback" not in output
+    assert output.rfind(SHOW_CURSOR) > output.rfind(HIDE_CURSOR), "the cursor is back"
+
+
+@pytest.mark.parametrize(
+    ("words", "function"),
+    [
+        (["plan", "tiny.yaml"], "attnlab.planning.plan.plan"),
+        (["run", "tiny.yaml"], "attnlab.study.run.run"),
+        (["check", "dense"], "attnlab.testing.check"),
+        (["report", "mine"], "attnlab.report.write.report"),
+        (["bench", "dense"], "attnlab.testing.benchmark.suite.bench"),
+    ],
+)
+def test_an_interrupt_of_a_verb_is_exit_code_130(
+    here: Path, words: list[str], function: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(function, interrupted)
+    assert main.main(words) == 130
+    assert capsys.readouterr().err == "attnlab: interrupted\n"
+
+
+@pytest.mark.parametrize("words", [["list"], ["plan", "tiny.yaml"], ["plan", "nothing.yaml"]])
+def test_a_reader_that_stops_is_no_error(here: Path, words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "attnlab", *words], cwd=here, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    if words[-1] == "nothing.yaml":
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
