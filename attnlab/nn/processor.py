@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-SIZES = (32, 64, 128, 256, 512)  # of the square matrices whose product is timed
+SIZES = (32, 64, 128, 256)  # of the square matrices whose product is timed: short enough to run between two interruptions
 MAX_SECONDS = 0.02  # a larger product is timed only if it is expected to take less
-REPEATS = 5
+REPEATS = 20
 WIDTH = 8  # of the recurrent layer that is tested
 
 RecurrentLayer = type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]
@@ -39,7 +39,7 @@ def runs_in_bf16(layer: RecurrentLayer) -> bool:
 def bf16_speedup(matmul_precision: str = "highest") -> float:
     """Return the speedup of bf16 matrix products over fp32 products on this CPU; below 1, bf16 is slower.
 
-    Measured once per process and argument, in at most about 0.2 seconds, on one thread: on a busy machine, several threads
+    Measured once per process and argument, in about a quarter of a second, on one thread: on a busy machine, several threads
     wait for each other, which would hide the difference.
 
     Args:

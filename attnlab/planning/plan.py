@@ -1,6 +1,6 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,7 @@ class Plan:
         skipped: points of the grid that the study itself leaves out.
         unselected: the other cells of the study if the plan is a part of it (``only``), without their costs.
         doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
+        auto_precision: type of device -> the precision to which ``train.precision: auto`` was resolved.
         notes: sentences for the user, such as on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``.
     """
@@ -43,6 +44,7 @@ class Plan:
     direction: str
     doubles: dict[str, str] = field(default_factory=dict)
     unselected: list[Cell] = field(default_factory=list)
+    auto_precision: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
@@ -153,6 +155,7 @@ def plan(
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
     progress: Progress = no_progress,
+    recorded_precision: Callable[[str], Mapping[str, str]] = lambda study: {},
 ) -> Plan:
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
@@ -161,6 +164,8 @@ def plan(
         sets: dotted path -> value, over the base of the study.
         only: axis -> a value, several with commas between, or a list: the cells to keep.
         progress: called with a label, the number of completed cells and their total.
+        recorded_precision: returns the ``auto_precision`` that a study of this name recorded, so that a resumed study
+            continues its runs; called only if a cell has ``train.precision: auto``.
 
     Raises:
         UserError: a mistake in the study, with ``file:line:column``.
@@ -168,7 +173,7 @@ def plan(
     study = read_study(source, sets=sets)
     cells, skipped = expand(study)
     resolver = Resolver(study)
-    cells, decisions = resolve_precision(cells, resolver)
+    cells, auto_precision, decisions = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     resolved = match_costs(study, resolved, resolver, progress=progress)
     metric, direction = _metric(study, resolved)
@@ -185,7 +190,7 @@ def plan(
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
-    planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest)
+    planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest, auto_precision)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += length_notes(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnlab.config.grid import CellConfig
@@ -16,27 +16,35 @@ MIN_SPEEDUP = 1.2  # smaller measured ratios may be noise
 Resolve = Callable[[CellConfig], ResolvedCell]
 
 
-def resolve_precision(cells: Sequence[CellConfig], resolve: Resolve) -> tuple[list[CellConfig], list[str]]:
-    """Return the cells with ``precision: auto`` resolved, and a note on each decision.
+def resolve_precision(
+    cells: Sequence[CellConfig], resolve: Resolve, recorded: Callable[[], Mapping[str, str]] = dict
+) -> tuple[list[CellConfig], dict[str, str], list[str]]:
+    """Return the cells with ``precision: auto`` resolved, the decisions (type of device -> precision), and a note on each.
 
-    Cells on one type of device get the same precision, so that they can be compared: bf16 if all of them support it and, on
-    a CPU, if bf16 matrix products are measured to be faster.
+    Cells on one type of device get the same precision, so that they can be compared: that of the study's recorded runs, so
+    that a resumed study continues them; otherwise bf16 if all of them support it and, on a CPU, if bf16 matrix products are
+    measured to be faster.
 
     Args:
         cells: all those of a study.
         resolve: resolves one cell whose precision is not ``auto``.
+        recorded: returns the decisions that the study recorded; called only if a cell has ``auto``.
 
     Raises:
         UserError: as ``resolve`` does.
     """
     resolved, notes = {id(cell): cell for cell in cells}, []
+    decisions: dict[str, str] = {}
+    earlier = recorded() if any(cell.config.train.precision == "auto" for cell in cells) else {}
     for kind in ("cpu", "cuda"):
         open_cells = [cell for cell in cells if cell.config.train.precision == "auto" and _kind(cell.config) == kind]
         if open_cells:
-            precision, reason = _decision(kind, open_cells, resolve)
+            reason = "the recorded runs of this study have it; to change it, set train.precision"
+            precision, reason = (earlier[kind], reason) if kind in earlier else _decision(kind, open_cells, resolve)
+            decisions[kind] = precision
             resolved |= {id(cell): _in(cell, precision) for cell in open_cells}
             notes.append(f"train.precision: auto is {precision} on {kind}: {reason}")
-    return list(resolved.values()), notes
+    return list(resolved.values()), decisions, notes
 
 
 def _decision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> tuple[str, str]:

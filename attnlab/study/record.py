@@ -1,4 +1,4 @@
-"""What the record of a study says about a plan: the runs that are finished already. Nothing is written."""
+"""The record of a study as far as a plan needs it: its finished runs and its precision. Nothing is written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import has_result
-from attnlab.tracking.client import connect, is_local, is_study, runs_folder, search_runs
+from attnlab.tracking.client import PRECISION_TAG, connect, is_local, is_study, runs_folder, search_runs
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment
+
     from attnlab.planning.plan import Plan
     from attnlab.tracking.client import Record
 
@@ -24,13 +27,10 @@ def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Re
     Raises:
         UserError: the MLflow store cannot be used or does not respond.
     """
-    folder = runs_folder(root)
-    if is_local(folder) and not (folder / "mlflow.db").exists():
+    recorded = _recorded_study(plan.study.study, root)
+    if recorded is None:
         return {}
-    client = connect(folder)
-    experiment = client.get_experiment_by_name(plan.study.study)
-    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
-        return {}
+    client, experiment = recorded
     planned = _planned_keys(plan)
     finished: dict[str, Record] = {}
     for record in search_runs(client, experiment.experiment_id):
@@ -38,6 +38,31 @@ def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Re
         if has_result(record, retries=plan.study.retries) and (key in planned or _confirms(plan, record)):
             finished[key] = record
     return finished
+
+
+def recorded_precision(name: str, root: str | Path | None = None) -> dict[str, str]:
+    """Return type of device -> the precision that `train.precision: auto` has in the runs of a study; empty without a record.
+
+    Args:
+        root: as for `finished_records`.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = _recorded_study(name, root)
+    return {} if recorded is None else json.loads(recorded[1].tags.get(PRECISION_TAG, "{}"))
+
+
+def _recorded_study(name: str, root: str | Path | None) -> tuple[MlflowClient, Experiment] | None:
+    """Return the MLflow client and the experiment of a study, or None if it has no record."""
+    folder = runs_folder(root)
+    if is_local(folder) and not (folder / "mlflow.db").exists():
+        return None
+    client = connect(folder)
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
+        return None
+    return client, experiment
 
 
 def _planned_keys(plan: Plan) -> set[str]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.execution.worker import PRELOAD, TRAIN
-from attnlab.study.record import finished_records
+from attnlab.study.record import finished_records, recorded_precision
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.client import runs_folder
@@ -145,8 +146,12 @@ def run(
     from attnlab.planning.plan import plan as make_plan
 
     require_workers(workers)
-    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     folder, display = runs_folder(root), display or ProgressDisplay()
+    if isinstance(study, Plan):
+        plan = study
+    else:
+        earlier = partial(recorded_precision, root=folder)
+        plan = make_plan(study, sets=sets or {}, only=only or {}, recorded_precision=earlier)
     url = shared_storage(storage)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:

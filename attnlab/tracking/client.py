@@ -37,6 +37,7 @@ MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
 RUNS_PER_PAGE = 1_000  # of a search; a server prepares a page in a few seconds
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
 DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
+PRECISION_TAG = "attnlab.auto_precision"  # experiment tag: type of device -> what `train.precision: auto` is, as JSON
 STUDY_TAG = "attnlab.study"  # of experiments (since 0.4.0) and runs: the study's name
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI

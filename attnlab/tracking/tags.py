@@ -25,7 +25,7 @@ from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import text
 from attnlab.config.comparability import task_length, test_identity
 from attnlab.config.grid import assigned_base
-from attnlab.tracking.client import DOUBLES_TAG
+from attnlab.tracking.client import DOUBLES_TAG, PRECISION_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -264,7 +264,8 @@ def question(plan: Plan) -> dict[str, Any]:
 
 def study_tags(plan: Plan) -> dict[str, str]:
     """Return the tags of the study's experiment that follow from its plan."""
-    return {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
+    tags = {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
+    return {**tags, PRECISION_TAG: json.dumps(plan.auto_precision)} if plan.auto_precision else tags
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from attnlab.nn import processor
 from attnlab.planning.plan import plan
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
-from attnlab.study.record import finished_records
+from attnlab.study.record import finished_records, recorded_precision
 from attnlab.study.run import StudyResult, run
 from tests.study.test_study import QUIET, go, study
 
@@ -56,3 +59,20 @@ def test_finished_runs_are_counted_without_writing(tmp_path: Path) -> None:
     assert count(tmp_path, seeds=[1, 2]) == 1
     assert count(tmp_path, study="another") == 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(speedup: float) -> None:
+        monkeypatch.setattr(processor, "bf16_speedup", lambda setting="highest": speedup)
+
+    assert recorded_precision("small", tmp_path) == {}
+    measure(3.0)
+    first = go(tmp_path, sets={"train.precision": "auto"})
+    measure(0.1)  # a busy machine, or another processor
+    again = go(tmp_path, sets={"train.precision": "auto"})
+    assert recorded_precision("small", tmp_path) == {"cpu": "bf16"}
+    assert [row.run_id for row in again.rows] == [row.run_id for row in first.rows], "finished runs were trained again"
+    assert any("auto is bf16" in note and "recorded" in note for note in again.plan.notes)
+    changed = go(tmp_path, sets={"train.precision": "fp32"}, seeds=[1])
+    assert {cell.config.train.precision for cell in changed.plan.cells} == {"fp32"}
+    assert recorded_precision("another", tmp_path) == {}
