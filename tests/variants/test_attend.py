@@ -50,7 +50,7 @@ def test_masks_windows_and_shared_heads_follow_the_formula(backend: str, positio
     mask = drawn(B, S, seed=5) > -1
     by_pair, by_head = drawn(T, S, seed=6) > -0.5, drawn(H, 1, S, seed=7) > -0.5
     distance = torch.arange(S - T, S)[:, None] - torch.arange(S)
-    for given, attn_mask, window in (
+    for mask_of_keys, attn_mask, window in (
         (None, None, None),
         (None, None, 3),
         (mask, by_pair, None),
@@ -58,10 +58,10 @@ def test_masks_windows_and_shared_heads_follow_the_formula(backend: str, positio
         (None, by_pair, 1),
     ):
         visible = (distance >= 0).expand(B, H, T, S)
-        visible = visible if given is None else visible & given[:, None, None, :]
+        visible = visible if mask_of_keys is None else visible & mask_of_keys[:, None, None, :]
         visible = visible if attn_mask is None else visible & attn_mask
         visible = visible if window is None else visible & (distance < window)
-        y = variant.attend(q, k, v, given, attn_mask=attn_mask, window=window)
+        y = variant.attend(q, k, v, mask_of_keys, attn_mask=attn_mask, window=window)
         y_too = expected(variant, q, k, v, visible)
         torch.testing.assert_close(y, y_too, rtol=1e-9, atol=1e-10)
         weights = drawn(*y.shape, seed=8)

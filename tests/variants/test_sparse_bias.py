@@ -144,8 +144,8 @@ class WholeBuckets(Buckets):
 @pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
 def test_a_users_scheme_works_blockwise_or_is_refused(name: str) -> None:
     results = check(name, position=Buckets)
-    assert not [each for each in results if each.status == "failed"]
-    assert {"bias placement", "bias in blocks"} <= {each.check for each in results if each.status == "passed"}
+    assert not [result for result in results if result.status == "failed"]
+    assert {"bias placement", "bias in blocks"} <= {result.check for result in results if result.status == "passed"}
     (result,) = check(name, position=WholeBuckets, roles=["causal"])
     assert result.status == "refused"
     assert all(word in result.detail for word in ("bias()", "heads", "step", "offset"))
@@ -153,4 +153,4 @@ def test_a_users_scheme_works_blockwise_or_is_refused(name: str) -> None:
 
 def test_a_scheme_of_whole_biases_serves_where_logits_are_whole() -> None:
     results = check("dense", position=WholeBuckets, roles=["causal"], only=["bias placement", "bias in blocks"])
-    assert [each.status for each in results] == ["passed", "not declared"]
+    assert [result.status for result in results] == ["passed", "not declared"]

@@ -37,7 +37,9 @@ def equal(target: CheckTarget) -> str:
         dtypes = (torch.float32, torch.float16, torch.bfloat16) if cuda_only else (torch.float64,)
         for dtype in dtypes:
             worst = max(
-                _relative_error(each, backend, role, dtype) for each in target.with_every_scheme() for role in each.roles
+                _relative_error(variation, backend, role, dtype)
+                for variation in target.with_every_scheme()
+                for role in variation.roles
             )
             errors.append(f"{backend} {str(dtype).removeprefix('torch.')} {format_number(worst)}")
     absent = [name for name in target.variant.backends if attention.unsupported(name, device=target.device)]

@@ -157,11 +157,15 @@ def in_blocks(target: CheckTarget) -> str:
     """A block of the bias equals that part of the full bias, for every scheme that computes blocks."""
     if "bias" not in target.variant.hooks:
         raise NotDeclared("hook 'bias' is not declared")
-    tried = [each for each in target.with_every_scheme() if each.scheme.hook == "bias" and each.scheme.has_blockwise_bias()]
+    tried = [
+        variation
+        for variation in target.with_every_scheme()
+        if variation.scheme.hook == "bias" and variation.scheme.has_blockwise_bias()
+    ]
     if not tried:
         raise NotDeclared("no scheme computes its bias in blocks")
-    worst = max(_block_gap(each, role) for each in tried for role in each.roles)
-    return f"{', '.join(each.scheme_name for each in tried)}: error {format_number(worst)}"
+    worst = max(_block_gap(variation, role) for variation in tried for role in variation.roles)
+    return f"{', '.join(variation.scheme_name for variation in tried)}: error {format_number(worst)}"
 
 
 def _block_gap(target: CheckTarget, role: str) -> float:

@@ -33,7 +33,9 @@ def _require_memory(target: CheckTarget) -> None:
 def segments(target: CheckTarget) -> str:
     """A sequence processed in segments, each with the earlier ones as memory, gives the outputs of the full sequence."""
     _require_memory(target)
-    worst = max(_in_segments(each, length, ALIGN) for each in target.with_every_scheme() for length in SEGMENT_LENGTHS)
+    worst = max(
+        _in_segments(variation, length, ALIGN) for variation in target.with_every_scheme() for length in SEGMENT_LENGTHS
+    )
     lengths = " and ".join(map(str, SEGMENT_LENGTHS))
     return f"segments of {lengths} of {TOTAL_LENGTH}: error {format_number(worst)}{_describe_schemes(target)}"
 
@@ -45,7 +47,7 @@ def decoding(target: CheckTarget) -> str:
     """
     _require_memory(target)
     advice = "A single query must attend to all keys, including its own: a causal mask of one row masks nothing. " + ALIGN
-    worst = max(_in_segments(each, 1, advice) for each in target.with_every_scheme())
+    worst = max(_in_segments(variation, 1, advice) for variation in target.with_every_scheme())
     return f"one query at a time over a cache of inputs: error {format_number(worst)}{_describe_schemes(target)}"
 
 

@@ -50,11 +50,11 @@ def beginning(target: CheckTarget) -> str:
     """With a relative scheme, masked positions in front of a sequence do not change the outputs."""
     if not target.variant.permutation_equivariant:
         raise NotDeclared("`permutation_equivariant` is False")
-    targets = [each for each in target.with_every_scheme() if each.scheme.relative]
+    targets = [variation for variation in target.with_every_scheme() if variation.scheme.relative]
     if not targets:
         raise NotDeclared("no relative position scheme")
-    worst = max(_prefix_gap(each) for each in targets)
-    names = ", ".join(each.scheme_name for each in targets)
+    worst = max(_prefix_gap(variation) for variation in targets)
+    names = ", ".join(variation.scheme_name for variation in targets)
     return f"{names}: two padded positions in front change outputs by {format_number(worst)}"
 
 

@@ -144,10 +144,10 @@ def disjoint(target: TaskTarget) -> str:
         worst = max(worst, share)
     if target.is_language_model:
         tokens = {split: _tokens(target, split) for split in SPLITS}
-        for split, found in zip(SPLITS[1:], overlap(tokens["train"], tokens["valid"], tokens["test"]), strict=True):
-            if found.share > by_chance + SHARED:
+        for split, passages in zip(SPLITS[1:], overlap(tokens["train"], tokens["valid"], tokens["test"]), strict=True):
+            if passages.share > by_chance + SHARED:
                 raise Failure(
-                    f"{found.share:.0%} of the passages of {split} occur in train", "Cut the text before it is sampled."
+                    f"{passages.share:.0%} of the passages of {split} occur in train", "Cut the text before it is sampled."
                 )
     return f"at most {worst:.1%} of the rows are shared; {by_chance:.1%} within train"
 
