@@ -217,7 +217,9 @@ def _parsed(contents: bytes, file: DataFile, layout: Layout) -> list[tuple[int, 
     before = csv.field_size_limit(LONGEST_FIELD)
     rows: list[tuple[int, str, str]] = []
     try:
-        header = next((row for row in reader if row), [])
+        header = next((row for row in reader if row), None)
+        if header is None:
+            raise UserError(f"{file.option}: expected a header and rows in {file.path}, got an empty file")
         text, label = (_column(name, header, file, layout, option=option) for option, name in _columns(layout))
         for row in filter(None, reader):
             place = f"{file.option}: {file.path}:{reader.line_num}"
@@ -284,7 +286,7 @@ def _hold_out(labels: np.ndarray, texts: np.ndarray, *, names: Sequence[str], sp
         held = max(1, len(own) // HELD_OUT)
         if splits and len(own) <= len(splits):
             count = f"the label {name!r} has {len(own)} different text{'' if len(own) == 1 else 's'}"
-            least = f"a split into train and {' and '.join(splits)} needs {len(splits) + 1}"
+            least = f"a split into {', '.join(['train', *splits[:-1]])} and {splits[-1]} needs {len(splits) + 1}"
             raise UserError(f"path: {count}, and {least}: give {' and '.join(splits)} as files")
         for i in range(len(splits)):
             part[own[i * held : (i + 1) * held]] = i + 1

@@ -1,12 +1,12 @@
-"""Overlap between ``train`` and ``test``: passages of ``test`` that a model has read in training.
+"""Overlap between splits: passages of ``valid`` and ``test`` that a model has read in training.
 
-Both splits are sampled at the same passages, wherever they stand (Manber 1994, "Finding similar files in a large file system"):
-a window is a sample if a hash of its first 8 bytes is below a threshold. A passage that occurs in both splits is therefore
-sampled in both or in neither, and the share of the samples of ``test`` that occur in ``train`` estimates the share of all
+All windows of splits up to 2 MB are compared. Of larger ones, those are compared whose hash is below a threshold (Manber 1994,
+"Finding similar files in a large file system"). A passage that occurs in both splits is therefore sampled in both or in
+neither, wherever it stands, and the share of the samples of ``test`` that occur in ``train`` estimates the share of all
 windows.
 
 The check misses passages shorter than a window, and passages with a difference in every window, such as another spelling or
-another tokenisation. Of a large split only parts are read: of ``train``, this makes the share a lower bound.
+another tokenisation. Of a split above 256 MB only parts are read: of ``train``, this makes the share a lower bound.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 WINDOW = 64  # bytes that agree
-ANCHOR = 8  # bytes that decide whether a window is a sample
-RATE = 64  # one window in so many is a sample
-PART = 1 << 22  # bytes that are hashed at a time
+WORD = 8  # bytes that are read at a time
+SAMPLES = 1 << 21  # windows of a split, about, that are compared
+PART = 1 << 18  # bytes that are hashed at a time: few enough for the processor's cache
 MOST = 1 << 28  # bytes of a split that are read
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, for multiplicative hashing
 NOTABLE = 0.01  # the smallest share that is worth a note
@@ -54,14 +54,21 @@ def overlap(train: np.ndarray, *others: np.ndarray) -> list[Overlap]:
     Returns:
         The overlap of each of ``others``.
     """
-    known = np.concatenate([np.zeros(0, np.uint64), *map(np.unique, _samples(train))])
-    windows = [np.concatenate([np.zeros(0, np.uint64), *_samples(split)]) for split in others]
-    return [Overlap(len(hashes), int(np.isin(hashes, known).sum()), train.nbytes > MOST) for hashes in windows]
+    rate = max(1, *(-(-split.nbytes // SAMPLES) for split in (train, *others)))  # one window in so many is a sample
+    known = np.unique(_samples(train, rate))
+    results = []
+    for split in others:
+        windows = _samples(split, rate)
+        ends = [np.searchsorted(known, windows, side=side) for side in ("left", "right")]
+        results.append(Overlap(len(windows), int((ends[0] < ends[1]).sum()), train.nbytes > MOST))
+    return results
 
 
-def _samples(items: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the hashes of the sampled windows of each part of a split, (samples,) uint64."""
-    return (_hashes(part, items.itemsize) for part in _parts(items))
+def _samples(items: np.ndarray, rate: int) -> np.ndarray:
+    """Return (samples,) uint64: the hashes of the sampled windows of a split."""
+    highest = np.uint64((2**64 - 1) // rate)
+    hashes = (_hashes(part, items.itemsize) for part in _parts(items))
+    return np.concatenate([np.zeros(0, np.uint64), *(part[part <= highest] for part in hashes)])
 
 
 def _parts(items: np.ndarray) -> Iterator[np.ndarray]:
@@ -75,16 +82,20 @@ def _parts(items: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _hashes(part: np.ndarray, step: int) -> np.ndarray:
-    """Return the hashes of the sampled windows that begin at a multiple of ``step`` bytes."""
-    places = []
-    for offset in range(0, ANCHOR, step):  # every window begins in one of these eight-byte grids
-        anchors = np.frombuffer(part.data, dtype="<u8", offset=offset, count=(len(part) - offset) // ANCHOR)
-        places.append(np.flatnonzero(anchors * MULTIPLIER < np.uint64(2**64 // RATE)) * ANCHOR + offset)
-    starts = np.concatenate(places)
-    starts = starts[starts <= len(part) - WINDOW]
-    words = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(part, WINDOW)[starts]).view("<u8")
-    hashes = np.zeros(len(starts), dtype=np.uint64)
-    for column in words.T:
-        hashes = (hashes ^ column) * MULTIPLIER
-        hashes ^= hashes >> np.uint64(29)
+    """Return the hash of each window that begins at a multiple of ``step`` bytes, from those of its two halves."""
+    hashes = np.empty((len(part) - WORD) // step + 1, dtype=np.uint64)
+    for i, offset in enumerate(range(0, WORD, step)):  # NumPy reads words at multiples of their size only
+        hashes[i :: WORD // step] = np.frombuffer(part.data, "<u8", offset=offset, count=(len(part) - offset) // WORD)
+    hashes = _mixed(hashes, hashes)
+    size = WORD
+    while size < WINDOW:
+        hashes = _mixed(hashes[: -(size // step)], hashes[size // step :])
+        size *= 2
     return hashes
+
+
+def _mixed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return a hash of two hashes, in this order."""
+    mixed = (first * MULTIPLIER) ^ second
+    mixed ^= mixed >> np.uint64(32)
+    return mixed * MULTIPLIER

@@ -160,7 +160,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "another delimiter": ("text;label\na;x\nb;y\n", {}, "text", ["delimiter ';'"]),
     "a column twice": ("text,label,text\na,b,c\n", {}, "text", ["one column 'text'"]),
     "one column for both": ("text,label\na,b\n", {"label": "text"}, "label", ["another column"]),
-    "an empty file": ("", {}, "text", ["'text'"]),
+    "an empty file": ("", {}, "path", ["empty file"]),
     "a header alone": ("text,label\n", {}, "path", ["rows below the header"]),
     "an open quote": ('text,label\n"a,x\nb,y\n', {}, "path", ["mine.csv:3", "quotation mark"]),
     "text after a quote": ('text,label\n"a"b,x\n', {}, "path", ["mine.csv:2", "not a valid CSV"]),
