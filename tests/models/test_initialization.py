@@ -136,8 +136,13 @@ class Discarding(Dense):
 
 
 OWN = {cls.__name__: cls for cls in (GateFirst, Swapped, DrawnAgain, Direct, Truncated, Rejection, Discarding)}
-for name, own in OWN.items():
-    register_variant(f"initialised_{name}")(own)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_variants(forget_a_modules_files: None) -> None:
+    """Register the variants of this file for its tests only: an import must not add them to the contract's matrix."""
+    for name, cls in OWN.items():
+        register_variant(f"initialised_{name}")(cls)
 
 
 def assert_shared(one: dict[str, Tensor], other: dict[str, Tensor], *, at_least: int = 1, label: str = "") -> None:
