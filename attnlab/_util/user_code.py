@@ -96,8 +96,8 @@ def forget_changed_files() -> None:
 
 def is_loaded(path: Path) -> bool:
     """Return whether a user's file, as it is now, has been imported in this process."""
-    stamps = _stamps.get(module_name(path.resolve()))
-    return stamps is not None and _stamp(stamps) == stamps
+    name = module_name(path.resolve())
+    return name in sys.modules and name in _stamps and _stamp(_stamps[name]) == _stamps[name]
 
 
 def module_name(path: Path) -> str:
