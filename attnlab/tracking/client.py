@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
+NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
 RUNS_PER_PAGE = 1_000  # of a search; a server prepares a page in a few seconds
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
 DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
@@ -296,12 +298,16 @@ def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, d
     view = ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY
     options: dict[str, Any] = {"run_view_type": view, "order_by": ["attributes.start_time ASC"], "max_results": RUNS_PER_PAGE}
     records, token = [], None
+    last_notice = time.monotonic()
     while True:
         page = client.search_runs([experiment_id], filter_string, page_token=token, **options)
         records += [record for record in page if _is_record(record)]
         token = page.token
         if not token:
             return records
+        if time.monotonic() - last_notice > NOTICE_SECONDS:
+            last_notice = time.monotonic()
+            logger.info("reading the records of a study: %s runs so far", f"{len(records):,}")
 
 
 def _is_record(run: Record) -> bool:

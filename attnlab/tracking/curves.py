@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from attnlab._util.metrics import is_curve
+from attnlab.tracking.client import NOTICE_SECONDS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 BULK_ENDPOINT = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"  # of the server's own UI; not in the documented REST API
 BULK_RUNS, BULK_POINTS = 100, 25_000  # the endpoint's limits for one request
-NOTICE_SECONDS = 2.0  # between two lines on progress
 Point = tuple[int, float]  # step, value
 Curves = dict[tuple[str, str], list[Point]]  # (run ID, metric) -> points in the order in which they were logged
 
