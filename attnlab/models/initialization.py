@@ -53,6 +53,8 @@ def initialize(construct: Callable[[], M], seed: int) -> M:
         >>> torch.equal(small["out"].weight, large["out"].weight)
         True
     """
+    if torch.get_default_device().type == "meta":  # as in a plan, which constructs many models
+        return construct()
     module, names = _construct(construct, seed, [])
     if not _has_values(module):
         return module
