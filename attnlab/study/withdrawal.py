@@ -108,13 +108,24 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
             _require_idle(client, experiment.experiment_id)
         runs = []
         for record in select_records(client, experiment.experiment_id, targets):
-            run = SelectedRun(
-                record, run_folder(folder, record.data.tags["attnlab.fingerprint"]), tuple(studies_sharing(client, record))
-            )
+            run = SelectedRun(record, _folder_of(record, folder), tuple(studies_sharing(client, record)))
             if run.folder.exists():
                 locks.enter_context(file_lock(run.folder / "lock", activity=f"{run.name} is being trained"))
             runs.append(run)
         yield Withdrawal(client, folder, runs)
+
+
+def _folder_of(record: Record, root: Path) -> Path:
+    """Return the folder of a record's files.
+
+    Raises:
+        UserError: the record names a folder that is not one of a run; on a shared server anybody may write records.
+    """
+    tags = record.data.tags
+    folder = root / tags["attnlab.folder"] if REDONE_TAG in tags else run_folder(root, tags["attnlab.fingerprint"])
+    if folder.resolve().parent != (root / "work").resolve():
+        raise UserError(f"expected a folder of a run, got {folder}", record.info.run_id)
+    return folder
 
 
 def _require_idle(client: MlflowClient, experiment_id: str) -> None:
