@@ -11,11 +11,8 @@ from attnlab.study.execution.resume import has_result
 from attnlab.tracking.client import PRECISION_TAG, connect, is_local, is_study, runs_folder, search_runs
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Experiment
-
     from attnlab.planning.plan import Plan
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.client import Experiment, MlflowClient, Record
 
 
 def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Record]:
