@@ -112,7 +112,7 @@ def print_left_out(result: StudyResult, *, looks: Looks | None = None) -> None:
 
     spec, records = result.comparison(looks=looks), exclude_trials(result.records())
     if warning := describe_left_out(load_left_out(spec.study), records, summarize_cells(records, spec), spec):
-        print(f"warning: {warning}")
+        print_text(f"warning: {warning}")
 
 
 def print_failures(result: StudyResult) -> None:
