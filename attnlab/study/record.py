@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import has_result
-from attnlab.tracking.client import PRECISION_TAG, connect, is_local, is_study, runs_folder, search_runs
+from attnlab.tracking.client import PRECISION_TAG, search_runs
+from attnlab.tracking.runs import recorded_experiment
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -24,7 +25,7 @@ def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Re
     Raises:
         UserError: the MLflow store cannot be used or does not respond.
     """
-    recorded = _recorded_study(plan.study.study, root)
+    recorded = recorded_experiment(plan.study.study, root)
     if recorded is None:
         return {}
     client, experiment = recorded
@@ -46,20 +47,8 @@ def recorded_precision(name: str, root: str | Path | None = None) -> dict[str, s
     Raises:
         UserError: the MLflow store cannot be used or does not respond.
     """
-    recorded = _recorded_study(name, root)
+    recorded = recorded_experiment(name, root)
     return {} if recorded is None else json.loads(recorded[1].tags.get(PRECISION_TAG, "{}"))
-
-
-def _recorded_study(name: str, root: str | Path | None) -> tuple[MlflowClient, Experiment] | None:
-    """Return the MLflow client and the experiment of a study, or None if it has no record."""
-    folder = runs_folder(root)
-    if is_local(folder) and not (folder / "mlflow.db").exists():
-        return None
-    client = connect(folder)
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
-        return None
-    return client, experiment
 
 
 def _planned_keys(plan: Plan) -> set[str]:

@@ -21,6 +21,7 @@ from attnlab.tracking.client import (
     QUESTIONS_TAG,
     REPORT_PHASE,
     connect,
+    is_local,
     is_study,
     readable_errors,
     runs_folder,
@@ -57,6 +58,25 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there")
     return experiment
+
+
+def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[MlflowClient, Experiment] | None:
+    """Return a client and the MLflow experiment of a study, or None if the study has no record. Creates nothing.
+
+    Args:
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    folder = runs_folder(root)
+    if is_local(folder) and not (folder / "mlflow.db").exists():
+        return None
+    client = connect(folder)
+    experiment = client.get_experiment_by_name(study)
+    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
+        return None
+    return client, experiment
 
 
 @dataclass(frozen=True)
