@@ -57,7 +57,7 @@ def _print_runs(arguments: Namespace) -> int:
 
     frame = load_runs(arguments.study)
     if frame.empty:
-        raise UserError(f"the study {arguments.study!r} has no runs yet")
+        raise UserError(f"the study {arguments.study!r} has no runs yet, or all were withdrawn")
     frame = query.select(frame, where=arguments.where, columns=arguments.columns, sort=arguments.sort)
     if arguments.format == "csv":
         frame.map(lambda value: json.dumps(value) if isinstance(value, dict | list) else value).to_csv(sys.stdout, index=False)

@@ -55,7 +55,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
     with snapshot():
         runs = load_runs(study, root)
         if runs.empty:
-            raise UserError(f"the study {study!r} has no runs yet")
+            raise UserError(f"the study {study!r} has no runs yet, or all were withdrawn")
         curves, maps = load_curves(study, root), load_attention_maps(study, root)
         info = load_study_info(runs, root=root)
     page = write(folder, info=info, runs=runs, curves=curves, maps=maps)
