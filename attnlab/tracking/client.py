@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
 NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
-RUNS_PER_PAGE = 1_000  # of a search; a server prepares a page in a few seconds
+RUNS_PER_PAGE = 250  # of a search: a busy server prepares a page well within a reader's timeout
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
 DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
 PRECISION_TAG = "attnlab.auto_precision"  # experiment tag: type of device -> what `train.precision: auto` is, as JSON
