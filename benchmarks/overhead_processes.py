@@ -41,12 +41,14 @@ def starts(study: Path, marks: Path) -> None:
 
     def start(job: worker.Job) -> worker.Worker:
         _write(marks, key=job.folder.name, asked=time.monotonic())
-        return worker.start(job)
+        return worker.Worker(job)
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
+    preload = "benchmarks.overhead_preload"
     with (
-        patch.object(worker, "PRELOAD", [*worker.PRELOAD, "benchmarks.overhead_processes"]),
-        patch.object(runner, "start", start),
+        patch.object(worker, "PRELOAD", preload),
+        patch("attnlab.study.run.PRELOAD", preload),
+        patch.object(runner, "Worker", start),
     ):
         attnlab.run(
             study, display=ProgressDisplay(quiet=True), reference_scores=False, train="benchmarks.overhead_processes:train"

@@ -13,7 +13,7 @@ from attnlab.tracking.runs import recorded_experiment
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.tracking.client import Experiment, MlflowClient, Record
+    from attnlab.tracking.client import Record
 
 
 def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Record]:
