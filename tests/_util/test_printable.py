@@ -42,7 +42,8 @@ def test_labels_and_refusals_are_escaped() -> None:
     assert is_clean(str(Cell("a", {}, tiny(), refusal=HOSTILE).refusal))
 
 
-def test_log_lines_and_the_display_are_escaped() -> None:
+def test_log_lines_and_the_display_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("attnlab"), "propagate", False)  # pytest-xdist cannot send a captured surrogate
     lines: list[str] = []
     with log_to(lines.append):
         logging.getLogger("attnlab").info("x %s", HOSTILE)
