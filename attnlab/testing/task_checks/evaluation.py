@@ -164,10 +164,11 @@ def _share(rows: list[bytes], others: list[bytes]) -> float:
 
 
 def _tokens(target: TaskTarget, split: str) -> np.ndarray:
-    """Return the first tokens of a split, row after row, as uint32."""
+    """Return the first tokens of a split, row after row, in the smallest type: windows of the overlap are counted in bytes."""
+    dtype = np.min_scalar_type(target.task.vocabulary - 1)
     rows = max(1, TOKENS // target.task.length)
     batches = target.evaluation(split, rows=rows, batch_size=1)
-    return np.concatenate([batch.inputs.numpy().astype(np.uint32).flatten() for batch in islice(batches, rows)])
+    return np.concatenate([batch.inputs.numpy().astype(dtype).flatten() for batch in islice(batches, rows)])
 
 
 def exact_bytes(target: TaskTarget) -> str:
