@@ -1,4 +1,4 @@
-"""What every test runs under: few threads, no telemetry, and folders of its own for whatever is written."""
+"""The environment of every test: few threads, no telemetry, and separate folders for all files that tests write."""
 
 import logging
 import os
@@ -35,7 +35,7 @@ if "ATTNLAB_TESTS" not in os.environ:
 
 
 def _forget_users_files() -> Iterator[None]:
-    """What users' files registered is forgotten afterwards: another test's file may register the same name."""
+    """Forget afterwards the classes of users' files: another test's file may register the same name."""
     from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS
 
     before = [(table, dict(table._registered)) for table in (VARIANTS, POSITIONS, TASKS, MODELS)]
@@ -105,7 +105,7 @@ def root(empty_store: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Empty folders of this test's own: ``data`` for archives and ``prepared`` beside it."""
+    """Empty folders of this test's own: ``data`` for archives and ``prepared`` next to it."""
     monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / "prepared"))
     return tmp_path
@@ -113,7 +113,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What ``attnlab`` logs in this process, from INFO up: ``log.messages`` are its lines."""
+    """The log of ``attnlab`` in this process, from INFO up: ``log.messages`` are its lines."""
     caplog.set_level(logging.INFO, logger="attnlab")
     return caplog
 

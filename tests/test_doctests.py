@@ -33,7 +33,7 @@ def test_every_public_package_declares_its_exports(name: str) -> None:
 
 
 def documented(value: object) -> bool:
-    """Whether a class or function has a docstring of its own; constants need none."""
+    """Return whether a class or function has a docstring of its own; constants need none."""
     return bool(inspect.getdoc(value)) if inspect.isclass(value) or callable(value) else True
 
 

@@ -1,4 +1,4 @@
-"""What a run is tested on: only cells with equal tests are compared."""
+"""The identity of a run's test: only cells with equal tests are compared."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ADAPTIVE = "--until-conclusive"
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How to make a report again.
+    """The commands that make a report again.
 
     Attributes:
         commands: Shell commands, the last one writes the report.

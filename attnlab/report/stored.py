@@ -1,4 +1,4 @@
-"""A report's inputs, stored beside its page, from which the page can be rendered again without MLflow.
+"""A report's inputs, stored with its page, from which the page can be rendered again without MLflow.
 
 `report.json` has the runs, the curves that are drawn, the attention maps, and the study's comparison and calls. A committed
 report is checked by rendering it again: the page must be the one that the present code writes.

@@ -36,7 +36,7 @@ def curve_plot(
     name: str = "curves",
     limits: svg.Limits | None = None,
 ) -> str:
-    """Draw curves over steps, with one label per cell beside their ends. Curves of few points have markers.
+    """Draw curves over steps, with one label per cell next to their ends. Curves of few points have markers.
 
     Args:
         curves: In drawing order.

@@ -1,4 +1,4 @@
-"""A column of labels beside a plot: each is joined to its mark by a thin line, and no two overlap."""
+"""A column of labels next to a plot: each is joined to its mark by a thin line, and no two overlap."""
 
 from __future__ import annotations
 

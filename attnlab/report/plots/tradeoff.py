@@ -70,7 +70,7 @@ def tradeoff_plot(
     axis_labels: tuple[str, str],
     footer: Sequence[str] = (),
 ) -> str:
-    """Draw the metric against a cost: a dot per cell with its name beside the plot, and rings on the Pareto front.
+    """Draw the metric against a cost: a dot per cell with its name next to the plot, and rings on the Pareto front.
 
     A dashed line joins the front if costs are counted; the front of measured costs is not a line. An interval that exceeds
     the frame ends with an arrow.
