@@ -40,7 +40,11 @@ class DelayedProgress:
         console = Console(file=sys.stderr)
         if sys.stderr.isatty() and not console.is_dumb_terminal:
             self._live = Live(console=console, transient=True, refresh_per_second=4, get_renderable=self._bars)
-            self._live.start()
+            try:
+                self._live.start()
+            except BaseException:  # Ctrl-C after the cursor was hidden
+                self._live.stop()
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -119,3 +119,22 @@ def test_a_reader_that_stops_is_no_error(here: Path, words: list[str]) -> None:
         assert done.returncode == 2 and done.stderr.count("\n") == 1
     else:
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_while_the_bar_starts_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.live import Live
+
+    from attnlab.cli._progress import DelayedProgress
+
+    stopped: list[Live] = []
+
+    def interrupted(live: Live, refresh: bool = False) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Live, "start", interrupted)
+    monkeypatch.setattr(Live, "stop", lambda live: stopped.append(live))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with pytest.raises(KeyboardInterrupt), DelayedProgress():
+        pass
+    assert len(stopped) == 1
