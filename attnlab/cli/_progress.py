@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from attnlab.study.execution.bars import Bars
 
 DELAY = 2.0  # seconds without output that need no explanation
+SHOW_CURSOR = "\x1b[?25h"
+
+
+def show_cursor() -> None:
+    """Show the cursor of a terminal: an interrupt while a live display starts or stops leaves it hidden."""
+    if _can_move_cursor():
+        print(SHOW_CURSOR, end="", file=sys.stderr, flush=True)
+
+
+def _can_move_cursor() -> bool:
+    """Return whether standard error is a terminal that understands control sequences."""
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 class DelayedProgress:
@@ -40,11 +52,7 @@ class DelayedProgress:
         console = Console(file=sys.stderr)
         if sys.stderr.isatty() and not console.is_dumb_terminal:
             self._live = Live(console=console, transient=True, refresh_per_second=4, get_renderable=self._bars)
-            try:
-                self._live.start()
-            except BaseException:  # Ctrl-C after the cursor was hidden
-                self._live.stop()
-                raise
+            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -78,5 +86,5 @@ class ProgressLine:
         self._write(f"{text} ..."[: shutil.get_terminal_size().columns - 1])
 
     def _write(self, line: str) -> None:
-        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+        if _can_move_cursor():
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
