@@ -9,24 +9,14 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from attnlab._util.signals import delayed_interrupts
+
 if TYPE_CHECKING:
     from rich.live import Live
 
     from attnlab.study.execution.bars import Bars
 
 DELAY = 2.0  # seconds without output that need no explanation
-SHOW_CURSOR = "\x1b[?25h"
-
-
-def show_cursor() -> None:
-    """Show the cursor of a terminal: an interrupt while a live display starts or stops leaves it hidden."""
-    if _can_move_cursor():
-        print(SHOW_CURSOR, end="", file=sys.stderr, flush=True)
-
-
-def _can_move_cursor() -> bool:
-    """Return whether standard error is a terminal that understands control sequences."""
-    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 class DelayedProgress:
@@ -52,7 +42,12 @@ class DelayedProgress:
         console = Console(file=sys.stderr)
         if sys.stderr.isatty() and not console.is_dumb_terminal:
             self._live = Live(console=console, transient=True, refresh_per_second=4, get_renderable=self._bars)
-            self._live.start()
+            try:
+                with delayed_interrupts():  # half started, a display cannot be stopped
+                    self._live.start()
+            except KeyboardInterrupt:
+                self._live.stop()
+                raise KeyboardInterrupt from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -86,5 +81,5 @@ class ProgressLine:
         self._write(f"{text} ..."[: shutil.get_terminal_size().columns - 1])
 
     def _write(self, line: str) -> None:
-        if _can_move_cursor():
+        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

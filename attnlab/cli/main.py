@@ -27,7 +27,6 @@ from attnlab._util.printable import EscapingStream
 from attnlab._util.redact import redact
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
-from attnlab.cli._progress import show_cursor
 from attnlab.errors import UserError, one_line
 
 VERBS = (
@@ -77,7 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(str(error), code=2)
     except KeyboardInterrupt as error:
-        show_cursor()
         return _fail(str(error) or "interrupted", code=130)
     except BrokenPipeError:  # `attnlab list | head`: the reader has closed the pipe
         return 0
