@@ -12,10 +12,12 @@ class Again(Dense):
     """Dense attention whose weights are initialised with other values of the same distribution.
 
     Args:
-        draws: added to the seed of the weights; 0: the same initial weights as ``dense``.
+        draws: columns by which the initial weights of ``dense`` are rotated, which changes the function but not the
+            distribution: the columns are drawn independently of each other. 0: the same initial weights as ``dense``.
     """
 
     def __init__(self, config: AttentionConfig, *, draws: int = 0) -> None:
-        if draws:
-            torch.manual_seed(torch.initial_seed() + draws)
         super().__init__(config)
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.copy_(weight.roll(draws, dims=-1))

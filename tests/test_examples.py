@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 import attnlab
 from attnlab._util.user_code import load_file
+from attnlab.models.initialization import initialize
+from attnlab.registry import VARIANTS
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.tasks import IGNORED
 from attnlab.variants import AttentionConfig, Variant
@@ -149,3 +151,17 @@ def test_targets_are_the_values_of_the_keys_in_the_inputs() -> None:
     whole = torch.cat([batch.inputs for batch in task.eval_batches("valid", batch_size=7, limit=20)])
     assert torch.equal(whole, next(task.eval_batches("valid", batch_size=20)).inputs)
     assert not torch.equal(whole, next(task.eval_batches("test", batch_size=20)).inputs)
+
+
+@pytest.mark.parametrize("draws", [0, 1, 3])
+def test_identical_variants_of_the_a_a_study_differ_in_their_initial_values_alone(draws: int) -> None:
+    config, again = AttentionConfig(dim=12, heads=3, role="causal"), load_file(ROOT / "ablations" / "again.py").Again
+    dense = initialize(lambda: VARIANTS.get("dense")(config), seed=5)
+    other = initialize(lambda: again(config, draws=draws), seed=5)
+    x = torch.randn(2, 7, 12)
+    assert torch.equal(other(x), dense(x)) == (draws == 0)
+    for (_, one), (name, two) in zip(dense.named_parameters(), other.named_parameters(), strict=True):
+        assert torch.equal(one, two) == (draws == 0), name
+        assert torch.equal(one.sort()[0], two.sort()[0])
+    other.load_state_dict(dense.state_dict())
+    assert torch.equal(other(x), dense(x))
