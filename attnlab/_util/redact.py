@@ -123,7 +123,7 @@ class _Login(NamedTuple):
 
 
 def _logins(word: str) -> Iterator[_Login]:
-    """Yield the logins of the addresses in a word.
+    """Yield the login of each address in ``word``.
 
     A password may contain "/" and "@" unencoded: after "user:", the last "@" of the word ends it. "host:80/" is not a user.
     """

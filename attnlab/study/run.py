@@ -147,11 +147,8 @@ def run(
 
     require_workers(workers)
     folder, display = runs_folder(root), display or ProgressDisplay()
-    if isinstance(study, Plan):
-        plan = study
-    else:
-        earlier = partial(recorded_precision, root=folder)
-        plan = make_plan(study, sets=sets or {}, only=only or {}, recorded_precision=earlier)
+    earlier = partial(recorded_precision, root=folder)
+    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, recorded_precision=earlier)
     url = shared_storage(storage)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:
@@ -160,10 +157,8 @@ def run(
             with Tracker(plan, folder) as tracker:
                 with closing(Store(folder, url)) as store:
                     scheduler = Scheduler(plan, tracker, store, retry=_states(retry))
-                    runner = Runner(
-                        plan, folder, tracker=tracker, scheduler=scheduler, display=display, workers=workers, train=train
-                    )
-                    rows = runner.run(partial=bool(only))
+                    options = {"tracker": tracker, "scheduler": scheduler, "display": display, "workers": workers}
+                    rows = Runner(plan, folder, **options, train=train).run(partial=bool(only))
                 scores = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))

@@ -1,7 +1,7 @@
 """Check a variant against the contract: what it declares must hold, and what it does not declare must be refused."""
 
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, TypeVar
@@ -91,9 +91,9 @@ def check(
         shapes passed
         seed passed
     """
-    device = resolve_check_device(device)
-    target = _make_target(variant, options or {}, position=position, backend=backend, device=device)
-    target = replace(target, requested_heads=heads, requested_dim=dim)
+    target = _make_target(variant, options or {}, position=position, backend=backend, device=resolve_check_device(device))
+    requested = tuple(role for role in ROLES if role in roles)
+    target = replace(target, requested_heads=heads, requested_dim=dim).with_supported_shape(requested)
     checks = select_checks(CHECKS, only)
     results: list[CheckResult] = []
 
@@ -102,18 +102,22 @@ def check(
         if report is not None:
             report(result)
 
-    requested = tuple(role for role in ROLES if role in roles)
-    missing_backend = attention.unsupported(target.backend, device=target.device)
-    target = target.with_supported_shape(requested)
+    for result in _refusals(target, requested):
+        add(result)
+    if target.roles and not attention.unsupported(target.backend, device=target.device):
+        run_checks(checks, target, start=start, report=add, classes=(target.variant, target.scheme))
+    return results
+
+
+def _refusals(target: CheckTarget, requested: Collection[str]) -> Iterator[CheckResult]:
+    """Yield a result for each requested role, and for the backend, that the configuration does not support."""
     declared = [role for role in requested if role in target.variant.roles]
     for role, reason in target.unsupported_roles.items():
         if role in declared or not declared:  # the check "roles refused" covers roles that are not declared
-            add(CheckResult(f"role {role}", "refused", reason))
+            yield CheckResult(f"role {role}", "refused", reason)
+    missing_backend = attention.unsupported(target.backend, device=target.device)
     if missing_backend and target.roles:
-        add(CheckResult(f"backend {target.backend}", "refused", missing_backend))
-    if target.roles and not missing_backend:
-        run_checks(checks, target, start=start, report=add, classes=(target.variant, target.scheme))
-    return results
+        yield CheckResult(f"backend {target.backend}", "refused", missing_backend)
 
 
 def _make_target(
