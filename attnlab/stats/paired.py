@@ -49,7 +49,8 @@ class Difference:
     """A cell minus its baseline, over the seeds that both completed.
 
     Attributes:
-        interval: The mean difference and its interval; `interval.n` is the number of pairs.
+        interval: The mean difference and its interval; `interval.n` is the number of pairs. Without ends if all pairs have the
+            same difference.
         p: Two-sided p-value of the paired t-test, corrected for `looks`; None with fewer than two pairs, or fewer than the
             first look has.
         p_equivalent: P-value of the two one-sided tests against `margin`, likewise; None without a margin.
@@ -58,6 +59,7 @@ class Difference:
         looks: Looks that the p-values and the interval are corrected for.
         levels: Levels below which `p` and `p_equivalent` would be significant after Holm's correction, given the rest of the
             table.
+        comparisons: Number of comparisons with a test in its table, this one included.
     """
 
     interval: Interval
@@ -68,6 +70,7 @@ class Difference:
     margin: float | None = None
     looks: Looks | None = None
     levels: tuple[float, float] = (LEVEL, LEVEL)
+    comparisons: int = 1
 
     @property
     def effect_size(self) -> float | None:
@@ -88,9 +91,14 @@ class Difference:
             return ""
         if self.identical:
             return "identical" if _sign_test(self.interval.n) < LEVEL else ""
-        if _corrected(self.p_holm, self.p) < LEVEL:
+        if self.is_significant:
             return "lower" if self.interval.mean < 0 else "higher"
         return "equivalent" if self.within_margin else ""
+
+    @property
+    def is_significant(self) -> bool:
+        """True if the test for a difference is significant after the correction over the table."""
+        return _corrected(self.p_holm, self.p) < LEVEL
 
     @property
     def identical(self) -> bool:
@@ -125,9 +133,16 @@ def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval
     if n == 1:
         return Interval(1, mean)
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
-    level = LEVEL / 2 if looks is None else looks.extend_to(n).nominal_level(LEVEL / 2)
-    half_width = _t_quantile(1 - level, n - 1) * sd / math.sqrt(n)
-    return Interval(n, mean, sd, mean - half_width, mean + half_width)
+    low, high = interval_ends(Interval(n, mean, sd), LEVEL, looks=looks)
+    return Interval(n, mean, sd, low, high)
+
+
+def interval_ends(mean: Interval, level: float, *, looks: Looks | None = None) -> tuple[float, float]:
+    """Return the ends of the t-interval that misses the true mean with probability `level`, at all of the looks together."""
+    assert mean.sd is not None
+    tail = level / 2 if looks is None else looks.extend_to(mean.n).nominal_level(level / 2)
+    half_width = _t_quantile(1 - tail, mean.n - 1) * mean.sd / math.sqrt(mean.n)
+    return mean.mean - half_width, mean.mean + half_width
 
 
 def difference(
@@ -153,6 +168,8 @@ def difference(
         return None
     looks = looks and looks.extend_to(len(shared))
     mean = interval(_differences([(cell[seed], baseline[seed]) for seed in shared]), looks=looks)
+    if mean.sd == 0:
+        mean = replace(mean, low=None, high=None)  # only its sign is tested, and a sign test has no such interval
     if mean.sd is None or (looks and mean.n < looks.first):
         return Difference(mean, margin=margin, looks=looks)
     p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean))))
@@ -178,8 +195,9 @@ def correct(differences: Sequence[Difference | None]) -> list[Difference | None]
     p_values = holm([d and d.p for d in differences])
     p_equivalent = holm([d and d.p_equivalent for d in differences])
     levels = (_holm_level(p_values), _holm_level(p_equivalent))
+    tests = max(1, sum(p is not None for p in p_values))
     return [
-        d and replace(d, p_holm=p, p_equivalent_holm=p_near, levels=levels)
+        d and replace(d, p_holm=p, p_equivalent_holm=p_near, levels=levels, comparisons=tests)
         for d, p, p_near in zip(differences, p_values, p_equivalent, strict=True)
     ]
 
