@@ -246,6 +246,7 @@ VARIANTS = Registry(
         "gru": "attnlab.variants.gru:Gru",
         "lstm": "attnlab.variants.lstm:Lstm",
         "convolution": "attnlab.variants.convolution:Convolution",
+        "none": "attnlab.variants.none:NoMixing",
     },
 )
 POSITIONS = Registry(

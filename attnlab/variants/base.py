@@ -82,6 +82,8 @@ class Variant(nn.Module):
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
         permutation_equivariant: True for a variant that treats its keys as a set, role and position scheme aside. False where
             its own pattern depends on positions.
+        mixes_positions: False for a control such as ``none``, whose output at a position depends on the input at that position
+            alone. ``attnlab check`` then requires exactly that.
         cost_exponent: the exponent of t that bounds both the arithmetic and the bytes saved for the backward pass, with the
             options of ``recommended_options``.
         recurrent_layers: PyTorch's recurrent layers that the variant contains, such as ``nn.LSTM``. Some CPUs have no bf16
@@ -114,6 +116,7 @@ class Variant(nn.Module):
     has_heads: ClassVar[bool] = True
     has_attention_dropout: ClassVar[bool] = True
     permutation_equivariant: ClassVar[bool] = True
+    mixes_positions: ClassVar[bool] = True
     cost_exponent: ClassVar[float] = 2.0
     recurrent_layers: ClassVar[tuple[processor.RecurrentLayer, ...]] = ()
     supports_compile: ClassVar[bool] = True

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.variants import AttentionConfig
 from attnlab.variants.dense import Dense
+from attnlab.variants.none import NoMixing
 from tests.mutants.base import Bare, ByHand, Causal, Plain
 
 
@@ -82,6 +83,18 @@ class IgnoresSource(Plain):
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         context = context if mask is not None else x  # with a mask, whose length is that of the context, x would not fit
         return super().forward(x, context=context, mask=mask)
+
+
+class MixesSecretly(NoMixing):
+    """Declares that it mixes nothing, and adds a little of the position before."""
+
+    roles = frozenset({"causal"})
+    supports_memory = False
+    permutation_equivariant = False
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        before = x if mask is None else x.masked_fill(~mask[..., None], 0.0)
+        return super().forward(x + 0.01 * F.pad(before, (0, 0, 1, 0))[:, :-1])
 
 
 class SeesNext(ByHand):

@@ -38,6 +38,7 @@ def test_flops_are_twice_the_multiply_accumulates() -> None:
         ("gru", 6 * DIM**2, 6 * DIM),
         ("lstm", 8 * DIM**2, 8 * DIM),
         ({"name": "convolution", "kernel": 5}, 2 * 5 * DIM**2, 2 * DIM),
+        ("none", 2 * DIM**2, 0),
     ],
 )
 def test_operations_without_attention_match_a_count_by_hand(variant: str | dict, products: int, biases: int) -> None:

@@ -1,8 +1,20 @@
-"""Visibility: no future positions in a causal role, all positions in a bidirectional one, the context in cross-attention."""
+"""Visibility: no future positions in a causal role, all positions in a bidirectional one, the context in cross-attention.
+
+A variant that declares ``mixes_positions = False`` sees its own position alone, in every role.
+"""
 
 import torch
 
-from attnlab.testing.checks.target import LENGTH, LENGTHS, LONG_LENGTH, Check, CheckTarget, Failure, format_number
+from attnlab.testing.checks.target import (
+    LENGTH,
+    LENGTHS,
+    LONG_LENGTH,
+    Check,
+    CheckTarget,
+    Failure,
+    NotDeclared,
+    format_number,
+)
 
 # Length -> positions to check: all of a short sequence; of a long one those near multiples of 64, where blocks end.
 POSITIONS = {**{t: range(t) for t in LENGTHS}, LONG_LENGTH: (63, 64, 65, 128, 129, 200, 256, LONG_LENGTH - 1)}
@@ -61,6 +73,8 @@ def by_gradient(target: CheckTarget) -> str:
 
 def both_sides(target: CheckTarget) -> str:
     """In a bidirectional role later inputs change earlier outputs; in cross-attention each context position does."""
+    if not target.variant.mixes_positions:
+        raise NotDeclared("`mixes_positions` is False")
     if "bidirectional" not in target.roles:
         target.require_role("cross")
     checked = []
@@ -91,8 +105,37 @@ def both_sides(target: CheckTarget) -> str:
     return f"{', '.join(checked)}: every position up to {LENGTHS[-1]}"
 
 
+def own_position_alone(target: CheckTarget) -> str:
+    """Where ``mixes_positions`` is False, changing input j changes output j and no other output, in every role."""
+    if target.variant.mixes_positions:
+        raise NotDeclared("`mixes_positions` is True")
+    worst = 0.0
+    for role in target.roles:
+        layer = target.build(role)
+        for t in LENGTHS:
+            x, context = target.inputs(role, 1, t)
+            with torch.no_grad():
+                y = layer(x, context)
+                for j in range(t):
+                    other = x.clone()
+                    other[:, j] = target.noise(1, t, seed=2)[:, j]
+                    changed = (layer(other, context) - y).abs().amax((0, 2))  # (t,)
+                    case = f"{role}, batch 1, length {t}: changing input {j} changes"
+                    if not changed[j].item() > target.tolerance:
+                        raise Failure(f"{case} output {j} not at all", "Compute the output from `x`.")
+                    changed[j] = 0.0
+                    if not changed.max().item() <= target.tolerance:
+                        raise Failure(
+                            f"{case} output {int(changed.argmax())} by {format_number(changed.max().item())}",
+                            "Compute each position from its own input alone, or remove `mixes_positions = False`.",
+                        )
+                    worst = max(worst, changed.max().item())
+    return f"{', '.join(target.roles)}: other positions change by {format_number(worst)}"
+
+
 CHECKS = [
     Check("causality by value", by_value),
     Check("causality by gradient", by_gradient),
     Check("full visibility", both_sides),
+    Check("no mixing", own_position_alone),
 ]
