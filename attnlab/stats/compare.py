@@ -43,6 +43,8 @@ class ComparisonSpec:
         looks: The looks of a study whose seeds were added until its verdicts were conclusive.
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
         further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
+        sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
+            optima of the curves fitted over it.
     """
 
     study: str
@@ -54,6 +56,7 @@ class ComparisonSpec:
     looks: Looks | None = None
     doubles: Mapping[str, str] = field(default_factory=dict)
     further_baselines: tuple[Mapping[str, Any], ...] = ()
+    sweep: str | None = None
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
