@@ -1,9 +1,10 @@
 """Colours of variants, the same in every report and in MLflow (`mlflow.runColor`).
 
 The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
-plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2, 1.4.11). Variants without
-attention have three of Paul Tol's "muted" colours, and the control grey; a user's variant has one of the remaining muted colours, which depends
-only on its name, so that it has the same colour in every study.
+plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2,
+1.4.11). Variants without attention have three of Paul Tol's "muted" colours, and the control grey;
+a user's variant has one of the remaining muted colours, which depends only on its name, so that it
+has the same colour in every study.
 """
 
 from __future__ import annotations

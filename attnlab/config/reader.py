@@ -65,7 +65,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     check_search(study)
     _check_sets(study)
     _check_skip(study)
-    return _with_baseline_labels(study)
+    return _with_control_labels(_with_baseline_labels(study))
 
 
 def _with_assignments(fields: dict[str, Any], sets: dict[str, Any]) -> dict[str, Any]:
@@ -89,8 +89,35 @@ def _with_baseline_labels(study: StudyConfig) -> StudyConfig:
     return study.model_copy(update={"baseline": baselines})
 
 
+def _with_control_labels(study: StudyConfig) -> StudyConfig:
+    """Return the study with the values of its control replaced by the labels of the axes."""
+    if study.control is None:
+        return study
+    place = study.where("control")
+    if not study.baselines:
+        raise UserError("control: expected a 'baseline', which the control must be worse than, got none", place)
+    for axis, value in study.control.items():
+        if axis in study.grid and isinstance(study.grid[axis], list):
+            _check_control_value(study, axis, value)
+    control = _labelled(study, study.control, ("control",))
+    for baseline in study.baselines:
+        if all(control[axis] == baseline[axis] for axis in control.keys() & baseline.keys()):
+            message = f"control: expected another value than the baseline {text(baseline)} on one of its axes"
+            raise UserError(f"{message}, got {text(control)}", place)
+    return study.model_copy(update={"control": control})
+
+
+def _check_control_value(study: StudyConfig, axis: str, value: Any) -> None:
+    """Raise ``UserError`` with the advice to add the control to the grid unless it is there."""
+    place = study.where("control", axis)
+    try:
+        pick(axis, study.axes[axis], value, place=place)
+    except UserError as error:
+        raise UserError(f"{error.message}: add {text(value)} to grid.{axis}, so that it is trained", place) from error
+
+
 def _labelled(study: StudyConfig, baseline: dict[str, Any], loc: Loc) -> dict[str, Any]:
-    """Return a baseline, which the study has at ``loc``, with the labels of the axes as values."""
+    """Return the axes of a baseline or control, which the study has at ``loc``, with the labels of the axes as values."""
     labelled: dict[str, Any] = {}
     for axis, value in baseline.items():
         check_axis(study, axis, place=study.where(*loc, axis, key=True))

@@ -54,6 +54,17 @@ Baseline = Annotated[
 ]
 
 
+def _control(value: Any) -> Any:
+    if value is not None and (not isinstance(value, dict) or not value):
+        raise expected("the axes of one cell, such as {variant: none}")
+    return value
+
+
+Control = Annotated[
+    dict[str, Any] | None, BeforeValidator(_control), WithJsonSchema({"anyOf": [_AXIS_VALUES, {"type": "null"}]})
+]
+
+
 def _reference_scores(value: Any) -> Any:
     if not isinstance(value, bool | list):
         raise expected("true, false or a list of names, such as [gzip]")
@@ -71,7 +82,7 @@ class Skip(Section):
 
 
 class StudyConfig(Section):
-    """One study. After reading, ``baseline`` maps axes to labels, as ``Cell.axes`` does."""
+    """One study. After reading, ``baseline`` and ``control`` map axes to labels, as ``Cell.axes`` does."""
 
     study: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
@@ -96,6 +107,10 @@ class StudyConfig(Section):
     baseline: Baseline = Field(
         default=None,
         description="the cell that the others are compared with: axis -> value; or a list of several baselines",
+    )
+    control: Control = Field(
+        default=None,
+        description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
     margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")

@@ -105,6 +105,27 @@ def baseline_notes(
                 yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 
 
+def control_notes(study: StudyConfig, cells: Sequence[Cell], *, every: Sequence[CellPair]) -> Iterator[str]:
+    """Yield notes on a control that supports nothing: without a margin, not in the grid, or refused.
+
+    Args:
+        cells: of the plan.
+        every: the cells of the whole grid, as resolved.
+    """
+    if study.control is None:
+        return
+    shown = ", ".join(f"{axis} {value}" for axis, value in study.control.items())
+    if study.margin is None:
+        yield f"the control ({shown}) supports verdicts of equivalent, which need a margin: the study has none"
+    refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in every}
+    for cell in cells:
+        axes = tuple({**cell.axes, **study.control}.values())
+        if axes not in refusals:
+            yield f"{cell.name!r} has no control: its cell with {shown} is not in the grid"
+        elif refusals[axes] is not None and axes != tuple(cell.axes.values()):
+            yield f"{cell.name!r} has no control: its cell with {shown} is refused"
+
+
 def _change_of_test(cell: Cell, base: Cell) -> str:
     """Return how the test of a cell differs from that of its baseline; "" if it does not."""
     test, base_test = (json.loads(test_identity(json.loads(c.config.to_json()), task_length(c.config))) for c in (cell, base))

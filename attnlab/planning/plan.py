@@ -15,7 +15,7 @@ from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import baseline_notes, data_notes, direction_notes, double_notes, length_notes
+from attnlab.planning.notes import baseline_notes, control_notes, data_notes, direction_notes, double_notes, length_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import ResolvedCell, Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
@@ -193,6 +193,7 @@ def plan(
     planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest, auto_precision)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
+    notes += control_notes(study, planned.cells, every=resolved)
     notes += length_notes(kept)
     notes += direction_notes(metric, direction)
     notes += [f"data: {note}" for note in dict.fromkeys(note for cell in planned.cells for note in cell.data_notes)]

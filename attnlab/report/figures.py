@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
+from attnlab.report.control import plot_label
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.heat import heat_map
 from attnlab.report.plots.learning import MAX_CELLS, learning_curves
@@ -78,7 +79,7 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
     rows, several = [], any(cell.further for cell in cells)
     for cell in comparisons(cells):
         if cell.difference is not None:
-            name = f"{cell.name} against {cell.baseline}" if several else cell.name
+            name = f"{plot_label(cell, spec)} against {cell.baseline}" if several else plot_label(cell, spec)
             mean, baseline = cell.difference.interval, by_name[cell.baseline].values
             values = [value - baseline[seed] for seed, value in cell.values.items() if seed in baseline]
             text = format_difference(cell)

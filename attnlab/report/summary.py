@@ -23,6 +23,7 @@ from attnlab.report.wording import (
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.verdict import Reason, VerdictKind
 
+NEAR = (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)  # outcomes that a control has to support
 MAX_NAMED = 3  # cells named in one group; the table has all of them
 
 
@@ -82,8 +83,11 @@ def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
         VerdictKind.IDENTICAL: "identical in every seed",
     }
     groups: list[list[str]] = []
-    for kind, phrase in phrases.items():
-        cells = [cell for cell in compared if cell.verdict is not None and cell.verdict.kind is kind]
+    alternatives = [(kind, phrase, False) for kind, phrase in phrases.items()]
+    alternatives += [(kind, f"{phrases[kind]}, but without a control that was found worse", True) for kind in NEAR]
+    for kind, phrase, unsupported in alternatives:
+        verdicts = [(cell, cell.verdict) for cell in compared if cell.verdict is not None]
+        cells = [cell for cell, verdict in verdicts if verdict.kind is kind and verdict.is_unsupported == unsupported]
         if cells:
             number = Strong(f"{len(cells)} {'is' if len(cells) == 1 else 'are'} {phrase}")
             groups.append([number, f" ({_list_largest(cells, [_result(cell) for cell in cells])})"])

@@ -10,6 +10,7 @@ from zlib import crc32
 from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
+from attnlab.report.control import control_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_looks,
@@ -195,6 +196,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "verdict is that of these tests, all others are those of the test for a difference. At the 5 % level the tests "
             "require that the 90 % interval is within the margin; the 95 % interval, which is shown, is wider and may leave it."
         )
+    texts += control_notes(cells, spec)
     if spec.looks is not None:
         texts.append(describe_looks(spec.looks))
     return [*texts, "Parentheses after parameters: the difference from the baseline."]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from attnlab.stats.compare import CellSummary
 from attnlab.stats.paired import MAX_SEEDS, Interval
 from attnlab.stats.sequential import Looks
-from attnlab.stats.verdict import Reason, Verdict, VerdictKind
+from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
+
+SENSITIVITY = {
+    Sensitivity.NOT_SHOWN: "but the control was not found worse: this study could not have seen a difference",
+    Sensitivity.WITHIN_MARGIN: "but the control differs by less than the margin, too: the margin is too wide",
+    Sensitivity.NO_RESULT: "but the control has no result that shows that this study can see a difference",
+}
 
 
 def format_metric(value: float, digits: int = 4) -> str:
@@ -70,10 +76,11 @@ def describe_verdict(verdict: Verdict | None) -> str:
 
 
 def describe_conditions(verdict: Verdict) -> list[str]:
-    """Return what limits a verdict: its size, and runs that were lost."""
+    """Return what limits a verdict: its size, runs that were lost, and a control that does not support it."""
     small = ["by less than the margin"] if verdict.within_margin else []
     lost = describe_lost_runs(verdict)
-    return [*small, f"on the completed pairs ({lost})"] if lost else small
+    unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
+    return [*small, *([f"on the completed pairs ({lost})"] if lost else []), *unsupported]
 
 
 def describe_lost_runs(verdict: Verdict) -> str:

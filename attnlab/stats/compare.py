@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
@@ -18,6 +18,7 @@ from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
+from attnlab.stats.control import sensitivity
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
@@ -45,6 +46,7 @@ class ComparisonSpec:
         further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
         sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
             optima of the curves fitted over it.
+        control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
     """
 
     study: str
@@ -57,11 +59,16 @@ class ComparisonSpec:
     doubles: Mapping[str, str] = field(default_factory=dict)
     further_baselines: tuple[Mapping[str, Any], ...] = ()
     sweep: str | None = None
+    control: Mapping[str, Any] | None = None
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
         """All baselines; empty if cells are not compared."""
         return (self.baseline, *self.further_baselines) if self.baseline else ()
+
+    def is_control(self, axes: Mapping[str, str]) -> bool:
+        """Return True for the axes of a control."""
+        return self.control is not None and all(axes[axis] == axis_text(value) for axis, value in self.control.items())
 
 
 @dataclass(frozen=True)
@@ -205,7 +212,44 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
                 pairs.add(pair)
     corrected = iter(paired.correct([comparison.difference for group in compared for comparison in group]))
     judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in group] for group in compared]
+    if spec.control:
+        judged = _with_sensitivity(judged, spec, baseline_of)
     return [replace(group[0], further=tuple(group[1:])) for group in judged]
+
+
+def _with_sensitivity(
+    groups: Sequence[Sequence[CellSummary]],
+    spec: ComparisonSpec,
+    cell_with: Callable[[CellSummary, Mapping[str, Any]], CellSummary | None],
+) -> list[list[CellSummary]]:
+    """Record with each outcome of equivalent or identical what the cell's control shows against the same baseline.
+
+    Args:
+        groups: Each cell's comparisons.
+        spec: With a control.
+        cell_with: Returns the cell with the axes of another, some of them replaced.
+    """
+    by_name = {group[0].name: group for group in groups}
+
+    def control_of(cell: CellSummary) -> CellSummary | None:
+        control = cell_with(cell, spec.control or {})
+        if control is None:
+            return None
+        for baseline in spec.baselines:
+            if (own := cell_with(cell, baseline)) is not None and own.name == cell.baseline:
+                paired_with = cell_with(control, baseline)
+                name = paired_with.name if paired_with is not None else ""
+                return next((comparison for comparison in by_name[control.name] if comparison.baseline == name), None)
+        return None
+
+    def recorded(cell: CellSummary) -> CellSummary:
+        if cell.verdict is None or cell.verdict.kind not in (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL):
+            return cell
+        control = control_of(cell)
+        shown = sensitivity(control and control.verdict, control and control.difference, margin=spec.margin)
+        return replace(cell, verdict=replace(cell.verdict, sensitivity=shown))
+
+    return [[recorded(cell) for cell in group] for group in groups]
 
 
 def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec) -> CellSummary:
@@ -219,7 +263,8 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
     if cell.test != baseline.test:
         detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
-    difference = paired.difference(cell.values, baseline.values, margin=spec.margin, looks=spec.looks)
+    margin = None if spec.is_control(cell.axes) else spec.margin
+    difference = paired.difference(cell.values, baseline.values, margin=margin, looks=spec.looks)
     return replace(cell, baseline=baseline.name, difference=difference)
 
 

@@ -36,6 +36,15 @@ class Reason(StrEnum):
     BASELINE_WITHOUT_VALUE = "no run of the baseline completed"
 
 
+class Sensitivity(StrEnum):
+    """The evidence that a study with a control could have seen a difference (`attnlab.stats.control`)."""
+
+    SHOWN = "the control was found worse"
+    NOT_SHOWN = "the control was not found worse"
+    WITHIN_MARGIN = "the control is worse by less than the margin"
+    NO_RESULT = "the control has no result"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on one cell.
@@ -52,6 +61,7 @@ class Verdict:
         constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.
         lost: (number, state) of the cell's runs that ended without a result; there may be worse values among them.
         baseline_lost: The same for its baseline.
+        sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. Else None.
         detail: Further information on the reason, as text.
     """
 
@@ -66,6 +76,12 @@ class Verdict:
     lost: tuple[tuple[int, str], ...] = ()
     baseline_lost: tuple[tuple[int, str], ...] = ()
     detail: str = ""
+    sensitivity: Sensitivity | None = None
+
+    @property
+    def is_unsupported(self) -> bool:
+        """True for an outcome of equivalent or identical of a study whose control does not show that it sees differences."""
+        return self.sensitivity not in (None, Sensitivity.SHOWN)
 
 
 def judge(difference: Difference | None, *, direction: str) -> Verdict:

@@ -83,7 +83,7 @@ class StudyResult:
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, study.margin)
-        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others))
+        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), control=study.control)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""

@@ -257,9 +257,10 @@ def to_yaml(value: dict[str, Any]) -> str:
 
 
 def question(plan: Plan) -> dict[str, Any]:
-    """Return the study's metric, its direction, the baseline and the margin, ready for JSON."""
+    """Return the study's metric, its direction, the baseline, the margin and the control if it has one, ready for JSON."""
     study = plan.study
-    return {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
+    comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
+    return {**comparison, "control": study.control} if study.control else comparison
 
 
 def study_tags(plan: Plan) -> dict[str, str]:
@@ -269,18 +270,19 @@ def study_tags(plan: Plan) -> dict[str, str]:
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:
-    """Return those of the plan's doubles that other cells are compared with, as far as a tag can hold them."""
+    """Return those of the plan's doubles that are a baseline or control of other cells, as far as a tag can hold them."""
     from attnlab.config.grid import expand
 
     baselines = plan.study.baselines
     if not baselines or not plan.doubles:
         return {}
+    controls = [plan.study.control] if plan.study.control else []
     axes = {cell.name: cell.axes for cell in expand(plan.study)[0]}
     doubles: dict[str, str] = {}
     length = 2
     for name, first in plan.doubles.items():
         length += len(json.dumps({name: first}))
-        if any(baseline.items() <= axes[name].items() for baseline in baselines) and length <= STUDY_NOTE_LIMIT:
+        if any(values.items() <= axes[name].items() for values in (*baselines, *controls)) and length <= STUDY_NOTE_LIMIT:
             doubles[name] = first
     return doubles
 

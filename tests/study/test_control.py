@@ -1,0 +1,77 @@
+"""Tests of a study with a control, from its YAML to its page."""
+
+from pathlib import Path
+
+import pytest
+
+from attnlab import load_runs
+from attnlab.config.reader import read_study
+from attnlab.errors import UserError
+from attnlab.planning.plan import plan
+from attnlab.report.page import make_page
+from attnlab.stats.verdict import Sensitivity, VerdictKind
+from attnlab.tracking.runs import load_curves
+from tests.study.test_study import study
+from tests.tracking.test_questions import run_study
+
+GRID = {"variant": ["dense", "no_wo", "narrow", "wide"]}
+SEEDS = [0, 1, 2, 3, 4, 5]
+CONTROLLED = {"grid": GRID, "seeds": SEEDS, "baseline": {"variant": "dense"}, "margin": 0.5}
+
+
+@pytest.mark.parametrize(("control", "shown"), [("no_wo", Sensitivity.SHOWN), ("wide", Sensitivity.NOT_SHOWN)])
+def test_terminal_and_page_agree_on_what_the_control_shows(root: Path, control: str, shown: Sensitivity) -> None:
+    table, source = run_study(root, "settling", **CONTROLLED, control={"variant": control})
+    assert source.spec.control == {"variant": control} and source.changes == ()
+    verdicts = {cell.name: cell.verdict for cell in table}
+    assert verdicts["narrow"] is not None and verdicts["narrow"].kind is VerdictKind.EQUIVALENT
+    assert verdicts["narrow"].sensitivity is shown
+    page = make_page(source, runs=load_runs("small", root), curves=load_curves("small", root))
+    assert {cell.name: cell.verdict for cell in page.cells} == verdicts
+    texts = [text for row in page.table.rows for text in row.cells if row.cells[0] == "narrow"]
+    assert any("but the control was not found worse" in text for text in texts) == (shown is Sensitivity.NOT_SHOWN)
+
+
+def test_a_control_that_is_named_after_results_is_a_change_of_the_comparison(root: Path) -> None:
+    run_study(root, "settling", **CONTROLLED)
+    _, source = run_study(root, "settling", **CONTROLLED, control={"variant": "no_wo"})
+    assert source.changes == ("control none (now variant no_wo)",)
+    _, source = run_study(root, "settling", **CONTROLLED)
+    assert source.changes == ("control variant no_wo (now none)",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"control": "none"}, "expected the axes of one cell"),
+        ({"control": {}}, "expected the axes of one cell"),
+        ({"control": [{"variant": "no_wo"}]}, "expected the axes of one cell"),
+        ({"control": {"position": "none"}}, "is not an axis of the grid"),
+        ({"control": {"variant": "none"}}, "add none to grid.variant"),
+        ({"control": {"variant": "dense"}}, "expected another value than the baseline"),
+        ({"control": {"variant": "no_wo"}, "baseline": None}, "expected a 'baseline'"),
+        ({"control": {"variant": "no_wo"}, "baseline": [{"variant": "dense"}, {"variant": "no_wo"}]}, "another value than"),
+    ],
+)
+def test_a_mistake_in_the_control_is_one_line(changes: dict, words: str) -> None:
+    with pytest.raises(UserError, match="control") as error:
+        read_study({**study(), **CONTROLLED, **changes})
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_control_is_named_by_its_label() -> None:
+    grid = {"variant": ["dense", {"name": "none", "position": "none"}], "train.lr": [1e-3, 1e-2]}
+    read = read_study({**study(), **CONTROLLED, "grid": grid, "control": {"variant": "none"}})
+    assert read.control == {"variant": "none position=none"}
+
+
+def test_the_plan_notes_a_control_that_supports_nothing() -> None:
+    grid = {"variant": ["dense", "none"], "position": ["learned", "rotary"]}
+    base = {**study(), **CONTROLLED, "grid": grid, "control": {"variant": "none"}}
+    base["base"] = {key: value for key, value in base["base"].items() if key != "position"}
+    notes = [note for note in plan(base).notes if "control" in note]
+    assert len(notes) == 1 and "'dense rotary' has no control" in notes[0] and "is refused" in notes[0]
+    skip = [{"where": {"variant": "none", "position": "learned"}, "because": "a test"}]
+    notes = [note for note in plan({**base, "skip": skip, "margin": None}).notes if "control" in note]
+    assert any("'dense learned' has no control" in note and "not in the grid" in note for note in notes)
+    assert any("the study has none" in note for note in notes)
