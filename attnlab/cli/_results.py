@@ -23,6 +23,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
         looks: the looks at the data of a study whose seeds were added until its verdicts were conclusive.
     """
     from attnlab._util.cost_metrics import shown_in
+    from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.reference_scores import labels
     from attnlab.report.search import describe_search
     from attnlab.report.wording import better, describe_verdict, format_difference, format_interval, format_metric
@@ -64,6 +65,8 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     _print_cells(headings, rows, references, costs=[metric.heading for metric in costs])
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
+    for note in notes_on_intervals(cells):
+        print_text(note)
     for summary in searches:
         print_text(f"search: {describe_search(summary, spec)}")
     for summary in searches:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.cost_metrics import shown_in
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.simultaneous import simultaneous_interval
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +39,7 @@ def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.Da
 def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
     value, difference = cell.value, cell.difference
     paired = difference.interval if difference else None
+    simultaneous = simultaneous_interval(difference) if difference else None
     return {
         "cell": cell.name,
         **{axis: cell.axes[axis] for axis in spec.axes},
@@ -51,6 +53,8 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         "difference": paired.mean if paired else None,
         "difference_low": paired.low if paired else None,
         "difference_high": paired.high if paired else None,
+        "simultaneous_low": simultaneous.low if simultaneous else None,
+        "simultaneous_high": simultaneous.high if simultaneous else None,
         "p": difference.p if difference else None,
         "p_holm": difference.p_holm if difference else None,
         "p_equivalent_holm": difference.p_equivalent_holm if difference else None,

@@ -18,6 +18,7 @@ from attnlab.report.plots.svg import fits_title
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.simultaneous import simultaneous_interval
 
 if TYPE_CHECKING:
     import pandas
@@ -82,8 +83,10 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
             name = f"{plot_label(cell, spec)} against {cell.baseline}" if several else plot_label(cell, spec)
             mean, baseline = cell.difference.interval, by_name[cell.baseline].values
             values = [value - baseline[seed] for seed, value in cell.values.items() if seed in baseline]
-            text = format_difference(cell)
-            rows.append(ForestRow(name, colors[cell.name], values, mean.mean, mean.low, mean.high, text))
+            text = format_difference(cell, simultaneous=False)
+            outer = simultaneous_interval(cell.difference) if cell.difference.comparisons > 1 else None
+            ends = (outer.low, outer.high) if outer else (None, None)
+            rows.append(ForestRow(name, colors[cell.name], values, mean.mean, mean.low, mean.high, text, *ends))
     if not rows:
         return []
     baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
@@ -92,6 +95,9 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
         title = f"difference in {spec.metric} from the baseline"
     note = "mean, 95 % interval; rings: each seed"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
+    if any(row.outer_low is not None for row in rows):
+        note = "95 % interval; thin: simultaneous; rings: seeds"
+        note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     drawing = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
     return [Figure("forest.svg", title, drawing, "differences")]
 

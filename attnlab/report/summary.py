@@ -19,6 +19,7 @@ from attnlab.report.wording import (
     format_interval,
     format_metric,
     format_p_value,
+    format_simultaneous,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.verdict import Reason, VerdictKind
@@ -162,7 +163,7 @@ def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, n
         texts = [f"{cell.name} ({describe_verdict(cell.verdict) or cell.outcome})" for cell in rest]
         label = Strong("not compared" if parts else "Not compared")
         parts += [*(["; "] if parts else []), label, f": {_list_largest(rest, texts)}"]
-    return [*(parts or ["All of these comparisons are conclusive at the 5 % level"]), "."]
+    return [*(parts or ["All of these comparisons are conclusive"]), "."]
 
 
 def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
@@ -212,7 +213,10 @@ def _absolute_difference(cell: CellSummary) -> str:
 
 
 def _signed_difference(cell: CellSummary) -> str:
-    return format_interval(cell.difference.interval, sign=True) if cell.difference else ""
+    if cell.difference is None:
+        return ""
+    simultaneous = format_simultaneous(cell.difference)
+    return format_interval(cell.difference.interval, sign=True) + (f", {simultaneous}" if simultaneous else "")
 
 
 def _baseline_values(spec: ComparisonSpec) -> str:

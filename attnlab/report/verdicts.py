@@ -11,6 +11,7 @@ from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.report.control import control_notes
+from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_looks,
@@ -167,12 +168,13 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
+    level = "the 5 % level" if spec.margin is None else "a level of 5 % each for better or worse and for equivalent"
     texts = [
         f"Differences are paired by seed. {_note_on_batches(cells)}",
-        "Verdicts are at the 5 % level, corrected by Holm's method over all comparisons of the table, separately for each kind "
-        "of verdict. “Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The "
-        "t-tests assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
-        "verdicts are more certain than they should be.",
+        f"Verdicts are at {level}, corrected by Holm's method over all comparisons of the table. “Inconclusive” means that "
+        "these seeds do not decide between the cells, not that the cells are equal. The t-tests assume that differences "
+        "scatter about symmetrically: if one or two seeds lie far to one side of the others, verdicts are more certain than "
+        "they should be.",
     ]
     if any(cell.difference and cell.difference.interval.n < len(cell.values) for cell in cells):
         texts.append(
@@ -186,6 +188,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
         )
     if any(v.reason is Reason.FEW_SEEDS for v in verdicts):
         texts.append("The number of further seeds is estimated from 4 seeds on; with fewer, their spread is too uncertain.")
+    texts += [*note_on_thin_lines(cells), *notes_on_intervals(cells)]
     if any(v.constant == "difference" for v in verdicts):
         texts.append("If all seeds have the same difference, it has no spread, and only its sign is tested.")
     if any(_effect_size(cell) for cell in cells):
@@ -193,8 +196,9 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     if spec.margin is not None:
         texts.append(
             f"Equivalent: two one-sided tests place the difference within ±{spec.margin:g} of zero; the p-value of such a "
-            "verdict is that of these tests, all others are those of the test for a difference. At the 5 % level the tests "
-            "require that the 90 % interval is within the margin; the 95 % interval, which is shown, is wider and may leave it."
+            "verdict is that of these tests, all others are those of the test for a difference. The interval that is shown "
+            "does not decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
+            "a wider one the more comparisons and looks they are corrected for."
         )
     texts += control_notes(cells, spec)
     if spec.looks is not None:

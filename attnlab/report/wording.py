@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from attnlab.stats.compare import CellSummary
-from attnlab.stats.paired import MAX_SEEDS, Interval
+from attnlab.stats.paired import MAX_SEEDS, Difference, Interval
 from attnlab.stats.sequential import Looks
+from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
 
 SENSITIVITY = {
@@ -12,6 +13,8 @@ SENSITIVITY = {
     Sensitivity.WITHIN_MARGIN: "but the control differs by less than the margin, too: the margin is too wide",
     Sensitivity.NO_RESULT: "but the control has no result that shows that this study can see a difference",
 }
+
+CHOSEN_MARK = "†"  # of a difference that is called better or worse for its size, which biases it away from zero
 
 
 def format_metric(value: float, digits: int = 4) -> str:
@@ -32,12 +35,31 @@ def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
     return mean if interval.half_width is None else f"{mean} ± {format_metric(interval.half_width)}"
 
 
-def format_difference(cell: CellSummary) -> str:
-    """Format a cell's difference as in "+0.0100 ± 0.0020", with " (3 of 8 seeds)" if not all of its seeds have a pair."""
+def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
+    """Format a cell's difference as in "+0.0100 ± 0.0020 †", with " (3 of 8 seeds)" if not all of its seeds have a pair.
+
+    Args:
+        cell: The compared cell.
+        simultaneous: Add the simultaneous interval where only that agrees with the verdict.
+    """
     if cell.difference is None:
         return ""
     interval, seeds = cell.difference.interval, len(cell.values)
-    return format_interval(interval, sign=True) + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
+    text = format_interval(interval, sign=True) + (f" {CHOSEN_MARK}" if is_chosen(cell) else "")
+    half_width = format_simultaneous(cell.difference) if simultaneous else ""
+    text += f" ({half_width})" if half_width else ""
+    return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
+
+
+def format_simultaneous(difference: Difference) -> str:
+    """Format a simultaneous interval as in "simultaneous ± 0.0459"; "" where the 95 % interval agrees with the verdict."""
+    outer = simultaneous_interval(difference) if hides_correction(difference) else None
+    return "" if outer is None or outer.half_width is None else f"simultaneous ± {format_metric(outer.half_width)}"
+
+
+def is_chosen(cell: CellSummary) -> bool:
+    """Return True if a cell is called better or worse: its estimated difference was chosen for being far from zero."""
+    return cell.verdict is not None and cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
 
 
 def format_p_value(p: float | None, *, equals: bool = False) -> str:

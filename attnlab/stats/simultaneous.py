@@ -7,10 +7,10 @@ any dependence (Dunn 1961).
 
 Verdicts are corrected by Holm's method, which rejects whatever Bonferroni's does and more. Where it shows a difference that
 Bonferroni's interval leaves open, the interval ends at zero, on the side of the estimate, as the lower confidence bounds of
-Strassburger and Bretz (2008) do. An interval thus excludes zero exactly where the difference is significant. Their bounds
-remain at zero for every significant difference as long as one comparison is open, and have no end on the far side; the intervals
-here keep Bonferroni's ends instead. The price is that the intervals after the cut hold together less often than those before:
-with m comparisons of which m - 1 differ by far, all are right in at least 1 - 0.05 - 0.05 (m - 1) / m of the tables.
+Strassburger and Bretz (2008) do. An interval thus excludes zero exactly where the difference is significant. Their bounds stay
+at zero for every significant difference as long as one comparison is open, and have no end on the far side. The intervals
+here keep Bonferroni's ends instead. In exchange, they hold together less often after the cut than before: where m - 1 of m
+comparisons differ by far, all are right in at least 1 - 0.05 - 0.05 (m - 1) / m of the tables.
 
 References:
     Dunn, O. J. (1961). Multiple comparisons among means. Journal of the American Statistical Association 56, 52-64.

@@ -16,7 +16,10 @@ TEXT_HEIGHT = 20  # of a row's label and figures, which no line crosses
 
 @dataclass(frozen=True)
 class ForestRow:
-    """One row: the difference of each seed, their mean and 95 % interval, and the difference as text."""
+    """One row: the difference of each seed, their mean and 95 % interval, and the difference as text.
+
+    `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps.
+    """
 
     label: str
     color: str
@@ -25,6 +28,8 @@ class ForestRow:
     low: float | None
     high: float | None
     text: str
+    outer_low: float | None = None
+    outer_high: float | None = None
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:
@@ -61,11 +66,10 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
         svg.text(0, y - 13, svg.truncate(row.label, size=13, width=label_width), size=13),
         svg.text(svg.WIDTH, y - 13, row.text, size=13, anchor="end"),
     ]
-    low, high = row.low, row.high
-    if low is not None and high is not None and low < limits[1] and high > limits[0]:
-        parts.append(svg.line((x(max(low, limits[0])), y), (x(min(high, limits[1])), y), row.color, width=2.2))
-    ends = (row.mean if low is None else low, row.mean if high is None else high)
-    beyond = svg.ends_beyond(ends, limits)
+    parts += _interval(row.outer_low, row.outer_high, y, limits, row.color, width=1, cap=5)
+    parts += _interval(row.low, row.high, y, limits, row.color, width=2.2)
+    lows, highs = ([row.mean, *(end for end in ends if end is not None)] for ends in _ends(row))
+    beyond = svg.ends_beyond((min(lows), max(highs)), limits)
     parts += [svg.arrow((x(edge) + 10 * sign, y), row.color, (sign, 0)) for edge, sign in beyond]
     if limits[0] <= row.mean <= limits[1]:
         parts.append(svg.rect(x(row.mean) - 4.5, y - 4.5, 9, 9, row.color))
@@ -73,12 +77,29 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
     return parts
 
 
+def _ends(row: ForestRow) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    """Return the lower ends and the upper ends of a row's intervals."""
+    return (row.low, row.outer_low), (row.high, row.outer_high)
+
+
+def _interval(
+    low: float | None, high: float | None, y: float, limits: svg.Limits, color: str, *, width: float, cap: float = 0
+) -> list[str]:
+    """Return an interval cut at the frame, with caps at those of its ends that lie inside."""
+    if low is None or high is None or low >= limits[1] or high <= limits[0]:
+        return []
+    x = svg.scale(limits, (PADDING, svg.WIDTH - PADDING))
+    parts = [svg.line((x(max(low, limits[0])), y), (x(min(high, limits[1])), y), color, width=width)]
+    inside = [x(end) for end in (low, high) if limits[0] <= end <= limits[1]] if cap else []
+    return parts + [svg.line((end, y - cap), (end, y + cap), color, width=width) for end in inside]
+
+
 def forest_limits(rows: Sequence[ForestRow], margin: float | None) -> svg.Limits:
     """Return the limits of the axis: zero and the margin are inside, differences far from all others are not."""
     threshold = FAR * max(median(abs(row.mean) for row in rows), margin or 0.0)
     near = [row.mean for row in rows if abs(row.mean) <= threshold]
     size = max((abs(mean) for mean in near), default=threshold) or 1.0
-    ends = [end for row in rows for end in (row.low, row.high) if end is not None and abs(end) <= 3 * size]
+    ends = [end for row in rows for pair in _ends(row) for end in pair if end is not None and abs(end) <= 3 * size]
     values = [value for row in rows for value in row.values if abs(value) <= 3 * size]
     inside = 1.25 * (margin or 0.0)
     return svg.padded_limits([*near, *ends, *values, 0.0, -inside, inside])

@@ -1,0 +1,155 @@
+"""Tests of intervals on the page and on the terminal: simultaneous ones, and the mark of chosen estimates."""
+
+import re
+from dataclasses import replace
+
+import pandas
+import pytest
+
+from attnlab._util.run_state import RunState
+from attnlab.cli._results import print_results
+from attnlab.planning.plan import plan
+from attnlab.report import figures
+from attnlab.report.export import cells_frame
+from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals
+from attnlab.report.plots import svg
+from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.summary import summarize
+from attnlab.report.verdicts import notes, verdict_table
+from attnlab.report.wording import CHOSEN_MARK, format_difference
+from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.verdict import VerdictKind
+from attnlab.study.execution.rows import Row
+from attnlab.study.run import StudyResult
+from tests.report.test_summary import ONE, STEADY, study
+
+NOISE = {
+    "hidden": [0.010, 0.030, 0.002, 0.014, 0.024],
+    "far": [0.101, 0.100, 0.102, 0.099, 0.101],
+    "near": [0.001, -0.03, 0.02, -0.01, 0.03],
+    "nearer": [0.02, -0.02, 0.03, -0.03, 0.001],
+}
+VALUES = {"dense": STEADY} | {
+    name: [base + value for base, value in zip(STEADY, noise, strict=True)] for name, noise in NOISE.items()
+}
+SPEC = replace(ONE, margin=0.001)
+
+
+def table() -> dict[str, CellSummary]:
+    """Return a table with one interval that excludes zero beside an inconclusive verdict, and one better or worse cell."""
+    return {cell.name: cell for cell in study(VALUES, SPEC)}
+
+
+def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultaneous_one_beside_it() -> None:
+    cells = table()
+    hidden, far, near = (cells[name].difference for name in ("hidden", "far", "near"))
+    assert hidden and far and near and hides_correction(hidden) and cells["hidden"].is_inconclusive
+    outer = simultaneous_interval(hidden)
+    assert outer is not None and outer.half_width is not None and hidden.interval.half_width is not None
+    expected = f"simultaneous ± {outer.half_width:.4f}"
+    assert outer.half_width > abs(hidden.interval.mean) > hidden.interval.half_width
+    rows = {row.cells[0]: " | ".join(row.cells) for row in verdict_table(list(cells.values()), SPEC).rows}
+    assert f"({expected})" in rows["hidden"] and sum("simultaneous" in row for row in rows.values()) == 1
+    summary = summarize(list(cells.values()), SPEC).text
+    assert f", {expected})" in summary and summary.count("simultaneous") == 1
+
+
+def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:
+    """Every shown interval that excludes zero stands beside a significant difference or has the simultaneous one."""
+    for cell in table().values():
+        if cell.difference is not None:
+            low, high = cell.difference.interval.low, cell.difference.interval.high
+            assert low is not None and high is not None
+            decided = cell.verdict is not None and cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
+            assert low <= 0 <= high or decided or "simultaneous ±" in format_difference(cell)
+
+
+def test_a_difference_called_better_or_worse_is_marked_and_the_mark_is_explained_once() -> None:
+    cells = table()
+    marked = [name for name, cell in cells.items() if CHOSEN_MARK in format_difference(cell)]
+    assert marked == ["far"]
+    text = notes(list(cells.values()), SPEC)
+    assert sum(note.startswith(CHOSEN_MARK) for note in text) == 1
+    without = [cell for name, cell in cells.items() if name != "far"]
+    assert not any(CHOSEN_MARK in note for note in notes(without, SPEC))
+
+
+def test_a_page_without_such_intervals_has_no_notes_on_them() -> None:
+    single = study({"dense": STEADY, "near": VALUES["near"]}, SPEC)
+    assert notes_on_intervals(single) == [] == note_on_thin_lines(single)
+    assert note_on_thin_lines(list(table().values()))
+
+
+def test_the_forest_draws_the_simultaneous_interval_of_each_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, ForestRow] = {}
+    monkeypatch.setattr(figures, "forest_plot", lambda rows, **_: drawn.update({row.label: row for row in rows}) or "")
+    cells, empty = table(), pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+    figures.draw_figures(list(cells.values()), [], empty, spec=SPEC)
+    assert drawn.keys() == NOISE.keys()
+    for name, row in drawn.items():
+        difference = cells[name].difference
+        assert difference is not None and (outer := simultaneous_interval(difference)) is not None
+        assert (row.outer_low, row.outer_high) == (outer.low, outer.high) and "simultaneous" not in row.text
+    figures.draw_figures(study({"dense": STEADY, "near": VALUES["near"]}, SPEC), [], empty, spec=SPEC)
+    assert (drawn["near"].outer_low, drawn["near"].outer_high) == (None, None), "one comparison has one interval"
+
+
+def test_an_outer_interval_is_a_thin_line_with_caps_that_ends_at_the_frame() -> None:
+    rows = [ForestRow(str(i), "#123456", [0.1], 0.1, 0.05, 0.15, "", -0.05 - far, 0.25 + far) for i, far in enumerate((0, 9))]
+    drawings = [forest_plot([row], title="t", direction="min") for row in rows]
+    thin, caps = zip(*(_thin_lines(drawing) for drawing in drawings), strict=True)
+    assert [len(lines) for lines in thin] == [1, 1] and [len(lines) for lines in caps] == [2, 0]
+    assert [drawing.count("<polygon") for drawing in drawings] == [0, 2], "an interval beyond the frame has arrows"
+    assert all(0 <= x <= svg.WIDTH for level in thin for x in level[0])
+
+
+def _thin_lines(drawing: str) -> tuple[list[tuple[float, float]], list[float]]:
+    """Return the ends of the level lines of outer intervals, and the places of their caps."""
+    line = r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" stroke="#123456" stroke-width="1"'
+    lines = re.findall(line, drawing)
+    level = [(float(x1), float(x2)) for x1, y1, x2, y2 in lines if y1 == y2]
+    return level, [float(x1) for x1, y1, x2, y2 in lines if x1 == x2]
+
+
+def test_exported_tables_have_the_simultaneous_intervals() -> None:
+    cells = table()
+    frame = cells_frame(list(cells.values()), SPEC).set_index("cell")
+    for name in NOISE:
+        difference = cells[name].difference
+        assert difference is not None and (outer := simultaneous_interval(difference)) is not None
+        assert (frame["simultaneous_low"][name], frame["simultaneous_high"][name]) == (outer.low, outer.high)
+
+
+def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"dense": "dense", "hidden": "no_wo", "far": "basic", "near": "narrow", "nearer": "wide"}
+    made = plan(
+        {
+            "study": "s",
+            "base": {
+                "task": {"name": "pydocs", "length": 17},
+                "model": {"dim": 12, "depth": 1, "heads": 2},
+                "train": {"steps": 2},
+            },
+            "grid": {"variant": list(names.values())},
+            "seeds": list(range(5)),
+            "baseline": {"variant": "dense"},
+            "margin": SPEC.margin,
+        }
+    )
+    rows = [
+        Row(f"{cell.name} s{seed}", cell.name, seed, RunState.COMPLETED, {"bits_per_byte": value}, "", "0" * 32)
+        for cell, values in zip(made.cells, VALUES.values(), strict=True)
+        for seed, value in enumerate(values)
+    ]
+    print_results(StudyResult(made, rows))
+    text = capsys.readouterr().out
+    cells = summarize_cells(StudyResult(made, rows).records(), StudyResult(made, rows).comparison())
+    page = verdict_table(cells, SPEC)
+    at = [column.heading for column in page.columns].index("difference")
+    shown = [row.cells[at] for row in page.rows if row.cells[at]]
+    assert len(shown) == 4 and all(difference in text for difference in shown)
+    assert any("simultaneous" in difference for difference in shown) and any(CHOSEN_MARK in difference for difference in shown)
+    page_notes = notes(cells, SPEC)
+    for note in notes_on_intervals(cells):
+        assert note in text and note in page_notes
