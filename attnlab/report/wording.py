@@ -129,6 +129,8 @@ def describe_reason(verdict: Verdict) -> str:
             return "its baseline is not in the table"
         case Reason.OTHER_TEST:
             return f"not the same test ({verdict.detail})"
+        case Reason.NO_OPTIMUM:
+            return f"no verdict: {verdict.detail}"
         case Reason.BASELINE_WITHOUT_VALUE:
             return f"its baseline has {verdict.detail}"
         case None:

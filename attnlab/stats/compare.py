@@ -6,11 +6,9 @@ The table that ends `attnlab run` and the report are both made from these summar
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any
 
 from attnlab._util import cost_metrics
@@ -19,6 +17,8 @@ from attnlab.config.comparability import describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.control import sensitivity
+from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
+from attnlab.stats.records import finite, is_infinite
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
@@ -78,8 +78,9 @@ class CellSummary:
     Attributes:
         name: The cell's name.
         axes: Axis -> value, as text.
-        values: Seed -> value of the metric, of the completed runs.
-        value: Mean and interval of `values`; None if no run completed.
+        values: Seed -> value of the metric, of the completed runs; in a study with a sweep, the seed's contribution to the
+            metric at the fitted optimum.
+        value: Mean and interval of `values`; None if no run completed, or in a study with a sweep, if there is no optimum.
         costs: Cost metric -> mean and interval over the completed runs.
         states: State -> number of runs.
         reasons: Why some runs did not complete, each reason once.
@@ -90,6 +91,7 @@ class CellSummary:
         batches: What its training batches depend on besides the seed, as names and values.
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
         further: This cell again for each further baseline, with that baseline, difference and verdict.
+        curve: Its curve over the swept hyperparameter, in a study with a sweep.
     """
 
     name: str
@@ -106,6 +108,7 @@ class CellSummary:
     batches: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     further: tuple[CellSummary, ...] = ()
+    curve: LearningRateCurve | None = None
 
     @property
     def is_baseline(self) -> bool:
@@ -136,6 +139,8 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
     for run in runs:
         groups.setdefault(cell_of(run, spec), []).append(run)
     cells = [_summarize_cell(name, group, spec) for name, group in groups.items()]
+    if spec.sweep:
+        cells = _at_optima(cells, groups, spec)
     return _compare(cells, spec) if spec.baseline else cells
 
 
@@ -145,11 +150,11 @@ def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
 
 
 def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> CellSummary:
-    completed = [run for run in runs if run["state"] == RunState.COMPLETED and _finite(run.get(spec.metric)) is not None]
+    completed = [run for run in runs if run["state"] == RunState.COMPLETED and finite(run.get(spec.metric)) is not None]
     values = {int(run["seed"]): float(run[spec.metric]) for run in completed}
     costs, ranges = {}, {}
     for metric in cost_metrics.COST_METRICS:
-        numbers = [number for run in completed if (number := _finite(run.get(metric.name))) is not None]
+        numbers = [number for run in completed if (number := finite(run.get(metric.name))) is not None]
         if numbers:
             costs[metric.name] = paired.interval(numbers)
         if metric.measured and len(numbers) > 1:
@@ -169,6 +174,30 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
     )
 
 
+def _at_optima(
+    cells: Sequence[CellSummary], groups: Mapping[str, Sequence[Mapping[str, Any]]], spec: ComparisonSpec
+) -> list[CellSummary]:
+    """Replace the values of each cell by those at its fitted optimum.
+
+    Cells that are tested alike and trained on the same batches have curves of one shape.
+    """
+    assert spec.sweep
+    alike: dict[tuple[Any, ...], list[CellSummary]] = {}
+    for cell in cells:
+        alike.setdefault((cell.test, *sorted(cell.batches.items())), []).append(cell)
+    curves: dict[str, LearningRateCurve] = {}
+    for group in alike.values():
+        runs = {cell.name: collect_runs(groups[cell.name], path=spec.sweep, metric=spec.metric) for cell in group}
+        curves |= fit_curves(runs, direction=spec.direction)
+    fitted = []
+    for cell in cells:
+        curve = curves.get(cell.name)
+        values = curve.values if curve else {}
+        value = paired.interval(list(values.values()), looks=spec.looks) if values else None
+        fitted.append(replace(cell, values=values, value=value, curve=curve))
+    return fitted
+
+
 def _is_known(value: Any) -> bool:
     """Return False for None and NaN, with which a table of runs is padded."""
     return value is not None and value == value
@@ -176,12 +205,12 @@ def _is_known(value: Any) -> bool:
 
 def _state(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     """Return a run's state; a completed run with an infinite value counts as diverged."""
-    return str(RunState.DIVERGED if _is_infinite(run.get(spec.metric)) else run["state"])
+    return str(RunState.DIVERGED if is_infinite(run.get(spec.metric)) else run["state"])
 
 
 def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     value = run.get(spec.metric)
-    return f"{spec.metric} is {value:g}" if _is_infinite(value) else str(run.get("reason") or "")
+    return f"{spec.metric} is {value:g}" if is_infinite(value) else str(run.get("reason") or "")
 
 
 def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:
@@ -258,6 +287,8 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         return replace(cell, verdict=Verdict(VerdictKind.BASELINE))
     if baseline is None:
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING))
+    if problem := _curve_problem(cell, spec):
+        return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM, detail=problem))
     if cell.value is None:
         return cell
     if cell.test != baseline.test:
@@ -266,6 +297,11 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
     margin = None if spec.is_control(cell.axes) else spec.margin
     difference = paired.difference(cell.values, baseline.values, margin=margin, looks=spec.looks)
     return replace(cell, baseline=baseline.name, difference=difference)
+
+
+def _curve_problem(cell: CellSummary, spec: ComparisonSpec) -> str:
+    """Return the reason why a swept cell has no fitted optimum, else ""."""
+    return describe_problem(cell.curve, spec.sweep) if cell.curve and spec.sweep else ""
 
 
 def _judged(
@@ -284,10 +320,13 @@ def _fields_of_test(cell: CellSummary) -> dict[str, Any]:
 def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: CellSummary, spec: ComparisonSpec) -> Verdict:
     """Judge the completed pairs, and record the lost runs with the verdict: what diverged may have been the worst."""
     if baseline.value is None:
-        detail = f"no {spec.metric} ({baseline.outcome})"
+        problem = _curve_problem(baseline, spec)
+        detail = f"no fitted optimum: {problem}" if problem else f"no {spec.metric} ({baseline.outcome})"
         return Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_WITHOUT_VALUE, detail=detail)
-    lost = tuple((count, state) for state, count in cell.states.items() if state in LOST_STATES)
-    baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in LOST_STATES)
+    # In a sweep, a diverged run bounds the optimum from the side of large rates; it is not a lost seed.
+    states = [state for state in LOST_STATES if not (spec.sweep and state is RunState.DIVERGED)]
+    lost = tuple((count, state) for state, count in cell.states.items() if state in states)
+    baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in states)
     verdict = judge(difference, direction=spec.direction)
     return replace(verdict, seeds=len(cell.values), lost=lost, baseline_lost=baseline_lost)
 
@@ -295,14 +334,3 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
 def axis_text(value: Any) -> str:
     """Return an axis value as comparable text: MLflow returns params as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _finite(value: Any) -> float | None:
-    """Return a float, or None if the value is absent (a table of runs pads with NaN) or infinite."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def _is_infinite(value: Any) -> bool:
-    return isinstance(value, Real) and math.isinf(value)

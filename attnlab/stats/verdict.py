@@ -33,6 +33,7 @@ class Reason(StrEnum):
     NO_SHARED_SEED = "the cell and its baseline share no completed seed"
     BASELINE_MISSING = "the baseline is not in the table"
     OTHER_TEST = "the cell and its baseline are not tested on the same data in the same way"
+    NO_OPTIMUM = "the cell has no fitted optimum over the swept hyperparameter"
     BASELINE_WITHOUT_VALUE = "no run of the baseline completed"
 
 

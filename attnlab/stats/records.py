@@ -1,0 +1,19 @@
+"""Numbers in a table of runs, which pads absent values with None or NaN."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+
+def finite(value: Any) -> float | None:
+    """Return a value as a float, or None if it is absent or infinite."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def is_infinite(value: Any) -> bool:
+    """Return True for positive and negative infinity."""
+    return isinstance(value, Real) and math.isinf(value)
