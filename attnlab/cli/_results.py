@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import RunState
+from attnlab.cli._effects import print_effects
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     for note in notes_on_intervals(cells):
         print_text(note)
+    print_effects(cells, spec)
     for summary in searches:
         print_text(f"search: {describe_search(summary, spec)}")
     for summary in searches:

@@ -73,6 +73,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")
     _print_search(plan)
+    _print_design(plan)
     print_omissions(plan, each=each)
     for note in memory_notes(plan.cells, peaks):
         print_text(f"note: {note}")
@@ -136,6 +137,20 @@ def _print_search(plan: Plan) -> None:
     print_text(f"pruner: {search.pruner.label}")
     seeds = ", ".join(map(str, plan.seeds))
     print_text(f"confirm: the best trial of each cell by valid_{plan.metric}, retrained with seed {seeds}, never pruned")
+
+
+def _print_design(plan: Plan) -> None:
+    """Print the design of a factorial study, the effects that it cannot tell apart, and the runs behind each main effect."""
+    from attnlab.config.factors import factorial_design
+    from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio
+
+    design = factorial_design(plan.study)
+    if design is None:
+        return
+    print_text(f"design: {describe_design(design)}.")
+    if aliasing := describe_aliasing(design):
+        print_text(f"aliasing: {aliasing}")
+    print_text(f"effects: {describe_ratio(design, len(plan.seeds))}.")
 
 
 def _runs_per_cell(plan: Plan) -> str:

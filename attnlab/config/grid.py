@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.config.axes import Label, labels, pick
+from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig, assignment
@@ -66,16 +67,17 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     Raises:
         UserError: too many cells, a cell whose configuration is invalid, or no cell left.
     """
-    grid = study.axes
-    points = math.prod(map(len, grid.values()))
-    if points > MAX_CELLS:
-        where = study.where("grid", key=True)
-        raise UserError(f"grid: expected a product of at most {MAX_CELLS:,} cells, got {points:,}", where)
+    grid, design = study.axes, factorial_design(study)
+    size = design.size if design else math.prod(map(len, grid.values()))
+    if size > MAX_CELLS:
+        section, hint = ("factors", ": choose a fractional design") if design else ("grid", "")
+        message = f"{section}: expected a product of at most {MAX_CELLS:,} cells, got {size:,}{hint}"
+        raise UserError(message, study.where(section, key=True))
     cells: list[CellConfig] = []
     skipped: list[SkippedCell] = []
     skips = [(skip.because, _indices(study, skip.where)) for skip in study.skip]
     written = {axis: labels(values) for axis, values in grid.items()}
-    for point in itertools.product(*(range(len(values)) for values in grid.values())):
+    for point in design.points if design else itertools.product(*(range(len(values)) for values in grid.values())):
         chosen = dict(zip(grid, point, strict=True))
         axes = {axis: written[axis][i] for axis, i in chosen.items()}
         reasons = [reason for reason, where in skips if all(chosen[axis] in where[axis] for axis in where)]
@@ -84,7 +86,8 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
             continue
         config = _config(study, chosen)
         axes = axes or {"variant": config.variant.label}
-        cells.append(CellConfig(cell_name(axes), axes, config, study, chosen))
+        name = design_cell_name(design, point) if design else cell_name(axes)
+        cells.append(CellConfig(name, axes, config, study, chosen))
     if not cells:
         raise UserError("expected 'skip' to leave a cell of the grid, got none", study.where("skip", key=True))
     return cells, skipped

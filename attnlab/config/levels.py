@@ -102,32 +102,34 @@ def check_levels(study: StudyConfig) -> None:
 
 
 def _check_name(study: StudyConfig, axis: str) -> None:
-    place = study.where("grid", axis, key=True)
+    place, section = study.where("grid", axis, key=True), study.section(axis)
     if "." in axis or axis in field_names(RunConfig, ()):
-        message = f"grid.{axis}: expected a list of values; named levels that set several fields need an axis of another name"
-        raise UserError(f"{message}, such as size: {{small: ..., large: ...}}", place)
+        message = "expected a list of values; named levels that set several fields need an axis of another name"
+        raise UserError(f"{section}.{axis}: {message}, such as size: {{small: ..., large: ...}}", place)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,49}", axis):
-        raise UserError(f"grid: expected the name of an axis in letters, digits, '_' and '-', got {kind(axis)}", place)
+        raise UserError(f"{section}: expected the name of an axis in letters, digits, '_' and '-', got {kind(axis)}", place)
     if axis in RESERVED or axis in {metric.name for metric in COST_METRICS}:
-        raise UserError(f"grid: expected another name for the axis {axis!r}, which names a column of the runs", place)
+        raise UserError(f"{section}: expected another name for the axis {axis!r}, which names a column of the runs", place)
 
 
 def _check_level(study: StudyConfig, axis: str, name: str, level: Any) -> None:
-    place = study.where("grid", axis, name)
+    place, label = study.where("grid", axis, name), f"{study.section(axis)}.{axis}"
     if not re.fullmatch(r"[^\s,=]{1,50}", name):
         raise UserError(
-            f"grid.{axis}: expected the name of a level without spaces, ',' and '=', got {kind(name)}",
+            f"{label}: expected the name of a level without spaces, ',' and '=', got {kind(name)}",
             study.where("grid", axis, name, key=True),
         )
+    if level == {} and axis in study.factors:  # the level of the base
+        return
     if not isinstance(level, dict) or not list(_settings_of_level(level, ())):
-        message = f"grid.{axis}.{name}: expected the fields that this level sets, such as {{model.dim: 64}}, got {kind(level)}"
+        message = f"{label}.{name}: expected the fields that this level sets, such as {{model.dim: 64}}, got {kind(level)}"
         raise UserError(message, place)
     seen: set[str] = set()
     for setting in _settings_of_level(level, ("grid", axis, name)):
         check_path(setting.path, place=study.where(*setting.loc, key=True))
         check_value(setting.path, setting.value, where=within(study.place, *setting.loc))
         if setting.path in seen:
-            message = f"grid.{axis}.{name}: expected each field once, got {setting.path} again"
+            message = f"{label}.{name}: expected each field once, got {setting.path} again"
             raise UserError(message, study.where(*setting.loc, key=True))
         seen.add(setting.path)
 
@@ -137,5 +139,5 @@ def _check_overlap(study: StudyConfig, axis: str, paths: dict[str, Loc]) -> None
         for other in study.grid:
             for taken in paths_of_axis(study, other) if other != axis else ():
                 if path == taken or path.startswith(f"{taken}.") or taken.startswith(f"{path}."):
-                    message = f"grid.{axis}: expected no {path!r}: the axis {other!r} sets {taken!r}"
+                    message = f"{study.section(axis)}.{axis}: expected no {path!r}: the axis {other!r} sets {taken!r}"
                     raise UserError(message, study.where(*loc, key=True))

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import canonical, labels, pick, text
+from attnlab.config.factors import check_design, with_factor_axes
 from attnlab.config.include import with_included
 from attnlab.config.levels import check_levels, paths_of_axis
 from attnlab.config.paths import check_path, check_value
@@ -18,7 +19,15 @@ from attnlab.config.validation import FILLED_IN, RENAMED, check_part, field_name
 from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within
 from attnlab.errors import UserError
 
-NOT_ASSIGNED = ("include", "base", "grid", "skip", "imports")  # parts of a study that --set does not replace
+NOT_ASSIGNED = (
+    "include",
+    "base",
+    "grid",
+    "factors",
+    "design",
+    "skip",
+    "imports",
+)  # parts of a study that --set does not replace
 
 
 def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | None = None) -> StudyConfig:
@@ -61,7 +70,9 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     study.set_source(path, origin, base_sets, merged=None if fields is written else fields)
     _check_seeds(study)
     _check_base(study)
+    study = with_factor_axes(study)
     _check_grid(study)
+    check_design(study)
     check_search(study)
     _check_sets(study)
     _check_skip(study)
@@ -179,7 +190,7 @@ def _check_grid(study: StudyConfig) -> None:
         for i, value in enumerate(values):
             check_value(axis, value, where=within(study.place, "grid", axis, i))
             if canonical(value) in seen:
-                message = f"grid.{axis}: expected each value once, got {text(value)} again"
+                message = f"{study.section(axis)}.{axis}: expected each value once, got {text(value)} again"
                 raise UserError(message, study.where("grid", axis, i))
             seen.add(canonical(value))
 

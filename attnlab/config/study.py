@@ -5,8 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+)
 
+from attnlab.config.design import Design
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
 from attnlab.config.types import Section, Seeds, expected
 from attnlab.config.yaml import Loc, SourceMap
@@ -32,6 +41,19 @@ Axis = Annotated[
             ]
         }
     ),
+]
+
+
+def _factor_levels(value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        raise expected("a list of values, or a mapping of the fields that are set when the factor is on")
+    return _axis(value)
+
+
+FactorLevels = Annotated[
+    list[Any] | dict[str, Any],
+    BeforeValidator(_factor_levels),
+    WithJsonSchema({"anyOf": [{"type": "array", "minItems": 2}, {"type": "object", "minProperties": 1}]}),
 ]
 
 
@@ -100,6 +122,15 @@ class StudyConfig(Section):
         description="axis -> values: a dotted path of the configuration -> list, or a name -> {level: {path: value, ...}, ...}",
     )
     skip: list[Skip] = []
+    factors: dict[str, FactorLevels] = Field(
+        default={},
+        min_length=1,
+        description="instead of grid, the factors of a factorial design: name -> the fields that are set when it is on, or "
+        "{level: {path: value, ...}, ...}; or a dotted path -> its values, the first of which is off",
+    )
+    design: Design | None = Field(
+        default=None, description="the cells of a study with factors: full (default), leave_one_out or fractional"
+    )
     seeds: Seeds = Field(default=[0], description="of each cell: a list, or a range such as 0-4; with search: confirm.seeds")
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
@@ -131,6 +162,13 @@ class StudyConfig(Section):
         if value == "Default":
             raise expected("a name other than that of MLflow's own experiment")
         return value
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = serialize(self)
+        if self.factors:
+            del fields["grid"]  # the axes are those of the factors
+        return fields
 
     @property
     def path(self) -> Path | None:
@@ -167,11 +205,24 @@ class StudyConfig(Section):
 
         The place of a value that an assignment sets is that assignment.
         """
-        return self._source.at(loc, key=key)
+        return self._source.at(self._as_written_loc(loc), key=key)
 
     def place(self, loc: Loc, /, *, key: bool = False) -> str:
         """Return ``where(*loc, key=key)``; this method can be passed as a ``Where``."""
-        return self._source.at(loc, key=key)
+        return self.where(*loc, key=key)
+
+    def section(self, axis: str) -> str:
+        """Return the section of the file that an axis is written in: ``grid`` or ``factors``."""
+        return "factors" if axis in self.factors else "grid"
+
+    def _as_written_loc(self, loc: Loc) -> Loc:
+        """Return the location in the file of a location in the grid: an axis may be a factor, whose levels may be short."""
+        if len(loc) < 2 or loc[0] != "grid" or loc[1] not in self.factors:
+            return loc
+        axis, *rest = loc[1:]
+        if rest and rest[0] not in self.factors[str(axis)] and isinstance(self.factors[str(axis)], dict):
+            rest = rest[1:]  # the levels off and on of a factor that has only the fields that are set when it is on
+        return ("factors", axis, *rest)
 
     def set_source(
         self, path: Path | None, source: "StudySource", sets: dict[str, Any], *, merged: dict[str, Any] | None = None

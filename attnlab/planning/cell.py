@@ -25,6 +25,7 @@ class Cell:
         where: the place in the study file of its last axis, for messages.
         matched: a description of the match of its cost to that of its baseline, or "".
         cuda_backend: the backend that it would use on CUDA.
+        factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
         data_notes: what the task says about its data, such as test data that also occur in ``train``.
         fixed_costs: the costs above that a search must not change: those in which it is matched, or others are matched to it.
     """
@@ -43,6 +44,7 @@ class Cell:
     cuda_backend: str = ""
     fixed_costs: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
+    factors: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.refusal is not None:  # it may quote the user's code

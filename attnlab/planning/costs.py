@@ -23,6 +23,7 @@ def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
         matched=resolved.matched,
         cuda_backend=resolved.cuda_backend,
         fixed_costs=resolved.fixed_costs,
+        factors={axis: index for axis, index in cell.chosen.items() if axis in cell.study.factors},
     )
 
 

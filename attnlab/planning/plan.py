@@ -14,6 +14,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
+from attnlab.planning.factorial import design_notes
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import baseline_notes, control_notes, data_notes, direction_notes, double_notes, length_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
@@ -191,6 +192,7 @@ def plan(
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest, auto_precision)
+    notes += design_notes(study, [*planned.cells, *rest], doubles)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += control_notes(study, planned.cells, every=resolved)

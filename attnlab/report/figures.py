@@ -31,7 +31,7 @@ MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier
 class Figure:
     """A plot: its file name, its title, the SVG, and its section.
 
-    Sections are "differences", "learning", "lengths", "cost", "grid" and "maps".
+    Sections are "differences", "effects", "learning", "lengths", "cost", "grid" and "maps".
     """
 
     file: str
@@ -72,7 +72,9 @@ def draw_figures(
     figures = _differences(cells, spec, colors) + _seeds(cells, spec, colors)
     for file, title, svg in learning_curves(cells, records, curves, spec=spec, colors=colors):
         figures.append(Figure(f"{file}.svg", title, svg, "learning"))
-    return figures + _tradeoffs(cells, spec, colors) + _heat_maps(cells, spec)
+    # Two factors of a design at a time would be averages over different levels of the others.
+    heat_maps = [] if spec.factorial else _heat_maps(cells, spec)
+    return figures + _tradeoffs(cells, spec, colors) + heat_maps
 
 
 def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:

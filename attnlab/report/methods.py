@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.stats.compare import ComparisonSpec
@@ -104,6 +105,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         looks=_looks(study.study, root),
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
+        factorial=factorial_design(study),
     )
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.report.export import export
+from attnlab.report.factorial import effect_plots, effects_section, summarize_effects
 from attnlab.report.figures import Figure, cell_colors, draw_figures
 from attnlab.report.left_out import describe_left_out
 from attnlab.report.lengths import LengthsSection, lengths_section
@@ -23,6 +24,7 @@ from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
+from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.search import NOT_CONFIRMED, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from attnlab.tracking.artifacts import AttentionMap
 
 FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet", "report.json")
+EFFECT_FILES = ("effects.csv", "effects.parquet")
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,9 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     cells.sort(key=lambda cell: info.position(cell.name))
     # Plots.
     colors, figures = cell_colors(cells), draw_figures(cells, records, curves, spec=spec)
+    effects = estimate_effects(cells, spec)
+    if effects is not None:
+        figures += [Figure(file, title, svg, "effects") for file, title, svg in effect_plots(effects, spec)]
     maps = sorted(maps, key=lambda map_: info.position(map_.cell))
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in draw_maps(maps)]
     lengths = lengths_section(cells, records, spec=spec, colors=colors)
@@ -99,7 +105,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     return Page(
         info=info,
         introduction=introduction(info.yaml),
-        summary=summarize(cells, spec),
+        summary=summarize(cells, spec) if effects is None else summarize_effects(effects, spec),
         warnings=[
             text
             for text in (describe_left_out(info.left_out, records, cells, spec), *_changes(info), *_data_notes(records))
@@ -108,7 +114,17 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
         notes=[*notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
-        sections=_sections(cells, figures, colors, search=search, info=info, methods=methods, maps=maps, lengths=lengths),
+        sections=_sections(
+            cells,
+            figures,
+            colors,
+            effects=_effects_section(effects, figures, spec),
+            search=search,
+            info=info,
+            methods=methods,
+            maps=maps,
+            lengths=lengths,
+        ),
         figures=figures,
         reproduction=reproduction(info, records),
         methods=methods,
@@ -139,6 +155,7 @@ def _sections(
     figures: Sequence[Figure],
     colors: Mapping[str, str],
     *,
+    effects: PageSection | None,
     search: PageSection | None,
     info: StudyInfo,
     methods: Sequence[tuple[str, str]],
@@ -150,6 +167,7 @@ def _sections(
     costs = cost_table(cells, colors=colors)
     map_paragraphs, map_notes = describe_maps(maps)
     sections = [
+        effects,
         PageSection("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
         search,
         PageSection("Learning curves", plots=plots["learning"]) if plots["learning"] else None,
@@ -160,6 +178,13 @@ def _sections(
         PageSection("Methods", table=two_columns(methods)),
     ]
     return [section for section in sections if section is not None]
+
+
+def _effects_section(result: FactorialResult | None, figures: Sequence[Figure], spec: ComparisonSpec) -> PageSection | None:
+    """Return the section on the effects of a factorial study."""
+    if result is None:
+        return None
+    return PageSection(**effects_section(result, spec, [figure for figure in figures if figure.section == "effects"]))
 
 
 def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:
@@ -211,6 +236,7 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
     differences = [figure for figure in page.figures if figure.section == "differences"]
-    fields = {"page": page, "files": FILES, "differences": differences, "script": SCRIPT}
+    files = (*FILES, *EFFECT_FILES) if page.info.spec.factorial else FILES
+    fields = {"page": page, "files": files, "differences": differences, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

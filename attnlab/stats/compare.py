@@ -14,6 +14,7 @@ from typing import Any
 from attnlab._util import cost_metrics
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
+from attnlab.config.design import FactorialDesign
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.control import sensitivity
@@ -47,6 +48,7 @@ class ComparisonSpec:
         sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
             optima of the curves fitted over it.
         control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
+        factorial: The factors of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`).
     """
 
     study: str
@@ -60,6 +62,7 @@ class ComparisonSpec:
     further_baselines: tuple[Mapping[str, Any], ...] = ()
     sweep: str | None = None
     control: Mapping[str, Any] | None = None
+    factorial: FactorialDesign | None = None
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:

@@ -23,6 +23,7 @@ from attnlab._util.process import start_fork_server
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab._util.signals import as_interrupts
 from attnlab.config.comparability import task_length, test_identity
+from attnlab.config.factors import factorial_design
 from attnlab.errors import UserError, nearest
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.study.execution.progress import ProgressDisplay
@@ -83,7 +84,8 @@ class StudyResult:
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, study.margin)
-        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), control=study.control)
+        roles = {"control": study.control, "factorial": factorial_design(study)}
+        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""

@@ -145,6 +145,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``test``                      what the run is tested on (task, data, length, protocol, limit), as JSON; scores with
                                   different tests are not compared
     each axis of the grid         its label: text, number or boolean
+    ``factor.no_wo``, ...         of a factorial study, for each factor: 0 = off, 1 = on (or the number of its level)
     ``accuracy``, ``loss``        scores on the test split: fraction, nats
     ``bits_per_byte``             the same, bits
     ``valid_...``                 each of these on the validation split
@@ -257,6 +258,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
     row |= {"params": json.loads(tag.get("params", "{}"))}
     row |= {**flatten_config(json.loads(tag["config"])), **json.loads(tag["axes"])}
+    row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
     row |= final_metrics(record)
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"length": int(text) if (text := record.data.params.get("length", "")).isdigit() else None}

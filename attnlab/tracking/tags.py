@@ -126,6 +126,8 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     if plan.study.search is not None:
         tags["attnlab.search"] = plan.study.search.model_dump_json(exclude_none=True)
         tags["attnlab.params"] = json.dumps(run.params)
+    if run.cell.factors:
+        tags["attnlab.factors"] = json.dumps(run.cell.factors)
     if run.cell.matched:
         tags["attnlab.matched"] = run.cell.matched
     if run.cell.data_notes:

@@ -1,0 +1,226 @@
+"""The effects of a factorial study in words, as a table, as plots and as a section of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attnlab._util.colors import BUILT_IN
+from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, format_weight
+from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
+from attnlab.report.summary import Strong, Summary
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import (
+    better,
+    count,
+    describe_reason,
+    describe_verdict,
+    format_interval,
+    format_metric,
+    format_p_value,
+)
+from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.factorial import Effect, FactorialResult, half_normal_scores
+from attnlab.stats.verdict import VerdictKind
+
+MAX_NAMED = 3  # effects named in one group of the summary
+MIN_HALF_NORMAL = 6  # effects: fewer points show no line
+MAIN_COLOR, INTERACTION_COLOR = list(BUILT_IN.values())[:2]
+
+
+def effect_table(result: FactorialResult) -> Table:
+    """Return the table of effects, main effects first; the terminal prints the same one."""
+    columns = [Column("effect", is_text=True), Column("on minus off"), Column("p (Holm)"), Column("verdict", is_text=True)]
+    return Table(columns, [TableRow(_effect_texts(effect)) for effect in result.effects])
+
+
+def _effect_texts(effect: Effect) -> list[str]:
+    difference = effect.difference
+    if difference.conclusion == "equivalent":
+        p = f"{format_p_value(difference.p_equivalent_holm)} (equivalence)"
+    else:
+        p = format_p_value(difference.p_holm)
+    return [name_with_aliases(effect), format_interval(difference.interval, sign=True), p, describe_effect_verdict(effect)]
+
+
+def name_with_aliases(effect: Effect) -> str:
+    """Return the name of an effect with the effects that it is aliased with: "a × b (+ c × d)"."""
+    aliases = " ".join(f"{format_weight(weight)}{name}" for weight, name in effect.aliases)
+    return f"{effect.name} ({aliases})" if aliases else effect.name
+
+
+def describe_effect_verdict(effect: Effect) -> str:
+    """Return the verdict on an effect; an interaction is better or worse than the sum of the single effects."""
+    text = describe_verdict(effect.verdict)
+    together = effect.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE) and not effect.is_main
+    return text.replace(effect.verdict.kind.value, f"{effect.verdict.kind.value} together", 1) if together else text
+
+
+def describe_omissions(result: FactorialResult) -> list[str]:
+    """Return sentences on lost runs and on effects that are not estimated for want of runs."""
+    texts = []
+    if result.lost:
+        lost = ", ".join(f"{number} {state}" for state, number in result.lost.items())
+        texts.append(
+            f"Some runs have no result ({lost}): effects are estimated from the other {count(result.runs, 'run')}. If these "
+            "runs would have been the worst ones, a factor looks better than it is."
+        )
+    if result.missing:
+        aliased = {name for effect in result.effects for _, name in effect.aliases}
+        inside = [name for name in result.missing if name in aliased]
+        where = f" {', '.join(inside)} now {'is' if len(inside) == 1 else 'are'} part of other effects." if inside else ""
+        texts.append(f"Not estimated, because runs are missing: {', '.join(result.missing)}.{where}")
+    return texts
+
+
+def describe_estimation(result: FactorialResult) -> list[str]:
+    """Return how the effects are estimated and tested, for the page."""
+    design = result.design
+    texts = [f"Design: {describe_design(design)}."]
+    if aliasing := describe_aliasing(design):
+        texts.append(aliasing)
+    seeds = max((len(effect.values) for effect in result.effects), default=0)
+    ratio = f": {describe_ratio(design, seeds)}" if seeds and not result.lost else ""
+    if design.name == "leave_one_out":
+        meaning = "The effect of a factor is the metric with all factors on minus the metric with this one off"
+    else:
+        meaning = "A main effect is the mean of the metric with a factor on minus its mean with it off, over all other levels"
+    texts.append(
+        f"{meaning}{ratio}. Effects are least-squares estimates of a linear model with seeds as blocks. Each is computed in "
+        "every seed; its interval and its t-test come from its scatter over the seeds, as for a paired difference."
+    )
+    return texts
+
+
+def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]:
+    """Yield notes on the figures of the table of effects."""
+    yield (
+        "Verdicts are at the 5 % level, corrected by Holm's method over all main effects, and separately over interactions. "
+        "“Better” means better with the factor on."
+    )
+    if result.interactions and result.design.name == "leave_one_out":
+        yield "Interactions: the effect of all factors together minus the sum of their single effects."
+    elif result.interactions:
+        yield (
+            "An interaction is half the difference between the effect of one factor with the other on and with it off: “worse "
+            "together” means that the two are worse together than their main effects add up to."
+        )
+    if any(effect.aliases for effect in result.effects):
+        yield "Effects in parentheses are aliased: the estimate is that of the sum."
+    if spec.margin is not None:
+        yield f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero."
+
+
+def effects_section(result: FactorialResult, spec: ComparisonSpec, figures: Sequence[Any]) -> dict[str, Any]:
+    """Return the parts of the page's section on effects, as the arguments of a `PageSection`."""
+    if result.problem:
+        return {"title": "Effects", "paragraphs": [f"No effect can be estimated: {result.problem}."]}
+    return {
+        "title": "Effects",
+        "paragraphs": describe_estimation(result),
+        "warnings": describe_omissions(result),
+        "plots": figures,
+        "table": effect_table(result),
+        "notes": list(effect_notes(result, spec)),
+    }
+
+
+def effect_plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield (file, title, SVG) of the main effects, the interactions, and all effects against half-normal scores."""
+    margin = "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
+    groups = (("main effects", result.main, MAIN_COLOR), ("interactions", result.interactions, INTERACTION_COLOR))
+    for name, effects, color in groups:
+        rows = [_forest_row(effect, color) for effect in effects]
+        if rows:
+            title = f"{name} on {spec.metric}"
+            note = f"on minus off; mean, 95 % interval; rings: each seed{margin}"
+            svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
+            yield f"{name.replace(' ', '-')}.svg", title, svg
+    if len(result.effects) >= MIN_HALF_NORMAL:
+        yield "half-normal.svg", "half-normal plot of the effects", _half_normal(result, spec)
+
+
+def _forest_row(effect: Effect, color: str) -> ForestRow:
+    mean = effect.difference.interval
+    text = format_interval(mean, sign=True)
+    return ForestRow(name_with_aliases(effect), color, list(effect.values.values()), mean.mean, mean.low, mean.high, text)
+
+
+def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
+    points = [
+        EffectPoint(
+            effect.name,
+            MAIN_COLOR if effect.is_main else INTERACTION_COLOR,
+            abs(effect.difference.interval.mean),
+            score,
+            is_conclusive=effect.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE),
+        )
+        for effect, score in half_normal_scores(result.effects)
+    ]
+    note = "without any effect, points lie along a line through 0; filled: better or worse"
+    labels = ("expected size, in standard errors", f"size of the effect on {spec.metric}")
+    return half_normal_plot(points, title="half-normal plot of the effects", note=note, axis_labels=labels)
+
+
+def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
+    """Return the two sentences at the top of a factorial study's page: conclusive main effects, and everything else."""
+    opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
+    if result.problem:
+        return Summary([f"{opening}, no effect can be estimated: {result.problem}."], [])
+    main, number = result.main, count(len(result.main), "main effect")
+    groups = _groups(main, spec)
+    if groups:
+        first = [f"{opening}, of {number}, ", *groups, "."]
+    else:
+        none = Strong("is shown to be better, worse or equivalent")
+        first = [f"{opening}, ", Strong("none"), f" of {number} ", none, "."]
+    inconclusive = [effect for effect in main if effect.verdict.kind is VerdictKind.INCONCLUSIVE]
+    rest: list[str] = []
+    if inconclusive:
+        texts = [f"{effect.name} ({format_interval(effect.difference.interval, sign=True)})" for effect in inconclusive]
+        reasons = {describe_reason(effect.verdict) for effect in inconclusive}
+        reason = f": {reasons.pop()}" if len(reasons) == 1 else ""
+        rest += [Strong("Inconclusive"), f": {_list(texts)}{reason}."]
+    interactions = result.interactions
+    if interactions:
+        groups = _groups(interactions, spec)
+        label = f"{' ' if rest else ''}Of {count(len(interactions), 'interaction')}, "
+        rest += [label, *(groups or ["none is shown to be better, worse or equivalent"]), "."]
+    return Summary(first, rest or ["All of them are conclusive at the 5 % level."])
+
+
+def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:
+    """Return the number of effects by verdict, the largest ones with their size; empty if none is conclusive."""
+    phrases = {
+        VerdictKind.BETTER: "better",
+        VerdictKind.WORSE: "worse",
+        VerdictKind.EQUIVALENT: f"equivalent within ±{spec.margin or 0:g}",
+        VerdictKind.IDENTICAL: "zero in every seed",
+    }
+    parts: list[str] = []
+    for kind, phrase in phrases.items():
+        group = sorted(
+            (effect for effect in effects if effect.verdict.kind is kind),
+            key=lambda effect: -abs(effect.difference.interval.mean),
+        )
+        if group:
+            phrase = (
+                f"{phrase} together" if kind in (VerdictKind.BETTER, VerdictKind.WORSE) and not group[0].is_main else phrase
+            )
+            number = Strong(f"{len(group)} {'is' if len(group) == 1 else 'are'} {phrase}")
+            parts += [*([", "] if parts else []), number, f" ({_list([_size(effect) for effect in group])})"]
+    return parts
+
+
+def _size(effect: Effect) -> str:
+    interval, p = effect.difference.interval, format_p_value(effect.difference.p_holm, equals=True)
+    if effect.verdict.kind not in (VerdictKind.BETTER, VerdictKind.WORSE):
+        return effect.name
+    half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
+    return f"{effect.name} by {format_metric(abs(interval.mean))}{half_width}, p {p}"
+
+
+def _list(texts: Sequence[str]) -> str:
+    more = len(texts) - MAX_NAMED
+    return "; ".join(texts[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
