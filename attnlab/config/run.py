@@ -124,8 +124,8 @@ class EvaluateConfig(Section):
     protocol: Literal["segment", "sliding"] = "segment"
     stride: Count | None = Field(default=None, description="tokens between the starts of two windows of the sliding protocol")
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
-    valid_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
-    test_limit: Count | None = Field(default=None, description="bytes or texts; null: all")
+    valid_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over valid; null: all")
+    test_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over test; null: all")
     test: bool = Field(default=True, description="false: never read the test split")
     lengths: Lengths = Field(default=(), description="further lengths at which the trained model is tested")
 

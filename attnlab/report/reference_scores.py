@@ -47,7 +47,7 @@ def matching_scores(
 def labels(scores: Sequence[ReferenceScore]) -> list[str]:
     """Return labels such as "reference: gzip", with the task or the limit where two would be the same."""
     texts = [f"{PREFIX}{score.name}" for score in scores]
-    for suffixes in ([s.task for s in scores], [f"first {s.limit:,}" if s.limit else "" for s in scores]):
+    for suffixes in ([s.task for s in scores], [f"limit {s.limit:,}" if s.limit else "" for s in scores]):
         count = Counter(texts)
         texts = [f"{text} {suffix}".rstrip() if count[text] > 1 else text for text, suffix in zip(texts, suffixes, strict=True)]
     return texts

@@ -147,7 +147,7 @@ class Task:
         Args:
             split: ``train``, ``valid`` or ``test``.
             batch_size: rows of a batch.
-            limit: evaluate only this many items (bytes, reviews), always the same ones; None: all.
+            limit: evaluate at most this many items (bytes, reviews), always the same ones, spread over the split; None: all.
             protocol: ``segment``, or ``sliding`` with a ``stride`` in tokens (language models only).
         """
         raise NotImplementedError

@@ -28,7 +28,7 @@ class ByteTask(SequenceTask):
         """Return scores on the bytes that an evaluation counts; none depends on the length of rows or on how they are drawn."""
 
         def test(limit: int | None) -> np.ndarray:
-            return self.split("test")[:limit]
+            return self.counted("test", limit)
 
         def counted(limit: int | None) -> float:
             return ngram.bits_per_token(self.split("train"), test(limit))

@@ -1,14 +1,16 @@
 """Language models over one sequence: the common base of the tasks over bytes and of ``tokens``.
 
 A sequence is one array of tokens, cut into ``train``, ``valid`` and ``test`` in that order. An evaluation predicts every token
-of a split but its first exactly once.
+of a split but its first exactly once. With a limit, it reads stretches of the split, spread evenly over it
+(``attnlab.tasks.stretches``), and predicts every token of a stretch but its first; a memory is empty at the start of each.
 
 Evaluation protocols:
 
 - ``segment``: disjoint segments of ``length``. Each row of a batch reads consecutive segments, so that a memory can be carried
   from batch to batch; ``evaluate`` then decides the number of rows.
-- ``sliding``: windows of ``length`` that advance by ``stride``. Only the last ``stride`` predictions of a window count (all of
-  the first window), so every token but the first ``length`` is predicted from at least ``length - stride`` tokens before it.
+- ``sliding``: windows of ``length`` that advance by ``stride``. Only the last ``stride`` predictions of a
+  window count (all of the first window of a stretch), so every token but the first ``length`` is predicted
+  from at least ``length - stride`` tokens before it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import torch
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
+from attnlab.tasks.stretches import Stretches, stretches
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
@@ -144,57 +147,77 @@ class SequenceTask(Task):
         protocol: str = "segment",
         stride: int | None = None,
     ) -> Iterator[Batch]:
-        """Return the batches of a split, or of its first ``limit`` tokens, under one of the protocols above."""
+        """Return the batches of a split, or of stretches of it with ``limit`` tokens, under one of the protocols above."""
         text = self.split(split)
-        text = text if limit is None else text[:limit]
-        if len(text) < 2:
-            raise UserError(f"the {split} split has {len(text)} {self.unit}s: there is nothing to predict")
+        size = min(len(text), limit or len(text))
+        if size < 2:
+            raise UserError(f"the {split} split has {size} {self.unit}s: there is nothing to predict")
+        parts = stretches(len(text), limit)
         if protocol == "segment":
-            return _segments(text, self.length, batch_size)
+            return _segments(text, parts, self.length, batch_size)
         if protocol != "sliding":
             raise UserError(f"unknown protocol {protocol!r}: expected segment or sliding")
         stride = whole_number(stride, name="stride")
         if stride > self.length:
             raise UserError(f"stride: expected at most the length {self.length}, got {stride}")
-        return _sliding(text, self.length, batch_size, stride)
+        return _sliding(text, parts, self.length, batch_size, stride)
 
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
         place = self._place(split)
-        read = min(place.stop - place.start, limit or place.stop)
+        parts = stretches(place.stop - place.start, limit)
         step = self.length if protocol == "segment" else stride or self.length
-        return self.length * _window_count(read, self.length, step)
+        return len(parts.starts) * self.length * _window_count(parts.predicted, self.length, step)
+
+    def counted(self, split: str, limit: int | None) -> np.ndarray:
+        """Return the tokens of a split that an evaluation with ``limit`` reads, stretch after stretch."""
+        text = self.split(split)
+        return stretches(len(text), limit).read(text)
 
 
-def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool) -> Batch:
-    """Return rows of ``length`` tokens from ``starts``, padded with zeros without targets beyond the end of the text."""
+def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool, ends: np.ndarray | None = None) -> Batch:
+    """Return rows of ``length`` tokens from ``starts``, padded with zeros without targets beyond their ``ends``.
+
+    Args:
+        text: (n,).
+        starts: (b,) the first token of each row.
+        length: tokens of a row.
+        fresh: of the batch.
+        ends: (b,) the token after the last one that a row may read; None: the end of the text.
+    """
     places = starts[:, None] + np.arange(length + 1)  # (b, length + 1): a row and the token after it
     rows = torch.from_numpy(text[np.minimum(places, len(text) - 1)].astype(np.int64))
-    outside = torch.from_numpy(places >= len(text))
+    outside = torch.from_numpy(places >= (len(text) if ends is None else ends[:, None]))
     inputs, targets = rows[:, :-1].contiguous(), rows[:, 1:].clone()  # slices of a single row would share memory
     if outside.any():
         inputs, targets = inputs.masked_fill(outside[:, :-1], 0), targets.masked_fill(outside[:, 1:], IGNORED)
     return Batch(inputs, targets.contiguous(), fresh=fresh)
 
 
-def _window_count(size: int, length: int, step: int) -> int:
-    """Return the number of windows, each ``step`` after the last, that predict all tokens of a text but the first."""
-    return 1 + -(-max(0, size - 1 - length) // step)
+def _window_count(predicted: int, length: int, step: int) -> int:
+    """Return the number of windows, each ``step`` after the last, that predict so many tokens."""
+    return 1 + -(-max(0, predicted - length) // step)
 
 
-def _segments(text: np.ndarray, length: int, batch_size: int) -> Iterator[Batch]:
-    """Yield disjoint segments; row r reads the r-th run of consecutive ones, and every batch has the same rows."""
-    count = _window_count(len(text), length, length)
-    run = -(-count // min(batch_size, count))
-    first = np.arange(-(-count // run)) * run  # the last row may end before the others
-    for step in range(run):
-        yield _windows(text, (first + step) * length, length, fresh=step == 0)
+def _segments(text: np.ndarray, parts: Stretches, length: int, batch_size: int) -> Iterator[Batch]:
+    """Yield disjoint segments; a row reads a run of consecutive ones, and the rows of a pass end within one batch.
+
+    A batch has rows for as many stretches as fit; a single stretch is divided among them.
+    """
+    count = _window_count(parts.predicted, length, length)  # segments of a stretch
+    run = -(-count // min(max(1, batch_size // len(parts.starts)), count))
+    runs = np.arange(-(-count // run)) * run * length  # the last run of a stretch may end before the others
+    starts, ends = (parts.starts[:, None] + runs).ravel(), np.repeat(parts.ends, len(runs))
+    for begin in range(0, len(starts), batch_size):
+        rows = slice(begin, begin + batch_size)
+        for step in range(run):
+            yield _windows(text, starts[rows] + step * length, length, fresh=step == 0, ends=ends[rows])
 
 
-def _sliding(text: np.ndarray, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
+def _sliding(text: np.ndarray, parts: Stretches, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
     """Yield windows that overlap by ``length - stride``; tokens that an earlier window has counted are ignored."""
-    count = _window_count(len(text), length, stride)
-    for begin in range(0, count, batch_size):
-        numbers = np.arange(begin, min(begin + batch_size, count))
-        batch = _windows(text, numbers * stride, length, fresh=True)
-        batch.targets[int(begin == 0) :, : length - stride] = IGNORED
+    count = _window_count(parts.predicted, length, stride)  # windows of a stretch
+    for begin in range(0, count * len(parts.starts), batch_size):
+        stretch, number = np.divmod(np.arange(begin, min(begin + batch_size, count * len(parts.starts))), count)
+        batch = _windows(text, parts.starts[stretch] + number * stride, length, fresh=True, ends=parts.ends[stretch])
+        batch.targets[torch.from_numpy(number > 0), : length - stride] = IGNORED
         yield batch

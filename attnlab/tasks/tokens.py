@@ -113,7 +113,7 @@ class Tokens(SequenceTask):
         order = ngram.longest(self.vocabulary)
 
         def score(limit: int | None) -> float:
-            test = self.split("test")[:limit]
+            test = self.counted("test", limit)
             bits = ngram.bits_per_token(self.split("train")[:COUNTED], test, vocabulary=self.vocabulary)
             if self._token_bytes is None:
                 return bits

@@ -1,8 +1,10 @@
 """Evaluation of a model on a split, as exact means over all targets.
 
-The memory is empty at the beginning of each row, so the number of rows in a batch would decide how much of the text is read
-with an incomplete memory. With memory, the number of rows is therefore limited: each row has at least ``FILLED`` times the
-segments that fill the memory, and at most 1/16 of the text is read before it is full, for any ``evaluate.batch_size``.
+The memory is empty at the beginning of each row, so the number of rows in a batch would decide how much of
+the text is read with an incomplete memory. With memory, the number of rows is therefore limited: each row
+has at least ``FILLED`` times the segments that fill the memory, and at most 1/16 of the text is read before
+it is full, for any ``evaluate.batch_size``. A limited evaluation also empties the memory at the start of
+each stretch of the text (``attnlab.tasks.stretches``).
 """
 
 from typing import TYPE_CHECKING, Any

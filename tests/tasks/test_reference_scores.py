@@ -236,7 +236,7 @@ def test_only_scores_on_the_same_test_are_listed() -> None:
 def test_labels_distinguish_scores_of_one_name() -> None:
     assert labels([other(), other(name="xz")]) == ["reference: gzip", "reference: xz"]
     assert labels([other(), other(task="enwik8")]) == ["reference: gzip pydocs", "reference: gzip enwik8"]
-    assert labels([other(), other(limit=5_000)]) == ["reference: gzip pydocs", "reference: gzip pydocs first 5,000"]
+    assert labels([other(), other(limit=5_000)]) == ["reference: gzip pydocs", "reference: gzip pydocs limit 5,000"]
 
 
 # ---------------------------------------------------------------- in a study

@@ -106,8 +106,8 @@ def test_an_evaluation_is_by_the_protocol_the_stride_and_the_limits_of_the_confi
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
-    """Return the rows of each batch that reads the first 2,400 bytes of ``test``: 100 segments of 24."""
-    config = tiny(variant="transformer_xl", position="relative", evaluate__test_limit=2_400, **changes)
+    """Return the rows of each batch that reads the first 1,921 bytes of ``test``: 80 segments of 24."""
+    config = tiny(variant="transformer_xl", position="relative", evaluate__test_limit=1_921, **changes)
     task, rows = PyDocs(**config.task.options), []
     monkeypatch.setattr(task, "score", lambda logits, batch: {"bits_per_byte": (8.0, 1)})
     logits = torch.zeros(())
@@ -121,9 +121,9 @@ def test_a_memory_is_filled_sixteen_times_for_any_batch_size(batch_size: int, mo
     def rows(memory: int) -> set[int]:
         return set(rows_read(monkeypatch, model__mem_len=memory, evaluate__batch_size=batch_size))
 
-    assert rows(0) == {{1: 1, 4: 4, 6: 6, 512: 100}[batch_size]}
-    assert rows(24) == {min(batch_size, 6)}, "one segment fills it: a row reads at least 16 of the 100"
-    assert rows(25) == {min(batch_size, 3)}, "two fill it: at least 32"
+    assert rows(0) == {{1: 1, 4: 4, 6: 6, 512: 80}[batch_size]}
+    assert rows(24) == {min(batch_size, 5)}, "one segment fills it: a row reads at least 16 of the 80"
+    assert rows(25) == {min(batch_size, 2)}, "two fill it: at least 32"
     assert rows(240) == {1}
 
 
