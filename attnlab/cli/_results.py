@@ -27,9 +27,11 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.reference_scores import labels
     from attnlab.report.search import describe_search
+    from attnlab.report.trend import describe_trend
     from attnlab.report.wording import better, describe_verdict, format_difference, format_interval, format_metric
     from attnlab.stats.compare import summarize_cells
     from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
+    from attnlab.stats.trend import summarize_trends
 
     plan, spec, records = result.plan, result.comparison(looks=looks), result.records()
     order = {cell.name: i for i, cell in enumerate([*plan.cells, *plan.unselected])}
@@ -69,6 +71,8 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     for note in notes_on_intervals(cells):
         print_text(note)
     print_effects(cells, spec)
+    for trend in summarize_trends(cells, spec):
+        print_text(f"trend: {describe_trend(trend, spec)}")
     for summary in searches:
         print_text(f"search: {describe_search(summary, spec)}")
     for summary in searches:

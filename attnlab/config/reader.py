@@ -11,6 +11,7 @@ from attnlab.config.axes import canonical, labels, pick, text
 from attnlab.config.factors import check_design, with_factor_axes
 from attnlab.config.include import with_included
 from attnlab.config.levels import check_levels, paths_of_axis
+from attnlab.config.over import check_over, with_levels
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search
@@ -23,6 +24,7 @@ NOT_ASSIGNED = (
     "include",
     "base",
     "grid",
+    "over",
     "factors",
     "design",
     "skip",
@@ -65,11 +67,13 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
         _check_secrets(value, where=constant_place(f"--set {key}"))
     _check_top_level(fields, where=source_map.at)
 
-    origin = StudySource(source_map, study_sets, frozenset(fields))
-    study = validate(StudyConfig, _with_assignments(fields, study_sets), where=origin.at)
+    complete, over = with_levels(_with_assignments(fields, study_sets), where=source_map.at)
+    origin = StudySource(source_map, study_sets, frozenset(fields), over)
+    study = validate(StudyConfig, complete, where=origin.at)
     study.set_source(path, origin, base_sets, merged=None if fields is written else fields)
     _check_seeds(study)
     _check_base(study)
+    check_over(study)
     study = with_factor_axes(study)
     _check_grid(study)
     check_design(study)

@@ -14,7 +14,7 @@ from attnlab.config.validation import FILLED_IN
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of a study, with the fields of a run in ``base`` and every dotted path in ``grid`` and ``space``."""
+    """Return the schema of a study, with the fields of a run in ``base`` and every dotted path in ``grid``, ``over`` and ``space``."""
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")
@@ -30,6 +30,7 @@ def json_schema() -> dict[str, Any]:
     }
     axes = _axes(fields, definitions)
     study["properties"]["grid"] |= {"properties": axes}
+    study["properties"]["over"]["anyOf"][0] |= {"properties": axes}
     searched = [path for path in axes if "." in path and path.partition(".")[0] not in UNSEARCHABLE]
     space = study["$defs"]["SearchConfig"]["properties"]["space"]
     space |= {"properties": {path: {"$ref": "#/$defs/Dimension"} for path in searched}}

@@ -87,6 +87,19 @@ Control = Annotated[
 ]
 
 
+def _over(value: Any) -> Any:
+    if value is not None and (not isinstance(value, dict) or len(value) != 1):
+        raise expected("one axis with its levels, such as {train.steps: [500, 1500, 4500]}")
+    return value
+
+
+Over = Annotated[
+    dict[str, Axis] | None,
+    BeforeValidator(_over),
+    WithJsonSchema({"anyOf": [{"type": "object", "minProperties": 1, "maxProperties": 1}, {"type": "null"}]}),
+]
+
+
 def _reference_scores(value: Any) -> Any:
     if not isinstance(value, bool | list):
         raise expected("true, false or a list of names, such as [gzip]")
@@ -120,6 +133,11 @@ class StudyConfig(Section):
         default={},
         min_length=1,
         description="axis -> values: a dotted path of the configuration -> list, or a name -> {level: {path: value, ...}, ...}",
+    )
+    over: Over = Field(
+        default=None,
+        description="one further axis with numbers as levels, such as {train.steps: [500, 1500, 4500]}: cells are compared at "
+        "each level, and the change of their differences from level to level is tested",
     )
     skip: list[Skip] = []
     factors: dict[str, FactorLevels] = Field(
@@ -186,6 +204,11 @@ class StudyConfig(Section):
         return self.baseline if isinstance(self.baseline, list) else [self.baseline] if self.baseline else []
 
     @property
+    def over_axis(self) -> str:
+        """The axis of ``over``, which reading appends to the grid; "" if there is none."""
+        return next(iter(self.over), "") if self.over else ""
+
+    @property
     def axes(self) -> dict[str, list[Any]]:
         """The axes of the grid with their values; the values of an axis with named levels are the names."""
         return {axis: list(values) for axis, values in self.grid.items()}
@@ -249,14 +272,18 @@ class StudySource:
         source_map: the places in the file.
         assignments: dotted path of a part of the study -> value.
         keys: the top-level keys of the file.
+        over: the axis of the grid that the file has under ``over``.
     """
 
     source_map: SourceMap
     assignments: dict[str, Any]
     keys: frozenset[str] = frozenset()
+    over: str = ""
 
     def at(self, loc: Loc, /, *, key: bool = False) -> str:
         """Return the place of ``loc``: the most specific assignment over it, else the place in the file."""
+        if self.over and loc[:2] == ("grid", self.over):
+            loc = ("over", *loc[1:])
         paths = [".".join(map(str, loc[:length])) for length in range(len(loc), 0, -1)]
         if loc and loc[0] not in self.keys:  # a section that only assignments set
             paths += [path for path in self.assignments if path.startswith(f"{loc[0]}.")]

@@ -148,7 +148,7 @@ def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str,
     import_files(sources if isinstance(sources, Mapping) else {}, where=f"the study {study.study!r}")
     task: Any = TASKS.get(name)
     metric = {"metric": study.metric or task.metric, "direction": task.direction}
-    return {**metric, "baseline": study.baseline, "margin": study.margin, "control": study.control}
+    return {**metric, "baseline": study.baseline, "margin": study.margin, "control": study.control, "over": study.over_axis}
 
 
 def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

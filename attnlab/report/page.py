@@ -21,11 +21,22 @@ from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_method, search_table
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.trend import (
+    TREND_FILES,
+    describe_method,
+    draw_trends,
+    export_trends,
+    noun,
+    trend_notes,
+    trend_table,
+    with_trends,
+)
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
 from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.search import NOT_CONFIRMED, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
+from attnlab.stats.trend import Trend, summarize_trends
 
 if TYPE_CHECKING:
     import pandas
@@ -99,13 +110,15 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in draw_maps(maps)]
     lengths = lengths_section(cells, records, spec=spec, colors=colors)
     figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
+    trends = summarize_trends(cells, spec)
+    figures += draw_trends(trends, spec, colors=colors)
     # Text and tables.
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     search, methods = _search_section(searches, info), describe_methods(records, axes=spec.axes, trials=trials)
     return Page(
         info=info,
         introduction=introduction(info.yaml),
-        summary=summarize(cells, spec) if effects is None else summarize_effects(effects, spec),
+        summary=with_trends(summarize(cells, spec), trends, spec) if effects is None else summarize_effects(effects, spec),
         warnings=[
             text
             for text in (describe_left_out(info.left_out, records, cells, spec), *_changes(info), *_data_notes(records))
@@ -114,7 +127,8 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
         notes=[*notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
-        sections=_sections(
+        sections=_trend_sections(trends, spec, figures, colors)
+        + _sections(
             cells,
             figures,
             colors,
@@ -187,6 +201,17 @@ def _effects_section(result: FactorialResult | None, figures: Sequence[Figure], 
     return PageSection(**effects_section(result, spec, [figure for figure in figures if figure.section == "effects"]))
 
 
+def _trend_sections(
+    trends: Sequence[Trend], spec: ComparisonSpec, figures: Sequence[Figure], colors: Mapping[str, str]
+) -> list[PageSection]:
+    """Return the section on the differences over the levels of `over`, if the study has any."""
+    if not trends:
+        return []
+    plots = [figure for figure in figures if figure.section == "trend"]
+    table, about = trend_table(trends, spec, colors=colors), [describe_method(trends, spec)]
+    return [PageSection(f"Trend over {noun(spec)}", about, plots=plots, table=table, notes=trend_notes(trends, spec))]
+
+
 def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:
     """Return the section on refused, failed and diverged runs, and on cells that the study leaves out, with reasons."""
     rows = [[cell.name, cell.outcome, "; ".join(cell.reasons)] for cell in cells if set(cell.states) != {RunState.COMPLETED}]
@@ -235,8 +260,10 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
     (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
+    if trends := summarize_trends(page.cells, page.info.spec):
+        export_trends(folder, trends)
     differences = [figure for figure in page.figures if figure.section == "differences"]
-    files = (*FILES, *EFFECT_FILES) if page.info.spec.factorial else FILES
+    files = (*FILES, *(EFFECT_FILES if page.info.spec.factorial else ()), *(TREND_FILES if trends else ()))
     fields = {"page": page, "files": files, "differences": differences, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

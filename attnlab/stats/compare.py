@@ -49,6 +49,8 @@ class ComparisonSpec:
             optima of the curves fitted over it.
         control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
         factorial: The factors of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`).
+        over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
+            differences; "" if there is none.
     """
 
     study: str
@@ -63,6 +65,7 @@ class ComparisonSpec:
     sweep: str | None = None
     control: Mapping[str, Any] | None = None
     factorial: FactorialDesign | None = None
+    over: str = ""
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:

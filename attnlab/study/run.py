@@ -84,7 +84,7 @@ class StudyResult:
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, study.margin)
-        roles = {"control": study.control, "factorial": factorial_design(study)}
+        roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
         return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
 
     def records(self) -> list[dict[str, Any]]:

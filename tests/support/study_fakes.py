@@ -182,3 +182,16 @@ def exact_match(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Return a score of a user's metric, where higher is better: no_wo scores higher with every seed."""
     value = 0.5 + config.seed / 100 + (0.1 + config.seed / 1_000) * (config.variant.name == "no_wo")
     return Result("completed", {"exact_match": value}, 20)
+
+
+def shrinking(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Return scores in which no_wo is better by less with each doubling of the steps, with a curve of five points."""
+    with (folder.parent / "trained.txt").open("a") as file:
+        file.write(f"{config.fingerprint()}\n")
+    steps = config.train.steps or 0
+    noise = (0.8, -1.1, 0.2, 0.9)[(config.seed + steps) % 4]
+    gap = (0.001 * noise - 0.1 / steps) * (config.variant.name == "no_wo")
+    for part in range(1, 6):
+        report(steps * part // 5, {"valid/bits_per_byte": 2 + 1 / part + gap})
+    costs = {"flops_per_token": 100.0, "tokens_per_s": 1_000.0, "tokens": 32.0 * steps, "steps": float(steps)}
+    return Result("completed", {"bits_per_byte": 3 - 0.01 * steps + config.seed + gap, **costs}, steps)

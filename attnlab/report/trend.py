@@ -1,0 +1,258 @@
+"""The report's section on trends: differences by level, their change in words, and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.report.figures import Figure
+from attnlab.report.plots.curves import DASHES
+from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
+from attnlab.report.summary import Strong, Summary
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import count, format_interval, format_p_value
+from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.trend import Trend, TrendKind, TrendReason
+
+TREND_FILES = ("trends.csv",)
+MAX_LINES = 8  # in one plot
+MAX_NAMED = 3  # trends named in the sentence at the top; the table has all of them
+
+REASONS = {
+    TrendReason.ONE_LEVEL: "it shares seeds with its baseline at one level only",
+    TrendReason.NO_SHARED_SEED: "no seed completed at every level",
+    TrendReason.ONE_SEED: "one seed, no interval",
+}
+
+
+def noun(spec: ComparisonSpec) -> str:
+    """Return the name of the levels: "steps" for `train.steps`."""
+    return spec.over.rpartition(".")[2]
+
+
+def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
+    """Return a trend in one line, for the terminal."""
+    differences = [
+        f"{format_interval(comparison.difference.interval, sign=True)} at {format_level(level)}"
+        for level, comparison in zip(trend.levels, trend.comparisons, strict=True)
+        if comparison.difference is not None
+    ]
+    text = f"{trend.name} against {trend.baseline}: {describe_kind(trend)}: {', '.join(differences)} {noun(spec)}"
+    if trend.slope is None:
+        return text
+    p = _p_value(trend)
+    return f"{text}; {format_interval(trend.slope.interval, sign=True)} per doubling{f', p {_equals(p)}' if p else ''}"
+
+
+def describe_kind(trend: Trend) -> str:
+    """Return the outcome of a trend with its conditions, for a table."""
+    match trend.kind:
+        case TrendKind.CHANGES:
+            text = describe_change(trend)
+        case TrendKind.STEADY if trend.slope is not None and trend.slope.identical:
+            text = "steady, the same difference at every level"
+        case TrendKind.STEADY:
+            text = "steady within the margin"
+        case TrendKind.INCONCLUSIVE if trend.reason is TrendReason.BEFORE_FIRST_LOOK and trend.slope and trend.slope.looks:
+            seeds = count(trend.slope.interval.n, "seed")
+            text = f"inconclusive: {seeds}, the first look is at {trend.slope.looks.first}"
+        case TrendKind.INCONCLUSIVE if trend.reason is not None:
+            text = f"inconclusive: {REASONS[trend.reason]}"
+        case _:
+            text = trend.kind.value
+    return ", ".join([text, *_conditions(trend)])
+
+
+def describe_change(trend: Trend) -> str:
+    """Return what a significant slope means for the size of the difference, given the verdicts at the ends of the range."""
+    assert trend.slope is not None
+    first, last = (comparison.difference.conclusion if comparison.difference else "" for comparison in trend.ends)
+    rises = trend.slope.interval.mean > 0
+    if first == ("lower" if rises else "higher"):
+        return "shrinks or changes sign"
+    return "grows or changes sign" if last == ("higher" if rises else "lower") else "changes in size or in sign"
+
+
+def _conditions(trend: Trend) -> list[str]:
+    """Return what limits the outcome of a trend: its size, a mean that changes sign, and seeds that did not
+    count."""
+    conditions = []
+    tested = trend.slope is not None and trend.reason is None
+    if tested and trend.kind not in (TrendKind.REVERSES, TrendKind.STEADY) and trend.mean_changes_sign:
+        conditions.append("the mean difference changes sign")
+    significant = trend.kind not in (TrendKind.INCONCLUSIVE, TrendKind.STEADY)
+    if significant and trend.slope is not None and trend.slope.within_margin:
+        conditions.append("by less than the margin")
+    seeds = {seed for comparison in trend.comparisons for seed in comparison.values}
+    if trend.slope is not None and trend.slope.interval.n < len(seeds):
+        conditions.append(f"on {trend.slope.interval.n} of {len(seeds)} seeds")
+    return conditions
+
+
+def _p_value(trend: Trend) -> str:
+    """Format the p-value that the outcome rests on."""
+    if trend.slope is None:
+        return ""
+    if trend.kind is TrendKind.STEADY and not trend.slope.identical:
+        return f"{format_p_value(trend.slope.p_equivalent_holm)} (equivalence)"
+    size = trend.kind in (TrendKind.SHRINKS, TrendKind.GROWS)
+    return format_p_value(trend.p_size if size else trend.slope.p_holm)
+
+
+def _equals(p: str) -> str:
+    return p if p.startswith("<") else f"= {p}"
+
+
+def trend_table(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> Table:
+    """Return the differences by level with one row per trend.
+
+    Args:
+        trends: At least one.
+        spec: What is compared.
+        colors: Cell at a level -> color; a trend has that of its highest level.
+    """
+    levels = sorted({level for trend in trends for level in trend.levels})
+    several = len({trend.baseline for trend in trends}) > 1
+    columns = [Column("cell", is_text=True), *([Column("compared with", is_text=True)] if several else [])]
+    columns += [Column(f"at {format_level(level)}") for level in levels]
+    columns += [Column("per doubling"), Column("over the range"), Column("p (Holm)"), Column("trend", is_text=True)]
+    rows = []
+    for trend in trends:
+        by_level = dict(zip(trend.levels, trend.comparisons, strict=True))
+        differences = [by_level[level].difference if level in by_level else None for level in levels]
+        texts = [trend.name, *([trend.baseline] if several else [])]
+        texts += [format_interval(d.interval, sign=True) if d else "" for d in differences]
+        texts += [format_interval(trend.slope.interval, sign=True) if trend.slope else ""]
+        texts += [format_interval(trend.change, sign=True), _p_value(trend), describe_kind(trend)]
+        rows.append(TableRow(texts, colors.get(trend.ends[1].name, "")))
+    return Table(columns, rows)
+
+
+def describe_method(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
+    """Return the paragraph above the table: what is compared with what, and at which levels."""
+    baselines = list(dict.fromkeys(trend.baseline for trend in trends))
+    levels = [format_level(level) for level in sorted({level for trend in trends for level in trend.levels})]
+    versus = baselines[0] if len(baselines) == 1 else "its baseline"
+    return (
+        f"Difference of each cell from {versus} at {', '.join(levels)} {noun(spec)}, trained with the same seeds at "
+        "each level, and the change of that difference. Nothing is said about levels outside this range."
+    )
+
+
+def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
+    """Return notes on the figures of the table."""
+    texts = [
+        f"Per doubling: for each seed, the differences at the levels are fitted by a line over the logarithm of {noun(spec)}; "
+        "shown are the mean slope over seeds and its 95 % t-interval. Over the range: the same from the lowest to the highest "
+        "level.",
+        "“Shrinks” and “grows” are about the size of the difference: its slope and its value halfway both have a "
+        "significant sign. “Changes sign”: significantly better at one end of the range and significantly worse at the "
+        "other. “Shrinks or changes sign” and the like: the slope is significant, but these seeds do not show which of "
+        "the two. “Inconclusive” does not mean that the difference stays the same.",
+        "Trends are tested at the 5 % level by a paired t-test of the slopes, corrected by Holm's method over the "
+        "trends of the table, separately from the verdicts. Only seeds that completed at every level count.",
+    ]
+    if spec.margin is None:
+        texts.append("Without a margin, the study cannot show that a difference is steady.")
+    else:
+        texts.append(f"Steady: two one-sided tests place the change over the range within the margin, ±{spec.margin:g}.")
+    if any(len(trend.levels) > 2 for trend in trends):
+        texts.append("A line may hide a difference that rises and falls again: compare the columns of the levels.")
+    return texts
+
+
+def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> list[Figure]:
+    """Draw the differences over the levels, at most `MAX_LINES` trends in a plot."""
+    drawn = [trend for trend in trends if len(trend.levels) > 1]
+    several = len({trend.baseline for trend in drawn}) > 1
+    lines = [_line(trend, colors, i, several=several) for i, trend in enumerate(drawn)]
+    chunks = [lines[i : i + MAX_LINES] for i in range(0, len(lines), MAX_LINES)]
+    title = f"difference in {spec.metric} over {noun(spec)}"
+    note = f"{'negative' if spec.direction == 'min' else 'positive'} is better; 95 % intervals"
+    note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
+    figures = []
+    for i, chunk in enumerate(chunks):
+        file = f"trend{f'-{i}' if len(chunks) > 1 else ''}.svg"
+        drawing = trend_plot(chunk, title=title, note=note, axis=noun(spec), margin=spec.margin)
+        figures.append(Figure(file, title, drawing, "trend"))
+    return figures
+
+
+def _line(trend: Trend, colors: Mapping[str, str], number: int, *, several: bool) -> TrendLine:
+    intervals = [comparison.difference.interval for comparison in trend.comparisons if comparison.difference is not None]
+    points = [(level, i.mean, i.low, i.high) for level, i in zip(trend.levels, intervals, strict=True)]
+    label = f"{trend.name} against {trend.baseline}" if several else trend.name
+    return TrendLine(label, colors.get(trend.ends[1].name, ""), points, DASHES[number % len(DASHES)])
+
+
+def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec) -> Summary:
+    """Return the summary of a study with a sentence on its trends after the conclusive verdicts."""
+    if not trends:
+        return summary
+    phrases: dict[TrendKind, str] = {
+        TrendKind.SHRINKS: "shrinks",
+        TrendKind.GROWS: "grows",
+        TrendKind.REVERSES: "changes sign",
+        TrendKind.CHANGES: "changes",
+        TrendKind.STEADY: "is steady within the margin",
+    }
+    groups: list[str] = []
+    for kind, phrase in phrases.items():
+        named = [trend for trend in trends if trend.kind is kind]
+        if named:
+            names = "; ".join(_named(trend, spec) for trend in named[:MAX_NAMED])
+            more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+            groups += ["; " if groups else "", "the difference ", Strong(phrase), f" for {names}{more}"]
+    levels = sorted({level for trend in trends for level in trend.levels})
+    opening = f" From {format_level(levels[0])} to {format_level(levels[-1])} {noun(spec)}, "
+    open_ = sum(trend.kind is TrendKind.INCONCLUSIVE for trend in trends)
+    if not groups:
+        these = "the trend of the difference is" if len(trends) == 1 else f"the trends of all {len(trends)} differences are"
+        return Summary(summary.conclusive, [*summary.open, f"{opening}{these} inconclusive."])
+    rest = f"; {open_} of {count(len(trends), 'trend')} {'is' if open_ == 1 else 'are'} inconclusive" if open_ else ""
+    return Summary([*summary.conclusive, opening, *groups, f"{rest}."], summary.open)
+
+
+def _named(trend: Trend, spec: ComparisonSpec) -> str:
+    """Return a trend as in "no_wo (-0.0455 to -0.0127, p = 0.006)", with the words of one that changes in some way."""
+    ends = [comparison.difference.interval.mean for comparison in trend.ends if comparison.difference is not None]
+    first, last = (f"{mean:+.4f}" for mean in ends)
+    change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
+    return f"{trend.name} ({first} to {last}, p {_equals(_p_value(trend))}{change})"
+
+
+def export_trends(folder: Path, trends: Sequence[Trend]) -> None:
+    """Write `trends.csv`: the trends in full precision, one row per trend and level."""
+    import pandas
+
+    rows = [
+        _record(trend, level, comparison)
+        for trend in trends
+        for level, comparison in zip(trend.levels, trend.comparisons, strict=True)
+    ]
+    (name,) = TREND_FILES
+    pandas.DataFrame(rows).to_csv(folder / name, index=False)
+
+
+def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, Any]:
+    difference, slope, change = comparison.difference, trend.slope, trend.change
+    return {
+        "cell": trend.name,
+        "baseline": trend.baseline,
+        trend.axis: level,
+        "n_paired": difference.interval.n if difference else 0,
+        "difference": difference.interval.mean if difference else None,
+        "difference_low": difference.interval.low if difference else None,
+        "difference_high": difference.interval.high if difference else None,
+        "n_trend": slope.interval.n if slope else 0,
+        "slope": slope.interval.mean if slope else None,
+        "slope_low": slope.interval.low if slope else None,
+        "slope_high": slope.interval.high if slope else None,
+        "change": change.mean if change else None,
+        "p": slope.p if slope else None,
+        "p_holm": slope.p_holm if slope else None,
+        "p_size_holm": trend.p_size,
+        "p_equivalent_holm": slope.p_equivalent_holm if slope else None,
+        "trend": describe_kind(trend),
+    }

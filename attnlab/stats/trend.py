@@ -1,0 +1,220 @@
+"""Trends: the change of a cell's difference from its baseline over levels of training steps, width, depth
+or another number.
+
+A study with `over` trains each cell and its baseline at several levels with the same seeds. For each seed,
+the paired difference at every level is regressed on the logarithm of the level to base 2 by least squares:
+one slope per seed, in the metric's unit per doubling of the level. The slopes are independent over seeds,
+however the differences of one seed are correlated, so they are tested by the paired t-test, and by two
+one-sided tests against a margin (`attnlab.stats.paired`). Holm's method corrects over the trends of a
+table. Only seeds that completed at every level count.
+
+The words of a trend are about the size of the difference. If d1 and d2 are its values at the lowest and the
+highest level on the fitted line, then d2² - d1² = (d2 - d1)(d2 + d1): the size grows if slope and middle of
+the line have the same sign, and shrinks if they have opposite signs. Both signs must be significant (an
+intersection-union test, Berger 1982). A cell that is better at one end of the range and worse at the other
+changes sign. Nothing is claimed beyond the levels.
+
+References:
+    Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics 24, 295-300.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from attnlab.config.grid import cell_name
+from attnlab.stats import paired
+from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.paired import LEVEL, ROUNDING, Difference, Interval
+
+
+class TrendKind(StrEnum):
+    """The possible outcomes of a trend."""
+
+    SHRINKS = "shrinks"
+    GROWS = "grows"
+    REVERSES = "changes sign"
+    CHANGES = "changes"  # in one direction; the size may shrink or grow
+    STEADY = "steady"
+    INCONCLUSIVE = "inconclusive"
+
+
+class TrendReason(StrEnum):
+    """The reason why there is no test of a trend."""
+
+    ONE_LEVEL = "seeds are shared at fewer than two levels"
+    NO_SHARED_SEED = "no seed completed at every level"
+    ONE_SEED = "one seed has no interval"
+    BEFORE_FIRST_LOOK = "fewer seeds than the first look has"
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The differences of one cell from its baseline by level, and their change.
+
+    Attributes:
+        name: The cell's name without the level.
+        baseline: The baseline's name without the level.
+        axis: The axis of the levels.
+        levels: Those at which the cell and its baseline share a seed, ascending.
+        comparisons: The cell at each of these levels, as in the table of verdicts.
+        slope: Change of the difference per doubling of the level, with the p-values of the trend; its
+            `interval.n` is the number of seeds that completed at every level. None without such a seed, or
+            with fewer than two levels.
+        middle: The difference at the middle of the range on the fitted line, like `slope`.
+        p_size: P-value of "shrinks" and "grows", corrected over the table: that slope and middle both have
+            the observed sign.
+        kind: The outcome.
+        reason: Why there is no test, else None.
+    """
+
+    name: str
+    baseline: str
+    axis: str
+    levels: tuple[float, ...]
+    comparisons: tuple[CellSummary, ...]
+    slope: Difference | None = None
+    middle: Difference | None = None
+    p_size: float | None = None
+    kind: TrendKind = TrendKind.INCONCLUSIVE
+    reason: TrendReason | None = None
+
+    @property
+    def doublings(self) -> float:
+        """The range of the levels in doublings."""
+        return math.log2(self.levels[-1] / self.levels[0]) if self.levels else 0.0
+
+    @property
+    def change(self) -> Interval | None:
+        """The change of the difference from the lowest to the highest level on the fitted line, with its
+        interval."""
+        return None if self.slope is None else scaled(self.slope.interval, self.doublings)
+
+    @property
+    def ends(self) -> tuple[CellSummary, CellSummary]:
+        """The cell at the lowest level and at the highest."""
+        return self.comparisons[0], self.comparisons[-1]
+
+    @property
+    def mean_changes_sign(self) -> bool:
+        """True if the mean differences at the lowest and the highest level have opposite signs, significant
+        or not."""
+        first, last = (comparison.difference for comparison in self.ends)
+        return first is not None and last is not None and first.interval.mean * last.interval.mean < 0
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    """Return an interval in another unit, `factor` (> 0) times as large."""
+    ends = (None if end is None else end * factor for end in (interval.sd, interval.low, interval.high))
+    return Interval(interval.n, interval.mean * factor, *ends)
+
+
+def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list[Trend]:
+    """Return the trend of each cell that is compared with a baseline, in the order in which cells first
+    appear.
+
+    Args:
+        cells: As `attnlab.stats.compare.summarize_cells` returns them.
+        spec: What is compared; without `over`, there are no trends.
+    """
+    if not spec.over:
+        return []
+    cells = list(cells)
+    by_name = {cell.name: cell for cell in cells}
+    groups: dict[tuple[str, str], dict[float, CellSummary]] = {}
+    for comparison in comparisons(cells):
+        if comparison.difference is not None:
+            key = name_without_level(comparison, spec), name_without_level(by_name[comparison.baseline], spec)
+            groups.setdefault(key, {})[float(comparison.axes[spec.over])] = comparison
+    trends = [_fit(*key, dict(sorted(levels.items())), by_name, spec) for key, levels in groups.items()]
+    slopes = paired.correct([trend.slope for trend in trends])
+    sizes = paired.holm([_p_size(trend) for trend in trends])
+    corrected = (replace(trend, slope=slope, p_size=p_size) for trend, slope, p_size in zip(trends, slopes, sizes, strict=True))
+    return [trend if trend.reason else replace(trend, kind=_kind(trend)) for trend in corrected]
+
+
+def name_without_level(cell: CellSummary, spec: ComparisonSpec) -> str:
+    """Return the name that a cell shares with the cells that differ from it only in the level."""
+    axes = {axis: value for axis, value in cell.axes.items() if axis != spec.over}
+    return cell_name(axes) or cell.name
+
+
+def fit_line(levels: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """Return slope and middle of the least-squares line through values over the logarithm of levels to base
+    2.
+
+    Args:
+        levels: At least two numbers above 0, ascending.
+        values: One per level.
+
+    Returns: The change per doubling of the level, and the value of the line halfway, in logarithms, between
+        the first level and the last. A slope that is rounding error relative to the values is 0.
+    """
+    x = [math.log2(level) for level in levels]
+    mean_x, mean = math.fsum(x) / len(x), math.fsum(values) / len(x)
+    slope = math.fsum((a - mean_x) * (v - mean) for a, v in zip(x, values, strict=True)) / math.fsum(
+        (a - mean_x) ** 2 for a in x
+    )
+    return slope, mean + slope * ((x[0] + x[-1]) / 2 - mean_x)
+
+
+def _fit(
+    name: str, baseline: str, levels: Mapping[float, CellSummary], by_name: Mapping[str, CellSummary], spec: ComparisonSpec
+) -> Trend:
+    """Return a trend with its slope, not yet corrected over the table."""
+    trend = Trend(name, baseline, spec.over, tuple(levels), tuple(levels.values()))
+    if len(levels) < 2:
+        return replace(trend, reason=TrendReason.ONE_LEVEL)
+    scores = [(cell.values, by_name[cell.baseline].values) for cell in levels.values()]
+    seeds = sorted(set.intersection(*({*values} & {*base} for values, base in scores)))
+    if not seeds:
+        return replace(trend, reason=TrendReason.NO_SHARED_SEED)
+    largest = max(abs(values[seed]) for pair in scores for values in pair for seed in seeds)
+    slopes, middles = {}, {}
+    for seed in seeds:
+        slope, middle = fit_line(trend.levels, [values[seed] - base[seed] for values, base in scores])
+        slopes[seed] = _without_rounding(slope, largest)
+        middles[seed] = _without_rounding(middle, largest)
+    zero = dict.fromkeys(seeds, 0.0)
+    margin = None if spec.margin is None else spec.margin / trend.doublings
+    trend = replace(
+        trend,
+        slope=paired.difference(slopes, zero, margin=margin, looks=spec.looks),
+        middle=paired.difference(middles, zero, looks=spec.looks),
+    )
+    assert trend.slope is not None
+    if trend.slope.p is None:
+        reason = TrendReason.ONE_SEED if len(seeds) == 1 else TrendReason.BEFORE_FIRST_LOOK
+        return replace(trend, reason=reason)
+    return trend
+
+
+def _without_rounding(value: float, largest: float) -> float:
+    """Return 0 for a value that is rounding error of scores of this size."""
+    return 0.0 if abs(value) <= ROUNDING * largest else value
+
+
+def _p_size(trend: Trend) -> float | None:
+    """Return the p-value of the claim that slope and middle of a trend both have the observed sign."""
+    if trend.slope is None or trend.middle is None or trend.slope.p is None or trend.middle.p is None:
+        return None
+    return max(trend.slope.p, trend.middle.p)
+
+
+def _kind(trend: Trend) -> TrendKind:
+    """Return the outcome of a trend that was tested."""
+    assert trend.slope is not None and trend.middle is not None and trend.p_size is not None
+    conclusion = trend.slope.conclusion
+    if conclusion in ("equivalent", "identical"):
+        return TrendKind.STEADY
+    if not conclusion:
+        return TrendKind.INCONCLUSIVE
+    if {comparison.difference.conclusion for comparison in trend.ends if comparison.difference} == {"lower", "higher"}:
+        return TrendKind.REVERSES
+    if trend.p_size >= LEVEL:
+        return TrendKind.CHANGES
+    same_sign = trend.slope.interval.mean * trend.middle.interval.mean > 0
+    return TrendKind.GROWS if same_sign else TrendKind.SHRINKS

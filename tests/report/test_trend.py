@@ -1,0 +1,137 @@
+"""Tests of the section on trends: the differences by level, their change in words, the plot and the summary."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from attnlab.report import write
+from attnlab.report.methods import StudyInfo
+from attnlab.report.stored import changed_files, load
+from attnlab.report.summary import summarize
+from attnlab.report.trend import describe_trend, draw_trends, trend_table, with_trends
+from attnlab.stats.compare import summarize_cells
+from attnlab.stats.trend import Trend, summarize_trends
+from tests.support.levels import made_up_levels
+
+GAPS = {"no_wo": [-0.05, -0.03, -0.01], "wide": [0.02] * 3, "gru": [0.05, 0.0, -0.05]}
+CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+
+
+def written(folder: Path, runs: list[dict[str, Any]], info: StudyInfo) -> str:
+    write.write(folder, info=info, runs=pandas.DataFrame(runs), curves=CURVES)
+    return (folder / "README.md").read_text()
+
+
+def test_the_page_has_the_differences_by_level_and_the_trends_in_words(tmp_path: Path) -> None:
+    runs, spec = made_up_levels(GAPS, margin=0.02)
+    text = written(tmp_path, runs, StudyInfo(spec))
+    section = text.partition("## Trend over steps")[2].partition("\n## ")[0]
+    rows = {
+        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]] for line in section.splitlines() if "| " in line
+    }
+    assert rows["cell"][:3] == ["at 500", "at 1,500", "at 4,500"]
+    assert rows["no_wo"][-1] == "shrinks" and rows["gru"][-1] == "changes sign"
+    assert rows["wide"][-1] == "steady within the margin" and "(equivalence)" in rows["wide"][-2]
+    assert rows["no_wo"][0].startswith("-0.0497 ± 0.00") and rows["no_wo"][3].startswith("+0.01")
+    assert "![difference in bits_per_byte over steps](trend.svg)" in section
+    assert section.index("trend.svg") < section.index("| cell")
+    assert "[trends.csv](trends.csv)" in text
+
+
+def test_the_differences_by_level_are_those_of_the_verdicts(tmp_path: Path) -> None:
+    runs, spec = made_up_levels(GAPS)
+    written(tmp_path, runs, StudyInfo(spec))
+    trends = pandas.read_csv(tmp_path / "trends.csv").set_index(["cell", "train.steps"])
+    cells = pandas.read_csv(tmp_path / "cells.csv").set_index("cell")
+    for variant in GAPS:
+        for level in (500, 1500, 4500):
+            row, cell = trends.loc[(variant, level)], cells.loc[f"{variant} steps={level}"]
+            for column in ("difference", "difference_low", "difference_high"):
+                assert row[column] == cell[column]
+
+
+def test_the_summary_states_conclusive_trends_and_counts_the_others() -> None:
+    runs, spec = made_up_levels(GAPS, noise=0.002)
+    cells = summarize_cells(runs, spec)
+    text = with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).text
+    assert "From 500 to 4,500 steps, the difference shrinks for no_wo (" in text
+    assert "the difference changes sign for gru" in text and "1 of 3 trends is inconclusive" in text
+    flat, spec = made_up_levels({"wide": [0.02] * 3})
+    cells = summarize_cells(flat, spec)
+    text = with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).text
+    assert text.endswith("the trend of the difference is inconclusive.")
+
+
+def test_a_page_with_trends_is_rendered_again_from_its_stored_tables(tmp_path: Path) -> None:
+    runs, spec = made_up_levels(GAPS, margin=0.02)
+    first, again = tmp_path / "first", tmp_path / "again"
+    written(first, runs, StudyInfo(spec))
+    write.write(again, **load(first))
+    assert changed_files(first, again) == [] and (again / "trends.csv").read_text() == (first / "trends.csv").read_text()
+
+
+def test_a_page_without_levels_has_no_section_on_trends(tmp_path: Path) -> None:
+    runs, spec = made_up_levels(GAPS)
+    assert "Trend" not in written(tmp_path, runs, StudyInfo(replace(spec, over="")))
+    assert not (tmp_path / "trends.csv").exists() and not (tmp_path / "trend.svg").exists()
+
+
+def trends_of(gaps: dict[str, list[float]], **options: Any) -> tuple[list[Trend], Any]:
+    runs, spec = made_up_levels(gaps, **options)
+    return summarize_trends(summarize_cells(runs, spec), spec), spec
+
+
+def test_a_trend_in_one_line() -> None:
+    trends, spec = trends_of(GAPS, margin=0.02)
+    line = describe_trend(trends[0], spec)
+    assert line.startswith("no_wo against dense: shrinks: -0.0") and "at 4,500 steps; +0.0" in line
+    assert "per doubling, p < 0.001" in line
+
+
+@pytest.mark.parametrize(
+    ("gaps", "options", "words"),
+    [
+        ([-0.05, -0.03, -0.01], {"seeds": 1}, "inconclusive: one seed"),
+        ([0.05, 0.02, -0.005], {"noise": 0.004}, "shrinks, the mean difference changes sign"),
+        ([0.05, 0.05, 0.05], {"noise": 0.0}, "steady, the same difference at every level"),
+        ([0.01, 0.014, 0.018], {"margin": 0.02}, "grows, by less than the margin"),
+        ([0.05, 0.0, -0.05], {"noise": 0.1, "seeds": 12}, "changes in size or in sign, the mean difference changes sign"),
+        ([-0.05, 0.0, 0.03], {"noise": 0.02}, "shrinks or changes sign"),
+        ([-0.03, 0.0, 0.05], {"noise": 0.04, "seeds": 8}, "grows or changes sign"),
+    ],
+)
+def test_the_conditions_of_a_trend_are_part_of_its_words(gaps: list[float], options: dict[str, Any], words: str) -> None:
+    trends, spec = trends_of({"no_wo": gaps}, **options)
+    assert words in describe_trend(trends[0], spec)
+
+
+def test_lost_seeds_are_part_of_the_words() -> None:
+    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
+    runs = [run for run in runs if (run["cell"], run["seed"]) != ("no_wo steps=1500", 2)]
+    trends = summarize_trends(summarize_cells(runs, spec), spec)
+    assert "on 4 of 5 seeds" in describe_trend(trends[0], spec)
+
+
+def test_a_table_of_two_baselines_names_them_and_leaves_missing_levels_empty() -> None:
+    runs, spec = made_up_levels(GAPS)
+    runs = [run for run in runs if run["cell"] != "wide steps=1500"]
+    spec = replace(spec, further_baselines=({"variant": "gru"},))
+    trends = summarize_trends(summarize_cells(runs, spec), spec)
+    table = trend_table(trends, spec, colors={})
+    assert table.columns[1].heading == "compared with"
+    wide = next(row for row in table.rows if row.cells[0] == "wide")
+    assert wide.cells[2] and not wide.cells[3] and wide.cells[4]
+
+
+def test_the_plot_has_a_line_per_cell_zero_and_the_margin() -> None:
+    trends, spec = trends_of(GAPS, margin=0.02)
+    colors = {trend.ends[1].name: f"#00000{i}" for i, trend in enumerate(trends)}
+    (figure,) = draw_trends(trends, spec, colors=colors)
+    assert figure.section == "trend" and figure.svg.count("<polyline") == 3
+    assert all(f'fill="{color}"' in figure.svg for color in colors.values()) and "#1D9AE1" in figure.svg
+    assert all(f">{text}</text>" in figure.svg for text in ("500", "1,500", "4,500", "steps", "no_wo", "gru"))
+    many, spec = trends_of({f"v{i}": [0.01 * i] * 3 for i in range(9)})
+    assert [figure.file for figure in draw_trends(many, spec, colors={})] == ["trend-0.svg", "trend-1.svg"]
