@@ -14,7 +14,7 @@ from attnlab.config.validation import FILLED_IN
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of a study, with the fields of a run in ``base`` and every dotted path in ``grid``, ``over`` and ``space``."""
+    """Return the schema of a study: the fields of a run in ``base``, every dotted path in ``grid``, ``over``, ``space``."""
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")

@@ -126,7 +126,7 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
     by_name = {cell.name: cell for cell in cells}
     groups: dict[tuple[str, str], dict[float, CellSummary]] = {}
     for comparison in comparisons(cells):
-        if comparison.difference is not None:
+        if comparison.difference is not None and not spec.is_control(comparison.axes):
             key = name_without_level(comparison, spec), name_without_level(by_name[comparison.baseline], spec)
             groups.setdefault(key, {})[float(comparison.axes[spec.over])] = comparison
     trends = [_fit(*key, dict(sorted(levels.items())), by_name, spec) for key, levels in groups.items()]

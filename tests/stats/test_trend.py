@@ -139,6 +139,12 @@ def test_each_baseline_and_each_other_axis_has_trends_of_its_own() -> None:
     assert {trend.kind for trend in trends[:2]} == {TrendKind.SHRINKS}
 
 
+def test_the_control_has_no_trend() -> None:
+    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01], "none": [1.0, 2.0, 3.0]})
+    trends = summarize_trends(summarize_cells(runs, spec), replace(spec, control={"variant": "none"}))
+    assert [trend.name for trend in trends] == ["no_wo"]
+
+
 def test_a_study_without_levels_has_no_trends() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
     assert summarize_trends(summarize_cells(runs, spec), replace(spec, over="")) == []
