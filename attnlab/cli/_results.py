@@ -27,8 +27,9 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.reference_scores import labels
     from attnlab.report.search import describe_search
+    from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
-    from attnlab.report.wording import better, describe_verdict, format_difference, format_interval, format_metric
+    from attnlab.report.wording import better, describe_verdict, format_difference, format_metric, format_value, value_heading
     from attnlab.stats.compare import summarize_cells
     from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
     from attnlab.stats.trend import summarize_trends
@@ -40,13 +41,13 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     searches.sort(key=lambda summary: order[summary.cell])
     cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, searches)], spec)
     costs = shown_in("terminal")
-    headings = ["cell", plan.metric, "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
+    headings = ["cell", value_heading(spec), "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
     rows, several = [], any(cell.further for cell in cells)
     for cell in sorted(cells, key=lambda cell: order[cell.name]):
         rows.append(
             [
                 cell.name,
-                format_interval(cell.value) or cell.outcome,
+                format_value(cell),
                 str(len(cell.values) or ""),
                 format_difference(cell),
                 _against(cell, describe_verdict(cell.verdict), several=several),
@@ -62,6 +63,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
         for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True)
     ]
     caption = f"{plan.metric} on the test split, {better(plan.direction)}; mean ± half-width of the 95 % interval over seeds"
+    caption += f"; at the optimum of the curve fitted over {spec.sweep}" if spec.sweep else ""
     caption += f", corrected for {looks.count} looks" if looks else ""
     print()
     print_text(f"{plan.study.study}: {caption}")
@@ -73,6 +75,8 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     print_effects(cells, spec)
     for trend in summarize_trends(cells, spec):
         print_text(f"trend: {describe_trend(trend, spec)}")
+    for warning in sweep_warnings(cells, spec):
+        print_text(f"note: {warning}")
     for summary in searches:
         print_text(f"search: {describe_search(summary, spec)}")
     for summary in searches:

@@ -31,7 +31,7 @@ MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier
 class Figure:
     """A plot: its file name, its title, the SVG, and its section.
 
-    Sections are "differences", "effects", "trend", "learning", "lengths", "cost", "grid" and "maps".
+    Sections are "differences", "effects", "trend", "learning", "lengths", "cost", "grid", "maps" and "sweep".
     """
 
     file: str

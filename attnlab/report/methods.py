@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
+from attnlab.report.sweep import swept_path
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
@@ -106,6 +107,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
         factorial=factorial_design(study),
+        sweep=swept_path(runs.to_dict("records")),
     )
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.

@@ -20,6 +20,7 @@ from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_method, search_table
 from attnlab.report.summary import Summary, summarize
+from attnlab.report.sweep import SweepSection, runs_at_best, sweep_section
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.trend import (
     TREND_FILES,
@@ -101,14 +102,16 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     trials, records = [r for r in everything if r.get("phase") == "search"], exclude_trials(everything)
     cells = summarize_cells([*records, *unconfirmed_cells(everything, spec, searches)], spec)
     cells.sort(key=lambda cell: info.position(cell.name))
-    # Plots.
-    colors, figures = cell_colors(cells), draw_figures(cells, records, curves, spec=spec)
-    effects = estimate_effects(cells, spec)
+    # Plots. Curves over steps and lengths are those of one configuration per cell.
+    colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
+    figures, effects = draw_figures(cells, alike, curves, spec=spec), estimate_effects(cells, spec)
     if effects is not None:
         figures += [Figure(file, title, svg, "effects") for file, title, svg in effect_plots(effects, spec)]
     maps = sorted(maps, key=lambda map_: info.position(map_.cell))
     figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in draw_maps(maps)]
-    lengths = lengths_section(cells, records, spec=spec, colors=colors)
+    sweep = sweep_section(cells, spec, colors)
+    figures += [Figure(file, title, svg, "sweep") for file, title, svg in (sweep.plots if sweep else ())]
+    lengths = lengths_section(cells, alike, spec=spec, colors=colors)
     figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
     trends = summarize_trends(cells, spec)
     figures += draw_trends(trends, spec, colors=colors)
@@ -138,6 +141,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
             methods=methods,
             maps=maps,
             lengths=lengths,
+            sweep=sweep,
         ),
         figures=figures,
         reproduction=reproduction(info, records),
@@ -175,16 +179,20 @@ def _sections(
     methods: Sequence[tuple[str, str]],
     maps: Sequence[AttentionMap],
     lengths: LengthsSection | None,
+    sweep: SweepSection | None,
 ) -> list[PageSection]:
     """Return the sections after the verdicts, in reading order."""
-    plots = {name: [f for f in figures if f.section == name] for name in ("learning", "lengths", "cost", "grid", "maps")}
+    plots = {
+        name: [f for f in figures if f.section == name] for name in ("learning", "lengths", "cost", "grid", "maps", "sweep")
+    }
     costs = cost_table(cells, colors=colors)
     map_paragraphs, map_notes = describe_maps(maps)
     sections = [
         effects,
         PageSection("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
         search,
-        PageSection("Learning curves", plots=plots["learning"]) if plots["learning"] else None,
+        _sweep_part(sweep, plots["sweep"]),
+        PageSection("Learning curves", _at_best(sweep), plots=plots["learning"]) if plots["learning"] else None,
         PageSection(lengths.title, plots=plots["lengths"], table=lengths.table, notes=lengths.notes) if lengths else None,
         PageSection("Costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
         PageSection("Attention maps", map_paragraphs, plots=plots["maps"], notes=map_notes) if maps else None,
@@ -210,6 +218,17 @@ def _trend_sections(
     plots = [figure for figure in figures if figure.section == "trend"]
     table, about = trend_table(trends, spec, colors=colors), [describe_method(trends, spec)]
     return [PageSection(f"Trend over {noun(spec)}", about, plots=plots, table=table, notes=trend_notes(trends, spec))]
+
+
+def _sweep_part(sweep: SweepSection | None, plots: Sequence[Figure]) -> PageSection | None:
+    if sweep is None:
+        return None
+    return PageSection(sweep.title, sweep.paragraphs, sweep.warnings, plots, sweep.table, sweep.notes)
+
+
+def _at_best(sweep: SweepSection | None) -> list[str]:
+    """Return the paragraph that names the runs of the learning curves in a study with a sweep."""
+    return [f"Runs at each cell's best {sweep.title.lower()} tried."] if sweep else []
 
 
 def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:

@@ -22,6 +22,7 @@ from attnlab.report.wording import (
     format_simultaneous,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.verdict import Reason, VerdictKind
 
 NEAR = (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)  # outcomes that a control has to support
@@ -53,7 +54,8 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
     inconclusive = [cell for cell in compared if cell.is_inconclusive]
-    opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
+    at_optima = f" at the best {hyperparameter_name(spec.sweep)} of each cell" if spec.sweep else ""
+    opening = f"In {spec.metric.replace('_', ' ')}{at_optima} ({better(spec.direction)})"
     if not compared:
         return _without_comparisons(cells, spec, opening)
     if len(compared) == 1:

@@ -17,9 +17,10 @@ from attnlab.report.wording import (
     describe_looks,
     describe_verdict,
     format_difference,
-    format_interval,
     format_metric,
     format_p_value,
+    format_value,
+    value_heading,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.search import NOT_CONFIRMED
@@ -43,7 +44,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     has_effects = any(_effect_size(cell) for cell in comparisons(cells))
     has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
     costs = _present(cells, shown_in("verdict table"))
-    columns = [Column("cell", is_text=True), Column(spec.metric), Column("seeds")]
+    columns = [Column("cell", is_text=True), Column(value_heading(spec)), Column("seeds")]
     columns += [Column("compared with", is_text=True)] if several else []
     if compared:
         columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if has_effects else [])]
@@ -52,7 +53,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     columns += [Column("state", is_text=True)] if has_states else []
     rows = []
     for cell in cells:
-        texts = [cell.name, format_interval(cell.value) or cell.outcome, str(len(cell.values) or "")]
+        texts = [cell.name, format_value(cell), str(len(cell.values) or "")]
         texts += _comparison_texts(cell, several=several, has_effects=has_effects) if compared else []
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []

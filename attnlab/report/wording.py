@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlab.stats.compare import CellSummary
+from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.paired import MAX_SEEDS, Difference, Interval
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
@@ -60,6 +60,18 @@ def format_simultaneous(difference: Difference) -> str:
 def is_chosen(cell: CellSummary) -> bool:
     """Return True if a cell is called better or worse: its estimated difference was chosen for being far from zero."""
     return cell.verdict is not None and cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
+
+
+def format_value(cell: CellSummary) -> str:
+    """Format a cell's value, or state why it has none: it has no fitted optimum, or no run completed."""
+    if cell.value is None and cell.curve and cell.curve.problem:
+        return "no fitted optimum"
+    return format_interval(cell.value) or cell.outcome
+
+
+def value_heading(spec: ComparisonSpec) -> str:
+    """Return the heading of the column of values."""
+    return f"{spec.metric} at the optimum" if spec.sweep else spec.metric
 
 
 def format_p_value(p: float | None, *, equals: bool = False) -> str:

@@ -1,0 +1,127 @@
+"""The report on a swept learning rate: its section, its plot, and the figures that it shares with the other tables."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas
+import pytest
+
+from attnlab.report.export import cells_frame
+from attnlab.report.methods import StudyInfo
+from attnlab.report.page import Page, PageSection, make_page
+from attnlab.report.sweep import runs_at_best, swept_path
+from attnlab.report.table import Table
+from attnlab.report.wording import format_value, value_heading
+from attnlab.stats.compare import summarize_cells
+from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
+from tests.support.synthetic import INFO, made_up
+
+WIDE = tuple(10 ** (-3.5 + i / 2) for i in range(5))
+YAML = "# Numbers of a test.\nstudy: swept\nbase: {task: pydocs}\ngrid: {variant: [dense, no_wo]}\nbaseline: {variant: dense}\n"
+
+
+def swept_page(records: list, spec=SPEC) -> Page:
+    fields = {"task": "pydocs", "device": "cpu", "versions": "attnlab", "commit": "0"}
+    runs = [fields | {"run_id": f"run-{i}", "name": f"{r['cell']} {r[PATH]:g} s{r['seed']}"} | r for i, r in enumerate(records)]
+    points = [
+        (r["run_id"], r["name"], f"valid/{spec.metric}", step, r[PATH])
+        for r in runs
+        for step in (10, 20)
+        if r["state"] == "completed"
+    ]
+    curves = pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
+    return make_page(StudyInfo(spec, YAML), runs=pandas.DataFrame(runs), curves=curves)
+
+
+def rows_of(table: Table | None) -> dict[str, Sequence[str]]:
+    assert table is not None
+    return {row.cells[0]: row.cells for row in table.rows}
+
+
+def section(page: Page, title: str = "Learning rate") -> PageSection:
+    return next(part for part in page.sections if part.title == title)
+
+
+def test_the_section_has_a_plot_and_a_row_for_each_cell():
+    page = swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}, rates=WIDE))
+    part = section(page)
+    assert [figure.file for figure in part.plots] == ["sweep.svg"]
+    assert part.table is not None
+    headings = [column.heading for column in part.table.columns]
+    assert headings == ["cell", "best train.lr tried", "optimal train.lr", "bits_per_byte at the optimum", "sensitivity"]
+    rows = rows_of(part.table)
+    assert float(rows["dense"][2].split()[0]) == pytest.approx(3e-3, rel=0.05)
+    assert float(rows["no_wo"][2].split()[0]) == pytest.approx(4e-3, rel=0.05)
+    assert "parabola with one curvature for 2 cells" in part.paragraphs[0]
+    assert not part.warnings
+
+
+def test_all_tables_have_the_value_at_the_fitted_optimum():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)})
+    page, cells = swept_page(records), summarize_cells(records, SPEC)
+    expected = {cell.name: format_value(cell) for cell in cells}
+    assert page.table.columns[1].heading == value_heading(SPEC) == "bits_per_byte at the optimum"
+    assert {row.cells[0]: row.cells[1] for row in page.table.rows} == expected
+    assert {name: row[3] for name, row in rows_of(section(page).table).items()} == expected
+    exported = cells_frame(cells, SPEC).set_index("cell")
+    value, curve = cells[0].value, cells[0].curve
+    assert value and curve and curve.optimum
+    assert exported.loc["dense", "bits_per_byte"] == value.mean
+    assert exported.loc["dense", f"optimal_{PATH}"] == pytest.approx(10**curve.optimum.mean)
+
+
+def test_a_cell_at_the_edge_is_named_with_advice():
+    page = swept_page(sweep_records({"dense": (3e-3, 2.0), "einsum": (3e-3, 2.0), "no_wo": (0.03, 2.1)}))
+    assert len(section(page).warnings) == 1
+    warning = section(page).warnings[0]
+    assert "no_wo" in warning and "0.01" in warning and "larger" in warning
+    rows = rows_of(page.table)
+    assert rows["no_wo"][1] == "no fitted optimum"
+    assert "largest tried" in rows["no_wo"][-1]
+    assert "largest tried" in page.summary.text
+
+
+def test_diverged_runs_are_crosses_and_have_a_column():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (3e-3, 2.1)}, rates=WIDE)
+    kept = [r if r["cell"] == "dense" or r[PATH] < 0.02 else sweep_record("no_wo", r[PATH], r["seed"], None) for r in records]
+    part = section(swept_page(kept))
+    assert part.plots[0].svg.count(">×<") == 1
+    rows = rows_of(part.table)
+    assert part.table is not None and part.table.columns[5].heading == "diverged at"
+    assert "(5 runs)" in rows["no_wo"][5] and not rows["dense"][5]
+    assert rows["no_wo"][4].startswith("at least")
+    assert any("lower bound" in note for note in part.notes)
+
+
+def test_the_plot_has_a_dot_for_each_run_and_a_ring_for_each_optimum():
+    svg = section(swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (3e-3, 2.1)}))).plots[0].svg
+    assert svg.count('r="2.6"') == 2 * len(RATES) * 5
+    assert svg.count('r="5" fill="none"') == 2
+    assert svg.count("<polyline") == 2
+
+
+def test_many_cells_have_several_plots_on_one_axis():
+    cells = {f"v{i}": (3e-3, 2.0 + i / 10) for i in range(8)}
+    plots = section(swept_page(sweep_records(cells), replace(SPEC, baseline={"variant": "v0"}))).plots
+    assert [plot.file for plot in plots] == ["sweep-0.svg", "sweep-1.svg"]
+
+
+def test_learning_curves_are_those_of_the_best_rate_tried():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (1e-3, 2.1)}, rates=WIDE)
+    chosen = runs_at_best(records, summarize_cells(records, SPEC), SPEC)
+    assert {(r["cell"], round(r[PATH], 5)) for r in chosen} == {("dense", 0.00316), ("no_wo", 0.001)}
+    assert runs_at_best(records, [], replace(SPEC, sweep=None)) == records
+    assert "best learning rate" in section(swept_page(records), "Learning curves").paragraphs[0]
+
+
+def test_the_swept_path_is_read_from_the_runs():
+    assert swept_path(sweep_records({"dense": (3e-3, 2.0)})) == PATH
+    assert swept_path([{"phase": "grid", "params": {}}, {"phase": "search", "params": {PATH: 1}}]) is None
+
+
+def test_a_study_without_a_sweep_has_no_section():
+    runs, curves = made_up()
+    page = make_page(INFO, runs=runs, curves=curves)
+    assert not [part for part in page.sections if part.title == "Learning rate"]
+    assert page.table.columns[1].heading == "bits_per_byte"
+    assert not [name for name in cells_frame(page.cells, INFO.spec) if name.startswith("optimal")]
