@@ -1,4 +1,4 @@
-"""Notes on the intervals of differences, for the page and the terminal: simultaneous intervals, and the mark of estimates."""
+"""Notes on simultaneous intervals, on the mark of chosen estimates, and on predicted verdicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from attnlab.report.wording import CHOSEN_MARK, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.simultaneous import hides_correction
+from attnlab.stats.verdict import Reason, Verdict
 
 
 def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
@@ -35,3 +37,22 @@ def note_on_thin_lines(cells: Sequence[CellSummary]) -> list[str]:
         "contain the true differences. They exclude zero exactly where the verdict is better or worse; where Holm's method "
         "shows a difference that Bonferroni's leaves open, they end at zero."
     ]
+
+
+def notes_on_predictions(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return a note on predicted verdicts if there are any, and one on verdicts with too few seeds for a prediction."""
+    texts = []
+    if any(verdict.prediction for verdict in verdicts):
+        texts.append(
+            "“With 1 more seed 61 % differs, 20 % equivalent”: the probabilities of these verdicts, predicted from the seeds "
+            "so far by the t-distribution, at the levels that the corrections leave. “With 5 more 80 % conclusive”: the number "
+            "of further seeds with which one of the two verdicts has probability 80 %. Before the seeds were seen, every true "
+            "difference counts as equally likely. Where most cells truly do not differ, “differs” is less likely than "
+            "predicted."
+        )
+    if any(verdict.reason is Reason.FEW_SEEDS for verdict in verdicts):
+        texts.append(
+            f"Verdicts with more seeds are predicted from {MIN_SEEDS_FOR_ESTIMATE} seeds on; with fewer, their spread is too "
+            "uncertain."
+        )
+    return texts

@@ -1,6 +1,6 @@
 """The result of a study in two sentences, made from the same cell summaries as its table.
 
-The first sentence states which comparisons are conclusive, the second which are not, and how many more seeds they need. An
+The first sentence states which comparisons are conclusive, the second which are not, and what more seeds would show. An
 inconclusive comparison is never reported as "no difference".
 """
 
@@ -148,16 +148,16 @@ def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, n
         rest: Cells that could not be compared.
         named: The first sentence has already named the only inconclusive cell.
     """
-    by_need: dict[str, list[CellSummary]] = {}
+    by_need: dict[str, list[CellSummary]] = {}  # a prediction is that of one cell, other needs are common to several
     for cell in inconclusive:
         assert cell.verdict is not None
-        by_need.setdefault(describe_reason(cell.verdict), []).append(cell)
+        by_need.setdefault("" if cell.verdict.prediction else describe_reason(cell.verdict), []).append(cell)
     parts: list[str] = []
     if named:
-        parts += [_capitalize(need) for need in by_need]
+        parts += [_capitalize(describe_reason(cell.verdict)) for cell in inconclusive if cell.verdict]
     elif by_need:
         groups = [
-            f"{_list_largest(cells, [f'{cell.name} ({_signed_difference(cell)})' for cell in cells])}: {need}"
+            f"{_list_largest(cells, [_inconclusive(cell, need) for cell in cells])}{f': {need}' if need else ''}"
             for need, cells in sorted(by_need.items(), key=lambda item: -len(item[1]))
         ]
         parts += [Strong("Inconclusive"), f": {'; '.join(groups)}"]
@@ -166,6 +166,12 @@ def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, n
         label = Strong("not compared" if parts else "Not compared")
         parts += [*(["; "] if parts else []), label, f": {_list_largest(rest, texts)}"]
     return [*(parts or ["All of these comparisons are conclusive"]), "."]
+
+
+def _inconclusive(cell: CellSummary, need: str) -> str:
+    """Return an inconclusive cell with its difference, and with its own need unless that of its group is stated."""
+    assert cell.verdict is not None
+    return f"{cell.name} ({_signed_difference(cell)}{'' if need else f', {describe_reason(cell.verdict)}'})"
 
 
 def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:

@@ -11,7 +11,7 @@ from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.report.control import control_notes
-from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals
+from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_looks,
@@ -24,7 +24,6 @@ from attnlab.report.wording import (
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.search import NOT_CONFIRMED
-from attnlab.stats.verdict import Reason
 
 TRAINING_PASSES = 3  # FLOPs of a training step in those of its forward pass
 PETA = 1e15
@@ -182,13 +181,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "“3 of 8 seeds”: the baseline has completed only so many of the cell's seeds, and only these are compared. "
             "Further seeds are run for both."
         )
-    if any(v.reason is Reason.MORE_SEEDS and v.needed is not None for v in verdicts):
-        texts.append(
-            "“About 5 more seeds are needed”: the verdict is then conclusive with probability 80 %, if mean and spread stay as "
-            "observed. They seldom do, and if the true difference is smaller than the observed one, it takes more seeds."
-        )
-    if any(v.reason is Reason.FEW_SEEDS for v in verdicts):
-        texts.append("The number of further seeds is estimated from 4 seeds on; with fewer, their spread is too uncertain.")
+    texts += notes_on_predictions(verdicts)
     texts += [*note_on_thin_lines(cells), *notes_on_intervals(cells)]
     if any(v.constant == "difference" for v in verdicts):
         texts.append("If all seeds have the same difference, it has no spread, and only its sign is tested.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.paired import MAX_SEEDS, Difference, Interval
+from attnlab.stats.paired import MAX_SEEDS, POWER, Difference, Interval
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
@@ -134,7 +134,7 @@ def describe_reason(verdict: Verdict) -> str:
         case Reason.FEW_SEEDS:
             text = f"{verdict.pairs} seeds are too few"
         case Reason.MORE_SEEDS:
-            text = _seeds_needed(verdict)
+            text = _describe_outlook(verdict)
         case Reason.NO_SHARED_SEED:
             return "no seed in common with the baseline"
         case Reason.BASELINE_MISSING:
@@ -152,12 +152,27 @@ def describe_reason(verdict: Verdict) -> str:
     return f"{constant}{text}{unpaired if verdict.seeds > verdict.pairs else ''}"
 
 
-def _seeds_needed(verdict: Verdict) -> str:
-    if verdict.needed is None:
-        return f"more than {MAX_SEEDS:,} seeds are needed"
-    more = verdict.needed - verdict.pairs
-    more = more if more < 20 else round(more / 10) * 10
-    return f"about {count(more, 'more seed')} {'is' if more == 1 else 'are'} needed"
+def _describe_outlook(verdict: Verdict) -> str:
+    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive"."""
+    more = None if verdict.needed is None else verdict.needed - verdict.pairs
+    if verdict.prediction is None:  # all pairs have the same difference
+        return f"conclusive with {count(more or 0, 'more seed')} if it stays the same"
+    text = f"with 1 more seed {format_probability(verdict.prediction.differs)} differs"
+    if verdict.prediction.equivalent is not None:
+        text += f", {format_probability(verdict.prediction.equivalent)} equivalent"
+    if more is None:
+        return f"{text}; {format_probability(POWER)} conclusive only with more than {MAX_SEEDS:,}"
+    if more > 1:
+        number = str(more) if more < 20 else f"about {round(more / 10) * 10}"
+        text += f"; with {number} more {format_probability(POWER)} conclusive"
+    return text
+
+
+def format_probability(probability: float) -> str:
+    """Format a probability in percent: "61 %", "< 1 %", "> 99 %"."""
+    if 0 < probability < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < probability < 1 else f"{100 * probability:.0f} %"
 
 
 def describe_looks(looks: Looks) -> str:

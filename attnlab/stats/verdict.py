@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference, seeds_needed
+from attnlab.stats.predict import Prediction, predict, predicted_seeds
 
 
 class VerdictKind(StrEnum):
@@ -28,7 +29,7 @@ class Reason(StrEnum):
 
     ONE_SEED = "one seed has no interval"
     BEFORE_FIRST_LOOK = "fewer pairs of seeds than the first look has"
-    FEW_SEEDS = "too few seeds to estimate how many are needed"
+    FEW_SEEDS = "too few seeds to predict a verdict"
     MORE_SEEDS = "more seeds are needed"
     NO_SHARED_SEED = "the cell and its baseline share no completed seed"
     BASELINE_MISSING = "the baseline is not in the table"
@@ -55,8 +56,10 @@ class Verdict:
         reason: Why an outcome is inconclusive or missing, else None.
         pairs: Number of seeds that both the cell and its baseline completed.
         seeds: Number of seeds that the cell completed; 0 where it does not matter.
-        needed: Estimated number of seeds in total for a conclusion; None where there is no estimate, or it is above
-            `paired.MAX_SEEDS`.
+        prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.
+        needed: Number of seeds in total with which the comparison is conclusive with probability `paired.POWER`, or, if all
+            pairs have the same difference, with which it is if it stays the same; None where there is no prediction, or the
+            number is above `paired.MAX_SEEDS`.
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
         within_margin: The cell differs from its baseline, by less than the margin.
         constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.
@@ -70,6 +73,7 @@ class Verdict:
     reason: Reason | None = None
     pairs: int = 0
     seeds: int = 0
+    prediction: Prediction | None = None
     needed: int | None = None
     first_look: int | None = None
     within_margin: bool = False
@@ -115,4 +119,7 @@ def _inconclusive(difference: Difference) -> Verdict:
     constant = "" if difference.interval.sd else "value" if difference.identical else "difference"
     if n < MIN_SEEDS_FOR_ESTIMATE:
         return Verdict(kind, Reason.FEW_SEEDS, pairs=n, constant=constant)
-    return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=seeds_needed(difference), constant=constant)
+    if constant:
+        return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=seeds_needed(difference), constant=constant)
+    prediction = predict(difference, n + 1)
+    return Verdict(kind, Reason.MORE_SEEDS, pairs=n, prediction=prediction, needed=predicted_seeds(difference))

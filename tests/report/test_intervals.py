@@ -52,7 +52,7 @@ def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultane
     rows = {row.cells[0]: " | ".join(row.cells) for row in verdict_table(list(cells.values()), SPEC).rows}
     assert f"({expected})" in rows["hidden"] and sum("simultaneous" in row for row in rows.values()) == 1
     summary = summarize(list(cells.values()), SPEC).text
-    assert f", {expected})" in summary and summary.count("simultaneous") == 1
+    assert f", {expected}, with 1 more seed" in summary and summary.count("simultaneous") == 1
 
 
 def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:

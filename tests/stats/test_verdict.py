@@ -3,9 +3,10 @@
 import pytest
 
 from attnlab.stats import paired
+from attnlab.stats.predict import predict, predicted_seeds
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, VerdictKind, judge
-from tests.stats.test_paired import BASE, LOWER, seen
+from tests.stats.test_paired import BASE, LOWER
 
 
 @pytest.mark.parametrize(("direction", "kind"), [("min", VerdictKind.BETTER), ("max", VerdictKind.WORSE)])
@@ -48,15 +49,21 @@ def test_a_constant_difference_needs_six_seeds(n: int, kind: VerdictKind) -> Non
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_few_seeds_have_no_estimate(n: int) -> None:
+def test_few_seeds_have_no_prediction(n: int) -> None:
     difference = paired.difference({seed: BASE[seed] + 0.1 * (-1) ** seed for seed in range(n)}, BASE)
     verdict = judge(difference, direction="min")
-    assert (verdict.kind, verdict.reason, verdict.needed) == (VerdictKind.INCONCLUSIVE, Reason.FEW_SEEDS, None)
+    assert (verdict.kind, verdict.reason) == (VerdictKind.INCONCLUSIVE, Reason.FEW_SEEDS)
+    assert verdict.needed is None and verdict.prediction is None
 
 
-def test_an_inconclusive_verdict_estimates_the_seeds_needed() -> None:
-    assert judge(seen(10, 2.0, 1.0, margin=2.6), direction="min").needed == 11
-    assert judge(seen(5, 1e-6, 1.0), direction="min").needed is None, "more than are considered"
+def test_an_inconclusive_verdict_predicts_that_with_more_seeds() -> None:
+    difference = paired.difference(
+        {seed: BASE[seed] + noise for seed, noise in enumerate([0.01, 0.05, -0.02, 0.03, 0.04])}, BASE
+    )
+    verdict = judge(difference, direction="min")
+    assert (verdict.kind, verdict.reason, verdict.constant) == (VerdictKind.INCONCLUSIVE, Reason.MORE_SEEDS, "")
+    assert difference is not None and verdict.prediction == predict(difference, 6)
+    assert verdict.needed == predicted_seeds(difference)
 
 
 def test_before_the_first_look_the_verdict_is_inconclusive() -> None:
