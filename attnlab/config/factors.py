@@ -28,6 +28,8 @@ from attnlab.errors import UserError
 MAX_LISTED = 3  # factors in the name of a cell that lists what is off instead of what is on needs more than these
 # Keys of a study that have no meaning in a factorial one -> the reason.
 EXCLUDED = {
+    "over": "make its axis a factor, whose interactions are the changes of the other effects",
+    "sweep": "effects are estimated from one value of each run",
     "grid": "make its axes factors",
     "skip": "a cell that is left out would leave a hole in the design",
     "baseline": "effects are estimated from all cells, and no cell is compared with another",
@@ -46,7 +48,7 @@ def with_factor_axes(study: StudyConfig) -> StudyConfig:
             raise UserError(message, study.where("design", key=True))
         return study
     for key, reason in EXCLUDED.items():
-        if getattr(study, key):
+        if getattr(study, key, None):
             raise UserError(f"{key}: expected none in a study with 'factors': {reason}", study.where(key, key=True))
     axes = {name: _levels(study, name, levels) for name, levels in study.factors.items()}
     return study.model_copy(update={"grid": axes})

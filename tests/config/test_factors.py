@@ -100,6 +100,7 @@ def test_two_levels_with_one_name_are_told_apart(tmp_path: Path) -> None:
             "s.yaml:11:9: design.cells: expected one of 4 (resolution III) for 3 factors, got 5; the full design has 8",
         ),
         ("factors:", "grid: {train.lr: [1e-3]}\nfactors:", "s.yaml:7:1: grid: expected none in a study with 'factors'"),
+        ("seeds:", "over: {train.steps: [5, 10]}\nseeds:", "s.yaml:12:1: over: expected none in a study with 'factors'"),
         ("seeds:", "baseline: {no_wo: off}\nseeds:", "s.yaml:12:1: baseline: expected none in a study with 'factors'"),
         (
             "seeds:",

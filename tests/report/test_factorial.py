@@ -1,0 +1,118 @@
+"""Tests of the effects of a factorial study on its page, in its files and in the terminal."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pandas
+import pytest
+
+from attnlab.cli._effects import print_effects
+from attnlab.config.design import Factor, FactorialDesign
+from attnlab.config.factors import design_cell_name
+from attnlab.report.factorial import effect_table
+from attnlab.report.methods import StudyInfo
+from attnlab.report.stored import load
+from attnlab.report.write import write
+from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.factorial import estimate_effects
+
+DESIGN = FactorialDesign(
+    "fractional",
+    (
+        Factor("no_wo", ("off", "on"), ("", "no_wo")),
+        Factor("position", ("learned", "rotary"), ("", "rotary")),
+        Factor("model.ff_mult", ("4", "2"), ("", "ff_mult=2")),
+        Factor("gate", ("off", "on"), ("", "gate")),
+    ),
+    8,
+)
+AXES = tuple(factor.name for factor in DESIGN.factors)
+SPEC = ComparisonSpec("parts", AXES, "bits_per_byte", "min", margin=0.05, factorial=DESIGN)
+INFO = StudyInfo(SPEC, "study: parts\n", order=tuple(design_cell_name(DESIGN, point) for point in DESIGN.points))
+STARTED = pandas.Timestamp("2026-01-02 03:04", tz="UTC")
+NO_CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+
+
+def runs(*, lost: tuple[tuple[int, int], ...] = (), seeds: int = 6) -> pandas.DataFrame:
+    """Return the runs of a study in which rotary helps by 0.3 and half the feed-forward costs 0.2; gate does nothing."""
+    random, rows = numpy.random.RandomState(2), []
+    shifts = random.normal(0, 0.2, seeds)
+    for i, point in enumerate(DESIGN.points):
+        labels = {f.name: f.levels[level] for f, level in zip(DESIGN.factors, point, strict=True)}
+        cell = design_cell_name(DESIGN, point)
+        for seed in range(seeds):
+            value = 3 - 0.3 * point[1] + 0.2 * point[2] + shifts[seed] + random.normal(0, 0.01)
+            ended: dict[str, Any] = {"state": "completed", "reason": "", "bits_per_byte": value}
+            if (i, seed) in lost:
+                ended = {"state": "diverged", "reason": "the loss became nan", "bits_per_byte": None}
+            common = {"run_id": f"{i}{seed}", "name": f"{cell} s{seed}", "cell": cell, "seed": seed, "sources": {}}
+            rows.append({**common, **labels, **ended, "test": "", "folder": "", "started": STARTED, "seconds": 1.0})
+    return pandas.DataFrame(rows)
+
+
+def test_terminal_page_and_files_have_the_same_effects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = write(tmp_path, info=INFO, runs=runs(), curves=NO_CURVES)
+    section = next(section for section in page.sections if section.title == "Effects")
+    assert section.table is not None
+    texts = {row.cells[0]: list(row.cells[1:]) for row in section.table.rows}
+    assert texts["rotary instead of learned"][2] == "better" and texts["ff_mult=2 instead of 4"][2] == "worse"
+    assert texts["gate"][2] == "equivalent within the margin" and "(equivalence)" in texts["gate"][1]
+    assert "no_wo × rotary (+ ff_mult=2 × gate)" in texts, "an interaction is shown with its aliases"
+
+    cells = summarize_cells([{str(k): v for k, v in row.items()} for row in runs().to_dict("records")], SPEC)
+    print_effects(cells, SPEC)
+    printed = capsys.readouterr().out
+    with (tmp_path / "effects.csv").open() as file:
+        stored = {row["effect"]: row for row in csv.DictReader(file)}
+    result = estimate_effects(cells, SPEC)
+    assert result is not None and len(stored) == len(result.effects) == 7
+    for effect, row in zip(result.effects, effect_table(result).rows, strict=True):
+        assert list(row.cells[1:]) == texts[row.cells[0]]
+        assert row.cells[1] in printed
+        assert float(stored[effect.name]["estimate"]) == effect.difference.interval.mean
+        assert float(stored[effect.name]["p_holm"]) == effect.difference.p_holm
+
+
+def test_the_page_opens_with_the_effects_and_states_the_design(tmp_path: Path) -> None:
+    page = write(tmp_path, info=INFO, runs=runs(), curves=NO_CURVES)
+    text = (tmp_path / "README.md").read_text()
+    better, worse, equivalent = (page.summary.text.index(name) for name in ("1 is better", "1 is worse", "2 are equivalent"))
+    assert better < page.summary.text.index("rotary instead of learned by 0.") < worse
+    assert worse < page.summary.text.index("ff_mult=2 instead of 4 by 0.") < equivalent
+    assert "resolution IV: D = ABC" in text and "24 runs against 24" in text and "seeds as blocks" in text
+    for plot in ("main-effects.svg", "interactions.svg", "half-normal.svg"):
+        assert (tmp_path / plot).is_file() and plot in text
+    assert "effects.parquet" in text and not list(tmp_path.glob("heat-*.svg"))
+
+
+def test_lost_runs_are_stated_on_the_page(tmp_path: Path) -> None:
+    lost = tuple((0, seed) for seed in range(6))
+    write(tmp_path, info=INFO, runs=runs(lost=lost), curves=NO_CURVES)
+    text = (tmp_path / "README.md").read_text()
+    assert "6 diverged" in text and "the other 42 runs" in text and "Not estimated, because runs are missing" in text
+
+
+def test_a_page_without_results_says_why(tmp_path: Path) -> None:
+    lost = tuple((cell, seed) for cell in range(8) for seed in range(6))
+    page = write(tmp_path, info=INFO, runs=runs(lost=lost), curves=NO_CURVES)
+    assert "no effect can be estimated: no run has completed" in page.summary.text
+
+
+def test_a_stored_page_renders_again(tmp_path: Path) -> None:
+    write(tmp_path / "one", info=INFO, runs=runs(), curves=NO_CURVES)
+    stored = load(tmp_path / "one")
+    assert stored["info"].spec.factorial == DESIGN
+    write(tmp_path / "two", **stored)
+    for name in ("README.md", "index.html", "half-normal.svg"):
+        assert (tmp_path / "one" / name).read_text() == (tmp_path / "two" / name).read_text()
+
+
+def test_a_page_stored_before_there_were_factors_still_loads(tmp_path: Path) -> None:
+    write(tmp_path, info=INFO, runs=runs(), curves=NO_CURVES)
+    content = json.loads((tmp_path / "report.json").read_text())
+    del content["info"]["spec"]["factorial"]
+    (tmp_path / "report.json").write_text(json.dumps(content))
+    assert load(tmp_path)["info"].spec.factorial is None

@@ -1,0 +1,45 @@
+"""A factorial study from its file to its table, its runs and its page."""
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.report.write import report
+from attnlab.stats.compare import summarize_cells
+from attnlab.stats.factorial import estimate_effects
+from attnlab.study.run import run
+from attnlab.tracking.runs import load_runs
+from tests.config.test_factors import FACTORS
+from tests.study.test_study import QUIET
+from tests.support.studies import write
+
+STUDY = FACTORS.replace("design: full", "design: fractional").replace(
+    "  train:", "  evaluate: {valid_limit: 300, test_limit: 300}\n  machine: {device: cpu, threads: 1}\n  train:"
+)
+
+
+def test_a_half_fraction_from_yaml_to_table(tmp_path: Path) -> None:
+    path = write(tmp_path, STUDY)
+    result = run(path, root=tmp_path / "runs", display=QUIET, reference_scores=False)
+    assert result.ok and len(result.rows) == 8
+    spec = result.comparison()
+    effects = estimate_effects(summarize_cells(result.records(), spec), spec)
+    assert effects is not None and [effect.name for effect in effects.main] == [
+        "no_wo",
+        "rotary instead of learned",
+        "ff_mult=2 instead of 4",
+    ]
+
+    runs = load_runs("parts", tmp_path / "runs")
+    columns = runs[["factor.no_wo", "factor.position", "factor.model.ff_mult"]]
+    assert set(columns.to_numpy().ravel()) == {0, 1} and columns.sum().tolist() == [4, 4, 4]
+    for i, effect in enumerate(effects.main):
+        on = columns.iloc[:, i] == 1
+        difference = runs[on]["bits_per_byte"].mean() - runs[~on]["bits_per_byte"].mean()
+        assert effect.difference.interval.mean == pytest.approx(difference)
+
+    folder = report("parts", root=tmp_path / "runs", out=tmp_path / "page")
+    text = (folder / "README.md").read_text()
+    assert "## Effects" in text and "no_wo (+ rotary × ff_mult=2)" in text
+    again = run(path, root=tmp_path / "runs", display=QUIET, reference_scores=False)
+    assert [row.summary for row in again.rows] == [row.summary for row in result.rows], "finished runs are not repeated"
