@@ -26,7 +26,7 @@ def config_keys() -> Iterator[tuple[str, str, str]]:
 def _section(prefix: str, section: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
     for name, field in section.model_fields.items():
         if name not in FILLED_IN or section is not RunConfig:
-            yield from _key(f"{prefix}{name}", field)
+            yield from _key(f"{prefix}{field.alias or name}", field)
 
 
 def _key(path: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:

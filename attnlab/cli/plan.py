@@ -35,12 +35,22 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.study.code_changes import code_change_notes
 
-    plan = plan_study(arguments)
+    plan = _with_recorded_extensions(plan_study(arguments))
     print_plan(plan, tflops=arguments.tflops, memory=arguments.memory, each=arguments.all)
     for note in code_change_notes(plan):
         print_text(f"note: {note}")
     plan.require_runs()
     return 0
+
+
+def _with_recorded_extensions(plan: Plan) -> Plan:
+    """Return the plan with the values that recorded results add to its sweep; a plan needs no record."""
+    from attnlab.study.sweep import with_recorded_extensions
+
+    try:
+        return with_recorded_extensions(plan)
+    except UserError:  # `_print_finished` reports the same problem with the store
+        return plan
 
 
 def _rate(text: str) -> float:
@@ -74,6 +84,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         print_text(f"CUDA peak: {about}.")
     _print_search(plan)
     _print_design(plan)
+    _print_sweep(plan)
     print_omissions(plan, each=each)
     for note in memory_notes(plan.cells, peaks):
         print_text(f"note: {note}")
@@ -153,9 +164,30 @@ def _print_design(plan: Plan) -> None:
     print_text(f"effects: {describe_ratio(design, len(plan.seeds))}.")
 
 
+def _print_sweep(plan: Plan) -> None:
+    """Print the values of a sweep, and the number of runs that each further value adds."""
+    from attnlab.config.axes import text
+
+    sweep = plan.study.sweep
+    if sweep is None:
+        return
+    runs = _plural(plan.total // len(plan.sweep_values), "run")
+    added = len(plan.sweep_values) - len(sweep.values)
+    extended = f", of which the results added {added}" if added else ""
+    print_text(f"sweep: {sweep.path}: {', '.join(map(text, plan.sweep_values))} in every cell{extended}")
+    low, high = (sweep.extensions - count for count in plan.sweep_extensions)
+    if low or high:
+        print_text(
+            f"While the best value of a cell by valid_{plan.metric} is the smallest or largest, the sweep adds one on that "
+            f"side: {runs} each, at most {low} below and {high} above."
+        )
+
+
 def _runs_per_cell(plan: Plan) -> str:
-    """Return "3 seeds per cell" or "24 trials + 5 confirm seeds per cell"."""
+    """Return "3 seeds per cell", "24 trials + 5 confirm seeds per cell" or "3 values of train.lr x 5 seeds per cell"."""
     search, seeds = plan.study.search, len(plan.seeds)
+    if plan.study.sweep is not None:
+        return f"{len(plan.sweep_values)} values of {plan.study.sweep.path} x {_plural(seeds, 'seed')} per cell"
     trials = "" if search is None else f"{_plural(search.trials, 'trial')} + "
     return f"{trials}{_plural(seeds, 'confirm seed' if search else 'seed')} per cell"
 

@@ -16,6 +16,7 @@ from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search
 from attnlab.config.study import StudyConfig, StudySource, assignment, check_axis
+from attnlab.config.sweep_checks import check_sweep
 from attnlab.config.validation import FILLED_IN, RENAMED, check_part, field_names, unknown_key, validate
 from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within
 from attnlab.errors import UserError
@@ -77,6 +78,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     check_over(study)
     _check_grid(study)
     check_design(study)
+    check_sweep(study)
     check_search(study)
     _check_sets(study)
     _check_skip(study)
@@ -207,6 +209,8 @@ def _check_sets(study: StudyConfig) -> None:
         check_value(path, value, where=constant_place(place))
         if study.search is not None and path in study.search.space:
             raise UserError("the search sets this field in each trial: change its range in search.space", place)
+        if study.sweep is not None and path == study.sweep.path:
+            raise UserError("the sweep sets this field in each run: change its values in sweep", place)
         for axis in study.grid:
             if any(path == taken or path.startswith(f"{taken}.") for taken in paths_of_axis(study, axis)):
                 raise UserError(f"the axis {axis!r} of the grid sets this field in each cell: select cells with --only", place)

@@ -67,11 +67,16 @@ def _check_field(study: StudyConfig, path: str) -> None:
             f"search.space: expected a path into {path!r}, got {path!r} itself: compare such values as an axis of the grid"
         )
         raise UserError(message, place)
+    check_free_path(study, path, section="search.space", place=place)
+
+
+def check_free_path(study: StudyConfig, path: str, *, section: str, place: str) -> None:
+    """Raise ``UserError`` if an axis of the grid sets a field that ``section`` sets."""
     for axis, values in study.grid.items():
         inner = path.removeprefix(f"{axis}.") if path.startswith(f"{axis}.") else ""
         in_values = isinstance(values, list) and any(isinstance(value, dict) and inner in value for value in values)
         if path in paths_of_axis(study, axis) or in_values:
-            raise UserError(f"search.space: expected no {path!r}: the axis {axis!r} of the grid sets it", place)
+            raise UserError(f"{section}: expected no {path!r}: the axis {axis!r} of the grid sets it", place)
 
 
 def _check_range(study: StudyConfig, path: str, dimension: Dimension) -> None:

@@ -17,6 +17,7 @@ from pydantic import (
 
 from attnlab.config.design import Design
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
+from attnlab.config.sweep import SweepConfig
 from attnlab.config.types import Section, Seeds, expected
 from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest
@@ -152,6 +153,9 @@ class StudyConfig(Section):
     seeds: Seeds = Field(default=[0], description="of each cell: a list, or a range such as 0-4; with search: confirm.seeds")
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
+    sweep: SweepConfig | None = Field(
+        default=None, description="train every cell at the same learning rates, and compare the optima of the curves"
+    )
     run: RunLimits = RunLimits()
     baseline: Baseline = Field(
         default=None,
@@ -257,6 +261,11 @@ class StudyConfig(Section):
     def merged(self) -> dict[str, Any] | None:
         """The content of the file over that of the file that it includes; None if it includes none."""
         return self._merged
+
+    @property
+    def swept_path(self) -> str | None:
+        """The dotted path that the study sweeps; None without a sweep."""
+        return self.sweep.path if self.sweep else None
 
     @property
     def reported_seeds(self) -> list[int]:

@@ -144,7 +144,7 @@ def field_names(model: type[BaseModel], loc: Loc) -> list[str]:
         if part not in model.model_fields:  # an index or a key of a list or a mapping of models
             continue
         model = next(iter(_models(model.model_fields[part].annotation)), model)
-    return [name for name in model.model_fields if name not in FILLED_IN]
+    return [field.alias or name for name, field in model.model_fields.items() if name not in FILLED_IN]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from attnlab.config.axes import Label
+from attnlab.config.axes import Label, text
 from attnlab.config.run import RunConfig
 from attnlab.errors import one_line
 
@@ -56,8 +56,9 @@ class Run:
     """One training of a cell with one seed.
 
     Attributes:
-        phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported.
-        params: dotted path -> value that the search chose; empty in a study without a search.
+        phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported. All runs of a
+            sweep have the phase ``sweep``.
+        params: dotted path -> value that the search or the sweep set; empty in a study without either.
         trial: the number of a search's trial within its cell.
         search: of a trial, the digest of its search (``Plan.search_digest``).
     """
@@ -65,15 +66,19 @@ class Run:
     cell: Cell
     seed: int
     config: RunConfig
-    phase: Literal["grid", "search", "confirm"] = "grid"
+    phase: Literal["grid", "search", "confirm", "sweep"] = "grid"
     params: dict[str, Any] = field(default_factory=dict)
     trial: int | None = None
     search: str = ""
 
     @property
     def name(self) -> str:
-        """The name of the run: ``no_wo learned s0``; of a trial ``no_wo learned t07``."""
-        return f"{self.cell.name} s{self.seed}" if self.trial is None else f"{self.cell.name} t{self.trial:02d}"
+        """The name of the run: ``no_wo learned s0``; of a trial ``no_wo learned t07``, of a sweep ``no_wo lr=0.003 s0``."""
+        if self.trial is not None:
+            return f"{self.cell.name} t{self.trial:02d}"
+        swept = self.params if self.phase == "sweep" else {}
+        values = "".join(f" {path.rpartition('.')[2]}={text(value)}" for path, value in swept.items())
+        return f"{self.cell.name}{values} s{self.seed}"
 
     @cached_property
     def fingerprint(self) -> str:

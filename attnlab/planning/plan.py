@@ -35,6 +35,7 @@ class Plan:
         auto_precision: type of device -> the precision to which ``train.precision: auto`` was resolved.
         notes: sentences for the user, such as on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``.
+        sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
     """
 
     study: StudyConfig
@@ -46,6 +47,7 @@ class Plan:
     doubles: dict[str, str] = field(default_factory=dict)
     unselected: list[Cell] = field(default_factory=list)
     auto_precision: dict[str, str] = field(default_factory=dict)
+    sweep_extensions: tuple[int, int] = (0, 0)
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
@@ -70,8 +72,25 @@ class Plan:
 
         Empty for a searched study, whose runs depend on the search: ``search_run`` and ``confirm_run`` create them.
         """
-        seeds = [] if self.searched else self.study.seeds
-        return [_run(cell, seed) for cell in self.cells if cell.refusal is None for seed in seeds]
+        if self.searched:
+            return []
+        cells, values = [cell for cell in self.cells if cell.refusal is None], self.sweep_values
+        if values:
+            return [self._sweep_run(cell, seed, value) for cell in cells for value in values for seed in self.study.seeds]
+        return [_run(cell, seed) for cell in cells for seed in self.study.seeds]
+
+    @property
+    def sweep_values(self) -> tuple[float, ...]:
+        """The values at which each cell is trained, in ascending order; empty in a study without a sweep."""
+        return self.study.sweep.extended(*self.sweep_extensions) if self.study.sweep else ()
+
+    def _sweep_run(self, cell: Cell, seed: int, value: float) -> Run:
+        """Return a run of a sweep. A swept field decides neither what can run nor its cost: the cell stays as resolved."""
+        assert self.study.sweep is not None
+        section, _, name = self.study.sweep.path.partition(".")
+        updated = getattr(cell.config, section).model_copy(update={name: value})
+        config = cell.config.model_copy(update={section: updated, "seed": seed})
+        return Run(cell, seed, config, "sweep", {self.study.sweep.path: value})
 
     @property
     def seeds(self) -> list[int]:
@@ -81,14 +100,14 @@ class Plan:
     @property
     def refused(self) -> list[tuple[Cell, Run]]:
         """The refused cells, each with the run of its first reported seed."""
-        seed, phase = self.seeds[0], "confirm" if self.searched else "grid"
+        seed, phase = self.seeds[0], "confirm" if self.searched else "sweep" if self.study.sweep else "grid"
         return [(cell, _run(cell, seed, phase=phase)) for cell in self.cells if cell.refusal is not None]
 
     @property
     def runs_per_cell(self) -> int:
-        """The number of runs of each cell: its seeds, and the trials of a search."""
+        """The number of runs of each cell: its seeds and the trials of a search, or its seeds at each value of a sweep."""
         trials = self.study.search.trials if self.study.search else 0
-        return trials + len(self.seeds)
+        return trials + len(self.seeds) * max(1, len(self.sweep_values))
 
     @property
     def total(self) -> int:
@@ -146,7 +165,7 @@ class Plan:
         return next((candidate for candidate in self.cells if candidate.name == name), None)
 
 
-def _run(cell: Cell, seed: int, *, phase: Literal["grid", "confirm"] = "grid") -> Run:
+def _run(cell: Cell, seed: int, *, phase: Literal["grid", "confirm", "sweep"] = "grid") -> Run:
     return Run(cell, seed, cell.config.model_copy(update={"seed": seed}), phase)
 
 

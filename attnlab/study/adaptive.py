@@ -53,7 +53,7 @@ def run_until_conclusive(
         The result with the runs of all looks, and the looks that the verdicts must be corrected for.
 
     Raises:
-        UserError: the study has no baseline, or more than ``max_seeds`` seeds; and as ``attnlab.run``.
+        UserError: the study has a sweep, no baseline, or more than ``max_seeds`` seeds; and as ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
     from attnlab.planning.plan import plan as make_plan
@@ -106,6 +106,9 @@ def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
 
 
 def _check(plan: Plan, max_seeds: int) -> None:
+    if plan.study.sweep is not None:
+        message = "expected no 'sweep': with another seed the grid of a sweep may grow; list the seeds in the study file"
+        raise UserError(message, "--until-conclusive")
     if plan.study.baseline is None:
         raise UserError("expected a 'baseline' in the study: without one there are no verdicts", "--until-conclusive")
     if max_seeds < len(plan.seeds):

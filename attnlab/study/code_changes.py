@@ -30,12 +30,13 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     except UserError as error:
         return [f"runs that a change of code invalidates are not known: {error.message}"]
     recorded_keys = {record.data.tags["attnlab.fingerprint"] for record in records}
-    planned_keys = {(run.cell.name, run.seed): run.key for run in plan.runs}  # none in a searched study
+    planned_keys = {(run.cell.name, run.seed, json.dumps(run.params)): run.key for run in plan.runs}  # none with a search
     changed: Counter[str] = Counter()
     for tags in (record.data.tags for record in records if record.data.tags.get("attnlab.current") != "no"):
         cell, seed = tags["attnlab.cell"], int(tags["attnlab.seed"])
-        is_planned = plan.searched or (cell, seed) in planned_keys
-        if cell in code and is_planned and planned_keys.get((cell, seed)) not in recorded_keys:
+        is_planned = plan.searched or (cell in code and seed in plan.seeds)
+        key = planned_keys.get((cell, seed, tags.get("attnlab.params", "{}")))
+        if cell in code and is_planned and key not in recorded_keys:
             before = _digests(json.loads(tags["attnlab.config"]))
             changed.update(name for name, digest in code[cell].items() if before.get(name, digest) != digest)
     return [

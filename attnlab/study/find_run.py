@@ -53,7 +53,9 @@ def _matches(run: str, root: str | Path | None) -> list[dict[Any, Any]]:
 
     def is_match(row: dict[Any, Any]) -> bool:
         if by_parts:
-            return row["cell"] == cell and row["seed"] == int(seed.removeprefix("s")) and row["phase"] != "search"
+            number = int(seed.removeprefix("s"))
+            is_cell = row["cell"] == cell or row["name"] == f"{cell} s{number}"  # of a sweep, the value follows the cell
+            return is_cell and row["seed"] == number and row["phase"] != "search"
         return row["run_id"].startswith(run) or row["name"] == run
 
     rows: list[dict[Any, Any]] = []

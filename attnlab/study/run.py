@@ -33,6 +33,7 @@ from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.execution.worker import PRELOAD, TRAIN
 from attnlab.study.record import finished_records, recorded_precision
+from attnlab.study.sweep import extend_sweep, log_extension
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.client import runs_folder
@@ -85,6 +86,7 @@ class StudyResult:
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, study.margin)
         roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
+        roles |= {"sweep": study.swept_path}
         return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
 
     def records(self) -> list[dict[str, Any]]:
@@ -158,15 +160,31 @@ def run(
             known_code.remember(_code(plan))
             with Tracker(plan, folder) as tracker:
                 with closing(Store(folder, url)) as store:
-                    scheduler = Scheduler(plan, tracker, store, retry=_states(retry))
-                    options = {"tracker": tracker, "scheduler": scheduler, "display": display, "workers": workers}
-                    rows = Runner(plan, folder, **options, train=train).run(partial=bool(only))
+                    options = {"tracker": tracker, "display": display, "workers": workers, "train": train}
+                    plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
                 scores = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))
                 return StudyResult(plan, rows, scores, _other_rows(plan, folder))
         finally:
             display.close()
+
+
+def _train(
+    plan: Plan, folder: Path, store: Store, *, tracker: Tracker, retry: Collection[str], partial: bool, **options: Any
+) -> tuple[Plan, list[Row]]:
+    """Train every run that is left; return a row for each run of the plan, and the plan with the extensions of its sweep."""
+    plan = plan if plan.study.sweep is None else extend_sweep(plan, tracker.records())
+    while True:
+        tracker.update_plan(plan)
+        scheduler = Scheduler(plan, tracker, store, retry=retry)
+        rows = Runner(plan, folder, tracker=tracker, scheduler=scheduler, **options).run(partial=partial)
+        longer = plan if plan.study.sweep is None else extend_sweep(plan, tracker.records())
+        if longer is plan:
+            return plan, rows
+        log_extension(plan, longer)
+        plan, retry = longer, ()  # the states to retry have been retried
+        options["display"].close()
 
 
 def _code(plan: Plan) -> dict[str, str]:

@@ -129,15 +129,16 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
 
     ============================  ===================================================================================
     ``run_id``                    MLflow's run ID
-    ``name``, ``cell``            ``no_wo learned s0`` (a trial: ``no_wo learned t07``), and the same without the seed
+    ``name``, ``cell``            ``no_wo learned s0`` (a trial: ``no_wo learned t07``; of a sweep: ``no_wo learned
+                                  lr=0.003 s0``), and the name of the cell, ``no_wo learned``
     ``study``                     the study's name
     ``state``                     ``running completed pruned diverged out_of_memory refused failed timed_out interrupted``
     ``reason``                    why the run did not complete, in one line
     ``seed``, ``attempt``         whole numbers; the second counts from 1
     ``fingerprint``               16 hex digits, of the configuration; trials and refused cells have a similar key
-    ``phase``                     ``grid``, or in a searched study ``search`` or ``confirm``
+    ``phase``                     ``grid``, in a searched study ``search`` or ``confirm``, and ``sweep``
     ``trial``                     number of a trial within the search of its cell
-    ``params``                    dict: dotted path -> value that the search chose
+    ``params``                    dict: dotted path -> value that the search or the sweep set
     ``task variant position``     as one text: ``strided_sparse stride=16``
     ``backend``, ``data``         the backend that ``auto`` resolved to; the identity of the task's data
     ``model.dim``, ``train.lr``   every other field of the configuration by its dotted name, with its own type

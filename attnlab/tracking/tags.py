@@ -78,7 +78,7 @@ def param_names(axes: list[str]) -> dict[str, str]:
 def run_params(run: Run) -> dict[str, str]:
     """Return the MLflow params of a run, the axes first; all runs of a study have the same names.
 
-    A run of a searched study also has its phase and the values that the search chose.
+    A run of a searched or swept study also has its phase and the values that the search chose or the sweep set.
     """
     config, axes = run.config, run.cell.axes
     fields = flatten_config(json.loads(config.to_json()))
@@ -125,6 +125,7 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     }
     if plan.study.search is not None:
         tags["attnlab.search"] = plan.study.search.model_dump_json(exclude_none=True)
+    if run.phase != "grid":
         tags["attnlab.params"] = json.dumps(run.params)
     if run.cell.factors:
         tags["attnlab.factors"] = json.dumps(run.cell.factors)
@@ -142,13 +143,14 @@ def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
     fields = flatten_config(json.loads(run.config.to_json()))
     identity = f"seed {run.seed}" if run.trial is None else f"trial {run.trial} of its search (seed {run.seed})"
     lines = [f"**{run.cell.name}**, {identity}, of the study *{plan.study.study}*", ""]
+    source = "of the sweep" if run.phase == "sweep" else "chosen by the search"
     if reason:
         lines += [f"> {reason}", ""]
     lines += [
         "| axis | value |",
         "|---|---|",
         *(f"| {axis} | {value} |" for axis, value in run.cell.axes.items()),
-        *(f"| {path} (chosen by the search) | {text(value)} |" for path, value in run.params.items()),
+        *(f"| {path} ({source}) | {text(value)} |" for path, value in run.params.items()),
         "",
     ]
     lines += [f"{run.cell.parameters:,} parameters" if run.cell.parameters else "", ""]
@@ -173,6 +175,8 @@ def study_note(plan: Plan) -> str:
     seeds = f"seeds {', '.join(map(str, plan.seeds))}"
     if study.search is not None:
         seeds = f"{study.search.trials} trials each, the best of each cell retrained with {seeds}"
+    if study.sweep is not None:
+        seeds = f"{seeds} at each {study.sweep.path} of {', '.join(map(text, plan.sweep_values))}"
     lines = [f"attnlab study **{study.study}**: {len(plan.cells)} cells, {seeds}.", ""]
     refused = [f"- {cell.name}: {cell.refusal}" for cell, _ in plan.refused]
     skipped = [f"- {cell.name}: {cell.because}" for cell in plan.skipped]

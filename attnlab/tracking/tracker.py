@@ -139,6 +139,14 @@ class Tracker:
             self._add_active(record)
         return dict(self._active)
 
+    def update_plan(self, plan: Plan) -> None:
+        """Write records of this plan from now on: the same study with an extended sweep."""
+        self._plan = plan
+
+    def records(self) -> list[Record]:
+        """Return the records of the study's experiment as they are in the store, those of other parents included."""
+        return search_runs(self._client, self._experiment_id)
+
     def find(self, key: str) -> Record | None:
         """Look up the current record of a key in the store, where another parent may have written it."""
         filter_string = f"tags.`attnlab.fingerprint` = '{key}'"

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 def view_state(plan: Plan) -> str:
     """Return the preset view of a study as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
     metric = plan.metric
-    names = param_names(list(plan.cells[0].axes))
-    longest = {name: max(len(str(cell.axes[axis])) for cell in plan.cells) for axis, name in names.items()}
+    swept = [plan.study.sweep.path] if plan.study.sweep else []
+    names = param_names([*plan.cells[0].axes, *swept])
+    longest = {name: max(len(str(cell.axes.get(axis, ""))) for cell in plan.cells) for axis, name in names.items()}
     longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
     widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
     columns = list(widths)

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -195,3 +196,26 @@ def shrinking(config: RunConfig, *, report: Report, folder: Path) -> Result:
         report(steps * part // 5, {"valid/bits_per_byte": 2 + 1 / part + gap})
     costs = {"flops_per_token": 100.0, "tokens_per_s": 1_000.0, "tokens": 32.0 * steps, "steps": float(steps)}
     return Result("completed", {"bits_per_byte": 3 - 0.01 * steps + config.seed + gap, **costs}, steps)
+
+
+def swept(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Return a score with an optimum of the learning rate: 0.01 for dense, 0.003 for all others.
+
+    Learning rates above 0.2 diverge.
+    """
+    with (folder.parent / "trained.txt").open("a") as file:
+        file.write(f"{config.variant.name}-{config.train.lr:g}-{config.seed}\n")
+    if config.train.lr > 0.2:
+        return Result("diverged", {}, 5, "the loss became nan at step 5")
+    optimum = 0.01 if config.variant.name == "dense" else 0.003
+    value = 2 + config.seed / 100 + 0.5 * math.log10(config.train.lr / optimum) ** 2
+    report(10, {"valid/bits_per_byte": value})
+    return Result("completed", {"bits_per_byte": value, "valid_bits_per_byte": value}, 20)
+
+
+def swept_with_a_failure(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Behave like ``swept``, but fail at a learning rate of 0.003 once."""
+    if config.train.lr == 0.003 and not (folder.parent / "been_here").exists():
+        (folder.parent / "been_here").touch()
+        raise RuntimeError("the driver is broken today")
+    return swept(config, report=report, folder=folder)

@@ -29,9 +29,9 @@ class Row:
         run_id: MLflow's id of the run; empty for a cell whose search chose no parameters.
         seconds: wall time of the last attempt.
         reused: the run was finished before this call, or by another parent.
-        phase: ``grid``, ``search`` or ``confirm``.
+        phase: ``grid``, ``search``, ``confirm`` or ``sweep``.
         trial: the number of a search's trial.
-        params: the values that a search chose for the run.
+        params: the values that a search chose, or a sweep set, for the run.
         log: the output of the run's process, with its traceback; the file exists on the machine that trained the run.
     """
 

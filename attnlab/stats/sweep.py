@@ -1,0 +1,69 @@
+"""The best value of a sweep in each cell, which decides on extensions of the sweep.
+
+A run that diverged is worse than any other. A value whose runs all failed, or ran out of memory, counts as not tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from attnlab._util.run_state import RunState
+
+RunRecord = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BestValue:
+    """The best value of a sweep in one cell, by the mean over seeds of the metric on `valid`.
+
+    Attributes:
+        cell: Name of the cell.
+        value: The best value; of several equally good ones, one that is neither the smallest nor the largest if there is one.
+        score: Mean of the metric at the best value; infinite if all runs diverged.
+        is_smallest, is_largest: The best value is the smallest or largest tried. If all runs diverged, it is the smallest.
+    """
+
+    cell: str
+    value: float
+    score: float
+    is_smallest: bool
+    is_largest: bool
+
+    @property
+    def edge(self) -> str:
+        """The words "smallest" or "largest"; "" for a best value between others."""
+        return "smallest" if self.is_smallest else "largest" if self.is_largest else ""
+
+
+def best_values(runs: Iterable[RunRecord], *, path: str, metric: str, direction: str) -> list[BestValue]:
+    """Return the best value of each cell with a completed or diverged run, in the order in which cells first appear.
+
+    Args:
+        runs: Rows with `cell`, `state`, `params` and the metrics, as `attnlab.load_runs` returns them.
+        path: The swept field.
+        metric: The metric that the study compares; its value on `valid` decides.
+        direction: `min` or `max`.
+    """
+    sign = 1 if direction == "min" else -1
+    scores: dict[str, dict[float, list[float]]] = {}
+    for run in runs:
+        if run.get("phase") == "sweep" and run["state"] in (RunState.COMPLETED, RunState.DIVERGED) and path in run["params"]:
+            score = float(run.get(f"valid_{metric}", math.nan))
+            usable = run["state"] == RunState.COMPLETED and math.isfinite(score)
+            of_cell = scores.setdefault(str(run["cell"]), {})
+            of_cell.setdefault(float(run["params"][path]), []).append(sign * score if usable else math.inf)
+    means = {cell: {value: fmean(values) for value, values in of_cell.items()} for cell, of_cell in scores.items()}
+    return [_best(cell, of_cell, sign) for cell, of_cell in means.items()]
+
+
+def _best(cell: str, means: Mapping[float, float], sign: int) -> BestValue:
+    """Return the best of the values, for each of which `means` has a score of which smaller is better."""
+    smallest, largest, score = min(means), max(means), min(means.values())
+    tied = sorted(value for value, mean in means.items() if mean == score)
+    inner = [value for value in tied if smallest < value < largest] if math.isfinite(score) else []
+    value = inner[0] if inner else tied[0]
+    return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest)

@@ -1,0 +1,114 @@
+"""Extension of a sweep: values beyond its grid, for all cells, until the best value of every cell lies inside.
+
+The values follow from the grid and from finished runs alone. Therefore rerunning the command resumes, and several parents on
+one storage make the same plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from attnlab.config.axes import text
+from attnlab.stats.sweep import best_values
+from attnlab.study.execution.resume import has_result
+from attnlab.tracking.attempts import state_of
+from attnlab.tracking.client import search_runs
+from attnlab.tracking.runs import recorded_experiment
+from attnlab.tracking.summary import final_metrics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attnlab.planning.plan import Plan, Run
+    from attnlab.tracking.client import Record
+
+logger = logging.getLogger(__name__)
+
+Extensions = tuple[int, int]  # numbers of values below and above the grid
+
+
+def extend_sweep(plan: Plan, records: Iterable[Record]) -> Plan:
+    """Return the plan with its sweep extended as far as finished runs require; a plan without a sweep is returned as it is.
+
+    Where all runs of the grid have a result, and the best value of a cell is the smallest or largest, one value is added on
+    that side, and so on, up to ``sweep.extensions`` on each side. Values at which an earlier call trained runs of this plan
+    stay, also those of cells that ``only`` leaves out: further seeds then have the same grid.
+
+    Args:
+        records: of the study; those of other plans are ignored.
+    """
+    sweep = plan.study.sweep
+    if sweep is None:
+        return plan
+    widest = replace(plan, cells=[*plan.cells, *plan.unselected], sweep_extensions=(sweep.extensions, sweep.extensions))
+    runs = {run.key: run for run in widest.runs}
+    results: dict[str, Record] = {}
+    for record in records:
+        key = record.data.tags["attnlab.fingerprint"]
+        if key in runs and has_result(record, retries=plan.study.retries):
+            results.setdefault(key, record)
+    extensions = _widen(plan, results, (0, 0))
+    recorded = _union(extensions, *(_extensions_with(plan, runs[key]) for key in results))
+    if recorded != extensions:
+        extensions = _widen(plan, results, recorded)
+    return plan if extensions == plan.sweep_extensions else replace(plan, sweep_extensions=extensions)
+
+
+def with_recorded_extensions(plan: Plan, root: str | Path | None = None) -> Plan:
+    """Return the plan with its sweep extended as its record requires; unchanged without a record. Nothing is written.
+
+    Args:
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(plan.study.study, root) if plan.study.sweep else None
+    return plan if recorded is None else extend_sweep(plan, search_runs(recorded[0], recorded[1].experiment_id))
+
+
+def _widen(plan: Plan, results: dict[str, Record], extensions: Extensions) -> Extensions:
+    """Return the extensions that the results on the grid with ``extensions`` require; unchanged if runs are left."""
+    assert plan.study.sweep is not None
+    limit = plan.study.sweep.extensions
+    while True:
+        runs = replace(plan, sweep_extensions=extensions).runs
+        if any(run.key not in results for run in runs):
+            return extensions
+        rows = [_row(run, results[run.key]) for run in runs]
+        best = best_values(rows, path=plan.study.sweep.path, metric=plan.metric, direction=plan.direction)
+        low, high = any(cell.is_smallest for cell in best), any(cell.is_largest for cell in best)
+        wider = min(limit, extensions[0] + low), min(limit, extensions[1] + high)
+        if wider == extensions:
+            return extensions
+        extensions = wider
+
+
+def _row(run: Run, record: Record) -> dict[str, Any]:
+    return {"cell": run.cell.name, "phase": run.phase, "params": run.params, "state": state_of(record), **final_metrics(record)}
+
+
+def _extensions_with(plan: Plan, run: Run) -> Extensions:
+    """Return the smallest extensions with which the sweep contains the value of a run."""
+    assert plan.study.sweep is not None
+    sweep, value = plan.study.sweep, run.params[plan.study.sweep.path]
+    counts = range(sweep.extensions + 1)
+    low = next((count for count in counts if value >= sweep.extended(count, 0)[0]), 0)
+    high = next((count for count in counts if value <= sweep.extended(0, count)[-1]), 0)
+    return low, high
+
+
+def _union(*extensions: Extensions) -> Extensions:
+    return max(low for low, _ in extensions), max(high for _, high in extensions)
+
+
+def log_extension(before: Plan, after: Plan) -> None:
+    """Log the values that were added to a sweep."""
+    sweep = after.study.sweep
+    if sweep is not None:
+        added = ", ".join(text(value) for value in after.sweep_values if value not in before.sweep_values)
+        reason = "the best value of a cell is the smallest or largest tried"
+        logger.info("sweep: %s %s added, %d more runs: %s", sweep.path, added, after.total - before.total, reason)

@@ -1,0 +1,218 @@
+"""Tests of a sweep: every cell at every value with every seed, its extensions, and the same grid after an interruption."""
+
+import math
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.planning.plan import Plan, Run, plan
+from attnlab.study.adaptive import run_until_conclusive
+from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.run import StudyResult, run
+from attnlab.study.sweep import extend_sweep, with_recorded_extensions
+from attnlab.tracking.runs import load_runs
+from tests.study.test_study import QUIET, study, trained
+
+LOW, MIDDLE, HIGH = 1e-3, 3e-3, 1e-2
+Grid = dict[str, set[tuple[float, int]]]  # cell -> (learning rate, seed) of its runs
+
+
+def swept(*rates: float, **changes: Any) -> dict[str, Any]:
+    """Return a study that sweeps ``rates``, by default with one seed and without reference scores."""
+    extensions = {"extensions": changes.pop("extensions")} if "extensions" in changes else {}
+    defaults = {"seeds": [0], "baseline": {"variant": "dense"}, "reference_scores": False}
+    return study(sweep={"train.lr": list(rates), **extensions}, **{**defaults, **changes})
+
+
+def go(root: Path, *rates: float, fate: str = "swept", display: ProgressDisplay = QUIET, **changes: Any) -> StudyResult:
+    options = {key: changes.pop(key) for key in ("workers", "only", "retry", "storage") if key in changes}
+    train = f"tests.support.study_fakes:{fate}"
+    return run(swept(*rates, **changes), root=root, display=display, train=train, **options)
+
+
+def recorded(root: Path) -> Grid:
+    """Return the runs of the study's latest plan, as `load_runs` returns them."""
+    grid: Grid = {}
+    for row in load_runs("small", root).to_dict("records"):
+        assert row["phase"] == "sweep" and row["params"] == {"train.lr": row["train.lr"]}
+        grid.setdefault(row["cell"], set()).add((row["train.lr"], row["seed"]))
+    return grid
+
+
+def crossed(*rates: float, seeds: tuple[int, ...] = (0,), cells: tuple[str, ...] = ("dense", "no_wo")) -> Grid:
+    return {f"{cell} learned": {(rate, seed) for rate in rates for seed in seeds} for cell in cells}
+
+
+# ---------------------------------------------------------------- the extensions that results require
+
+SCORES = {"dense": 1e-2, "wide": 1e-4, "no_wo": 3e-3}  # variant -> its best learning rate
+
+
+def record_of(run: Run, *, state: str = "", score: float | None = None) -> Any:
+    """Return a record of a finished run: diverged above a learning rate of 0.2, else with a parabola of its logarithm."""
+    rate, variant = run.params["train.lr"], run.config.variant.name
+    state = state or ("diverged" if rate > 0.2 else "completed")
+    value = score if score is not None else 2 + run.seed / 100 + math.log10(rate / SCORES[variant]) ** 2
+    metrics = {"valid_bits_per_byte": value} if state == "completed" else {}
+    status = "FAILED" if state == "failed" else "FINISHED"
+    tags = {"attnlab.fingerprint": run.key, "attnlab.state": state}
+    return SimpleNamespace(info=SimpleNamespace(status=status), data=SimpleNamespace(tags=tags, metrics=metrics))
+
+
+def finished(planned: Plan, records: list[Any], **fields: Any) -> tuple[Plan, list[Any]]:
+    """Return a study's plan and records when it is finished: it trains what is left, and extends its sweep."""
+    records, planned = list(records), extend_sweep(planned, records)
+    while True:
+        known = {record.data.tags["attnlab.fingerprint"] for record in records}
+        records += [record_of(run, **fields) for run in planned.runs if run.key not in known]
+        longer = extend_sweep(planned, records)
+        if longer is planned:
+            return planned, records
+        planned = longer
+
+
+def planned(*rates: float, only: dict[str, Any] | None = None, variants: str = "dense no_wo", **changes: Any) -> Plan:
+    grid = {"variant": variants.split(), "position": ["learned"]}
+    return plan(swept(*rates, grid=grid, **changes), only=only)
+
+
+@pytest.mark.parametrize(
+    ("variants", "rates", "extensions"),
+    [
+        ("dense no_wo", (LOW, MIDDLE, 0.1), (0, 0)),
+        ("dense no_wo", (LOW, MIDDLE, HIGH), (0, 1)),
+        ("dense wide", (LOW, MIDDLE, HIGH), (3, 1)),  # wide is best below the smallest value
+        ("dense", (1e-5, 1e-4, LOW), (0, 2)),
+        ("dense", (1e-9, 1e-8, 1e-7), (0, 4)),  # the limit
+        ("dense no_wo", (0.05, 0.1, 1), (3, 0)),  # runs at 1 diverge
+        ("dense", (1, 2, 4), (4, 0)),  # all runs diverge
+    ],
+)
+def test_a_sweep_is_extended_until_every_best_value_lies_inside(
+    variants: str, rates: tuple[float, ...], extensions: tuple[int, int]
+) -> None:
+    complete, records = finished(planned(*rates, variants=variants, seeds=[0, 1]), [])
+    assert complete.sweep_extensions == extensions
+    assert len(records) == len(complete.runs) == 2 * len(variants.split()) * (3 + sum(extensions)) == complete.total
+
+
+def test_an_interrupted_sweep_resumes_to_the_same_grid() -> None:
+    """The study may end after any run, and runs of one grid may end in any order."""
+    start = planned(LOW, MIDDLE, HIGH, variants="dense wide")
+    complete, records = finished(start, [])
+    shuffle = random.Random(0)
+    for count in range(len(records)):
+        resumed, again = finished(start, records[:count])
+        assert resumed.sweep_extensions == complete.sweep_extensions and len(again) == len(records)
+        mixed = [*records[:6], *shuffle.sample(records[6:10], 2)]  # of the first extension, which adds a value on each side
+        assert finished(start, mixed)[0].sweep_extensions == complete.sweep_extensions
+
+
+def test_a_sweep_is_not_extended_while_a_run_has_no_result() -> None:
+    start = planned(LOW, MIDDLE, HIGH)
+    records = [record_of(run) for run in start.runs]
+    assert extend_sweep(start, records).sweep_extensions == (0, 1)
+    assert extend_sweep(start, records[:-1]) is start
+    failed = record_of(start.runs[-1], state="failed")
+    assert extend_sweep(start, [*records[:-1], failed]) is start, "the next call trains it again"
+    failed.data.tags["attnlab.failures"] = "2"
+    assert extend_sweep(start, [*records[:-1], failed]).sweep_extensions == (0, 1), "it has failed more than `retries` times"
+
+
+def test_further_seeds_keep_the_extensions() -> None:
+    """With seed 1, the mean of dense lies inside the first grid, but no run of seed 0 is left out."""
+    before, records = finished(planned(LOW, MIDDLE, HIGH), [])
+    assert before.sweep_extensions == (0, 1)
+    more = planned(LOW, MIDDLE, HIGH, seeds=[0, 1])
+    inside = [record_of(run, score=0.0 if run.params["train.lr"] == MIDDLE else 9.0) for run in more.runs if run.seed == 1]
+    assert extend_sweep(more, inside + records[:6]).sweep_extensions == (0, 0)
+    after, everything = finished(more, records + inside)
+    assert after.sweep_extensions == (0, 1) and len(everything) == len(after.runs) == 16
+    other = planned(LOW, MIDDLE, HIGH, seeds=[7])
+    assert extend_sweep(other, records) is other, "no run of these seeds is recorded"
+
+
+def test_a_part_of_a_study_has_the_grid_of_the_whole() -> None:
+    alone, records = finished(planned(LOW, MIDDLE, HIGH, only={"variant": "no_wo"}), [])
+    assert alone.sweep_extensions == (0, 0)
+    dense, records = finished(planned(LOW, MIDDLE, HIGH, only={"variant": "dense"}), records)
+    assert dense.sweep_extensions == (0, 1) and len(records) == 7
+    again, records = finished(planned(LOW, MIDDLE, HIGH, only={"variant": "no_wo"}), records)
+    assert again.sweep_extensions == (0, 1) and len(records) == 8
+    whole, again = finished(planned(LOW, MIDDLE, HIGH), records)
+    assert whole.sweep_extensions == (0, 1) and len(again) == 8
+
+
+def test_a_lower_limit_removes_extensions_from_the_plan() -> None:
+    _, records = finished(planned(1e-5, 1e-4, LOW, variants="dense"), [])
+    assert extend_sweep(planned(1e-5, 1e-4, LOW, variants="dense", extensions=1), records).sweep_extensions == (0, 1)
+    assert extend_sweep(planned(1e-5, 1e-4, LOW, variants="dense", extensions=0), records).sweep_extensions == (0, 0)
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_a_study_trains_its_sweep_with_its_extension_once(root: Path) -> None:
+    result = go(root, LOW, MIDDLE, HIGH)
+    assert result.plan.sweep_values == (LOW, MIDDLE, HIGH, 0.0316) and result.comparison().sweep == "train.lr"
+    assert recorded(root) == crossed(LOW, MIDDLE, HIGH, 0.0316)
+    row = next(row for row in result.rows if row.cell == "no_wo learned" and row.params == {"train.lr": MIDDLE})
+    assert (row.name, row.phase, row.trial) == ("no_wo learned lr=0.003 s0", "sweep", None)
+    assert [record["params"] for record in result.records()] == [row.params for row in result.rows]
+    assert len({row.name for row in result.rows}) == len(result.rows) == len(trained(root)) == len(set(trained(root))) == 8
+    start = plan(swept(LOW, MIDDLE, HIGH))
+    assert with_recorded_extensions(start, root).sweep_values == result.plan.sweep_values
+    longer = plan(swept(LOW, MIDDLE, HIGH), sets={"train.steps": 30})
+    assert with_recorded_extensions(longer, root) is longer, "the recorded runs are of another configuration"
+    again = go(root, LOW, MIDDLE, HIGH)
+    assert again.plan.sweep_values == result.plan.sweep_values and all(row.reused for row in again.rows)
+    assert len(trained(root)) == 8
+
+
+class _Interrupting(ProgressDisplay):
+    """A display that interrupts the study when the run of this number ends."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(quiet=True)
+        self.left = number
+
+    def end_run(self, name: str, ending: Ending, *, again: bool = False) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_study_trains_the_rest_of_its_extension(root: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go(root, LOW, MIDDLE, HIGH, display=_Interrupting(7))  # the first run of the extension
+    result = go(root, LOW, MIDDLE, HIGH)
+    assert recorded(root) == crossed(LOW, MIDDLE, HIGH, 0.0316)
+    assert len(result.rows) == 8 and {row.state for row in result.rows} == {"completed"}
+
+
+def test_a_failed_run_is_trained_again_before_the_sweep_is_extended(root: Path) -> None:
+    failed = go(root, LOW, MIDDLE, HIGH, fate="swept_with_a_failure")
+    assert [row.state for row in failed.failed] == ["failed"] and failed.plan.sweep_extensions == (0, 0)
+    result = go(root, LOW, MIDDLE, HIGH, fate="swept_with_a_failure", retry=["failed"])
+    assert result.ok and result.plan.sweep_extensions == (0, 1)
+
+
+def test_the_records_of_a_part_of_a_study_keep_the_other_cells(root: Path) -> None:
+    go(root, LOW, MIDDLE, HIGH, only={"variant": "no_wo"})
+    dense = go(root, LOW, MIDDLE, HIGH, only={"variant": "dense"})
+    assert [len(dense.rows), len(dense.others)] == [4, 3]
+    assert recorded(root) == {
+        **crossed(LOW, MIDDLE, HIGH, 0.0316, cells=("dense",)),
+        **crossed(LOW, MIDDLE, HIGH, cells=("no_wo",)),
+    }
+
+
+def test_adaptive_seeds_and_a_sweep_exclude_each_other(root: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        run_until_conclusive(swept(LOW, MIDDLE, HIGH), root=root)
+    assert caught.value.where == "--until-conclusive" and "sweep" in caught.value.message
