@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from attnlab.registry import register_model, register_position, register_task, register_variant
     from attnlab.study.run import run
     from attnlab.study.trained import TrainedModel, load_model
+    from attnlab.tracking.items import load_items
     from attnlab.tracking.runs import load_curves, load_runs
 
 __all__ = [
     "TrainedModel",
     "__version__",
     "load_curves",
+    "load_items",
     "load_model",
     "load_runs",
     "plan",
@@ -53,6 +55,7 @@ _LAZY = {
     "run": "attnlab.study.run",
     "load_runs": "attnlab.tracking.runs",
     "load_curves": "attnlab.tracking.runs",
+    "load_items": "attnlab.tracking.items",
     "register_model": "attnlab.registry",
     "register_position": "attnlab.registry",
     "register_task": "attnlab.registry",

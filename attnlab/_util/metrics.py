@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; scalar tensors stay on their device
 
+ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
+
 
 class Mean(NamedTuple):
     """A sum and its number of items; the pairs of several batches can be added.

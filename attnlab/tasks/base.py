@@ -50,12 +50,15 @@ class Batch:
         targets: (b, t) int64 next tokens, ``IGNORED`` (-100) at positions without a target; or (b,) int64 classes.
         mask: (b, t) bool, True at real tokens and False at padding; None if there is no padding.
         fresh: the rows do not continue those of the previous batch, so the model starts with an empty memory.
+        items: (b,) int64 numbers of the rows within an evaluation, which do not depend on the batch size; None: in the order
+            in which they are read.
     """
 
     inputs: Tensor
     targets: Tensor
     mask: Tensor | None = None
     fresh: bool = False
+    items: Tensor | None = None
 
     @cached_property
     def tokens(self) -> int:
@@ -76,9 +79,9 @@ class Batch:
         own memory.
         """
         n = min(n, len(self.inputs))
-        masks = [None] * n if self.mask is None else self.mask.tensor_split(n)
-        parts = zip(self.inputs.tensor_split(n), self.targets.tensor_split(n), masks, strict=True)
-        return [Batch(inputs, targets, mask, self.fresh) for inputs, targets, mask in parts]
+        masks, items = ([None] * n if rows is None else rows.tensor_split(n) for rows in (self.mask, self.items))
+        parts = zip(self.inputs.tensor_split(n), self.targets.tensor_split(n), masks, items, strict=True)
+        return [Batch(inputs, targets, mask, self.fresh, rows) for inputs, targets, mask, rows in parts]
 
 
 def _to(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -202,6 +205,23 @@ class Task:
             return {"bits_per_byte": (total / math.log(2), (targets != IGNORED).sum())}
         correct = (logits.argmax(-1) == targets).sum().double()
         return {"accuracy": (correct, len(targets)), "loss": (total, len(targets))}
+
+    def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the primary metric of each row of a batch as sums (b,) and counts (b,).
+
+        They add up to what ``score`` returns. A task with a ``score`` of its own is scored row by row.
+        """
+        if type(self).score is not Task.score or self.metric not in ("bits_per_byte", "accuracy"):
+            rows = zip(logits.split(1), batch.split(len(batch.inputs)), strict=True)
+            pairs = [self.score(row_logits, row)[self.metric] for row_logits, row in rows]
+            sums, counts = (
+                torch.stack([torch.as_tensor(value).cpu() for value in column]) for column in zip(*pairs, strict=True)
+            )
+            return sums, counts
+        if self.kind == "language_model":
+            nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
+            return nats.double().sum(1) / math.log(2), (batch.targets != IGNORED).sum(1)
+        return (logits.argmax(-1) == batch.targets).double(), torch.ones_like(batch.targets)
 
 
 def known_split(split: str) -> str:

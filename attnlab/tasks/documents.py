@@ -148,7 +148,7 @@ class DocumentTask(Task):
         real = np.arange(longest) < lengths[:, None]
         mask = None if real.all() else torch.from_numpy(real)
         labels = torch.from_numpy(of.labels[documents].astype(np.int64))
-        return Batch(torch.from_numpy(inputs), labels, mask)
+        return Batch(torch.from_numpy(inputs), labels, mask, items=torch.from_numpy(documents.astype(np.int64)))
 
     def padding(self, *, batch_size: int, seed: int = 0, epoch: int = 0) -> float:
         """Return the fraction of an epoch's training tokens that are padding."""

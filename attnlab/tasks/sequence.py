@@ -174,7 +174,15 @@ class SequenceTask(Task):
         return stretches(len(text), limit).read(text)
 
 
-def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool, ends: np.ndarray | None = None) -> Batch:
+def _windows(
+    text: np.ndarray,
+    starts: np.ndarray,
+    length: int,
+    *,
+    fresh: bool,
+    ends: np.ndarray | None = None,
+    items: np.ndarray | None = None,
+) -> Batch:
     """Return rows of ``length`` tokens from ``starts``, padded with zeros without targets beyond their ``ends``.
 
     Args:
@@ -183,6 +191,7 @@ def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool, 
         length: tokens of a row.
         fresh: of the batch.
         ends: (b,) the token after the last one that a row may read; None: the end of the text.
+        items: (b,) of the batch.
     """
     places = starts[:, None] + np.arange(length + 1)  # (b, length + 1): a row and the token after it
     rows = torch.from_numpy(text[np.minimum(places, len(text) - 1)].astype(np.int64))
@@ -190,7 +199,7 @@ def _windows(text: np.ndarray, starts: np.ndarray, length: int, *, fresh: bool, 
     inputs, targets = rows[:, :-1].contiguous(), rows[:, 1:].clone()  # slices of a single row would share memory
     if outside.any():
         inputs, targets = inputs.masked_fill(outside[:, :-1], 0), targets.masked_fill(outside[:, 1:], IGNORED)
-    return Batch(inputs, targets.contiguous(), fresh=fresh)
+    return Batch(inputs, targets.contiguous(), fresh=fresh, items=None if items is None else torch.from_numpy(items))
 
 
 def _window_count(predicted: int, length: int, step: int) -> int:
@@ -207,10 +216,14 @@ def _segments(text: np.ndarray, parts: Stretches, length: int, batch_size: int) 
     run = -(-count // min(max(1, batch_size // len(parts.starts)), count))
     runs = np.arange(-(-count // run)) * run * length  # the last run of a stretch may end before the others
     starts, ends = (parts.starts[:, None] + runs).ravel(), np.repeat(parts.ends, len(runs))
+    stretch, number = np.divmod(np.arange(len(starts)), len(runs))
+    items = stretch * len(runs) * run + number * run  # in the order of the text
     for begin in range(0, len(starts), batch_size):
         rows = slice(begin, begin + batch_size)
         for step in range(run):
-            yield _windows(text, starts[rows] + step * length, length, fresh=step == 0, ends=ends[rows])
+            yield _windows(
+                text, starts[rows] + step * length, length, fresh=step == 0, ends=ends[rows], items=items[rows] + step
+            )
 
 
 def _sliding(text: np.ndarray, parts: Stretches, length: int, batch_size: int, stride: int) -> Iterator[Batch]:
@@ -218,6 +231,7 @@ def _sliding(text: np.ndarray, parts: Stretches, length: int, batch_size: int, s
     count = _window_count(parts.predicted, length, stride)  # windows of a stretch
     for begin in range(0, count * len(parts.starts), batch_size):
         stretch, number = np.divmod(np.arange(begin, min(begin + batch_size, count * len(parts.starts))), count)
-        batch = _windows(text, parts.starts[stretch] + number * stride, length, fresh=True, ends=parts.ends[stretch])
+        starts, ends = parts.starts[stretch] + number * stride, parts.ends[stretch]
+        batch = _windows(text, starts, length, fresh=True, ends=ends, items=stretch * count + number)
         batch.targets[torch.from_numpy(number > 0), : length - stride] = IGNORED
         yield batch

@@ -10,12 +10,14 @@ protocol. Without it, bits per byte are not estimated, and the metric is bits pe
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, Batch, whole_number
@@ -107,6 +109,13 @@ class Tokens(SequenceTask):
             self._token_bytes = self._token_bytes.to(batch.targets.device)
             scores["bits_per_byte"] = (bits, self._token_bytes[batch.targets[batch.targets != IGNORED]].sum())
         return scores
+
+    def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the primary metric of each row as bits (b,) and tokens or bytes (b,)."""
+        kept = batch.targets != IGNORED
+        nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
+        counts = kept if self._token_bytes is None else self._token_bytes.to(kept.device)[batch.targets.where(kept, 0)] * kept
+        return nats.double().sum(1) / math.log(2), counts.sum(1)
 
     def reference_scores(self) -> dict[str, Reference]:
         """Return the score of an n-gram model of tokens on the tokens that an evaluation counts."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REFERENCE_SCORE_PREFIX = "attnlab.reference_score."  # of experiment tags
 MAPS_FILE = "attention.npz"
 MAPS_TAG = "attnlab.maps"  # "" if the run has maps, else the reason why it has none
+ITEMS_TAG = "attnlab.items"  # "yes" if the run has the scores of its test's items (``attnlab.tracking.items``)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.files import read_end
-from attnlab._util.metrics import length_of
+from attnlab._util.metrics import ITEMS_FILE, length_of
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
-from attnlab.tracking.artifacts import write_reference_scores
+from attnlab.tracking.artifacts import ITEMS_TAG, write_reference_scores
 from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATUS, failures
 from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import (
@@ -308,6 +308,12 @@ class Tracker:
         """Attach the last ``MAX_LOG_BYTES`` of a text file to a run; do nothing if the file does not exist."""
         if path.is_file():
             self.log_text(run_id, path.name, read_end(path, MAX_LOG_BYTES))
+
+    def log_items(self, run_id: str, folder: Path) -> None:
+        """Attach the scores of a run's test items, if its folder has any."""
+        if (folder / ITEMS_FILE).is_file():
+            self._submit(run_id, self._raw.log_artifact, run_id, str(folder / ITEMS_FILE))
+            self.set_tag(run_id, ITEMS_TAG, "yes")
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.

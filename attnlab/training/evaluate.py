@@ -18,6 +18,7 @@ from attnlab.errors import UserError
 from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
 from attnlab.training.device import autocast
+from attnlab.training.items import ItemScores
 
 if TYPE_CHECKING:
     from attnlab.tasks import Batch, Task
@@ -35,11 +36,25 @@ def forward(
 
 
 def evaluate(
-    model: LanguageModel | Classifier, task: "Task", split: str, *, config: RunConfig, device: torch.device
+    model: LanguageModel | Classifier,
+    task: "Task",
+    split: str,
+    *,
+    config: RunConfig,
+    device: torch.device,
+    items: ItemScores | None = None,
 ) -> dict[str, float]:
     """Return every metric of the task on ``valid`` or ``test``, under the configured protocol and limit.
 
     The model is in training mode afterwards.
+
+    Args:
+        model: in any mode.
+        task: prepared.
+        split: ``valid`` or ``test``.
+        config: of the run.
+        device: of the model.
+        items: collects the score of each row.
 
     Raises:
         UserError: the task yields no batch for the split, or its scores lack its primary metric.
@@ -62,6 +77,8 @@ def evaluate(
             batch = batch.to(device)
             logits, memory = forward(model, batch, memory)
             scores.append(task.score(logits.float(), batch))
+            if items is not None:
+                items.add(task, logits.float(), batch)
     model.train()
     means = {name: mean.value for name, mean in merge(scores).items()}
     if task.metric not in means:

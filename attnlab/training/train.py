@@ -94,12 +94,13 @@ def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer
 
 
 def _save(trainer: Trainer, result: Result, folder: Path) -> None:
-    """Write the model and the result, then remove the checkpoints.
+    """Write the model, the scores of the test's items and the result, then remove the checkpoints.
 
     The order makes a power cut harmless: until the result is written, the run resumes from its last checkpoint to the same
     bits; from then on the other files are not read.
     """
     if result.state == "completed":
         weights.save(trainer.model, trainer.config, folder)
+        trainer.items.save(folder)
     save_result(result, trainer.history, config=trainer.config, folder=folder)
     checkpoint.remove(folder)

@@ -22,6 +22,7 @@ from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
 from attnlab.training.gradients import Memory, backward
+from attnlab.training.items import ItemScores
 from attnlab.training.lengths import evaluate_lengths
 from attnlab.training.optim import adamw, learning_rate, total_steps
 from attnlab.training.prefetch import Prefetcher
@@ -76,6 +77,7 @@ class Trainer:
         self.pending: list[Tensor] = []  # losses since the last point of the curve, still on the device
         self.history: History = []
         self.selection = Selection(self.task, config.train)
+        self.items = ItemScores()  # of the test split, on rank 0
         own = [group.rank] if group.size > 1 else []
         torch.manual_seed(derive_seed(config.seed, "dropout", *own))
 
@@ -94,7 +96,7 @@ class Trainer:
             # Load the selected weights; only they are evaluated on the test split.
             selected = self.selection.load_best(self.model)
             valid = {f"valid_{name}": score for name, score in selected.items()}
-            test = self._evaluate("test") if self.config.evaluate.test else {}
+            test = self._evaluate("test", self.items) if self.config.evaluate.test else {}
             # Peak memory is read before the evaluation at other lengths, which may need more than training did.
             run_costs = self._costs()
             at_lengths, tags = self._at_lengths(test)
@@ -151,11 +153,16 @@ class Trainer:
         with self.timer.exclude("logging"):
             self._report({f"valid/{name}": score for name, score in scores.items()})
 
-    def _evaluate(self, split: str) -> dict[str, float]:
-        """Return the scores on ``split``; a NaN or infinite metric or loss ends the run as ``diverged``."""
+    def _evaluate(self, split: str, items: ItemScores | None = None) -> dict[str, float]:
+        """Return the scores on ``split``; a NaN or infinite metric or loss ends the run as ``diverged``.
+
+        Args:
+            split: ``valid`` or ``test``.
+            items: collects the scores of the split's items.
+        """
         with self.timer.exclude("evaluation", split=split):
             scores = self.group.on_rank_zero(
-                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device)
+                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device, items=items)
             )
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):

@@ -324,6 +324,8 @@ class Runner:
             self._tracker.log_file(active.run_id, rows.log_path(self._root, active.run.key))
         if ending.traceback:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
+        if ending.state is RunState.COMPLETED:
+            self._tracker.log_items(active.run_id, rows.run_folder(self._root, active.run.key))
         return self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
 
     def _abort(self, error: BaseException) -> None:

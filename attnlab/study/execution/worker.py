@@ -198,13 +198,14 @@ def _remove_files(folder: Path, reset: Reset) -> None:
     ``Reset.RESULT`` keeps the checkpoints of a run without a result: the result was removed earlier, or the run had none
     because memory ran out.
     """
+    from attnlab._util.metrics import ITEMS_FILE
     from attnlab.training import checkpoint
     from attnlab.training.result import FILE, remove_result
     from attnlab.training.weights import CONFIG, WEIGHTS
 
     if reset is Reset.FOLDER or (reset is Reset.RESULT and (folder / FILE).exists()):
         checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
-        for name in (WEIGHTS, CONFIG):  # the new attempt may end without a model
+        for name in (WEIGHTS, CONFIG, ITEMS_FILE):  # the new attempt may end without a model
             (folder / name).unlink(missing_ok=True)
         remove_result(folder)
 

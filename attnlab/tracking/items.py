@@ -1,0 +1,66 @@
+"""Scores of the single items of ``test``, as artifacts of the runs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab._util.metrics import ITEMS_FILE
+from attnlab.errors import UserError
+from attnlab.tracking.artifacts import ITEMS_TAG
+from attnlab.tracking.client import connect, runs_folder, search_runs
+from attnlab.tracking.runs import find_experiment
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
+    """Return the score of each item of ``test`` of each completed run of a study.
+
+    An item is a document, or a segment of a text (of long texts up to 1,024 runs of consecutive segments). Two runs that are
+    tested in the same way have the same items in the same order, so they can be compared item by item. Runs of versions before
+    0.5.0 have no items.
+
+    Args:
+        study: the study's name.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Returns:
+        A data frame with one row for each run and item: ``run_id``, ``name``, ``cell``, ``seed``, ``item`` (from 0),
+        ``metric``, ``score`` (the mean over the item) and ``count`` (the number of bytes, tokens or documents that it is a
+        mean of).
+
+    Raises:
+        UserError: the study does not exist, or an artifact cannot be read.
+    """
+    import pandas
+
+    client = connect(runs_folder(root))
+    experiment = find_experiment(client, study)
+    frames = []
+    for record in search_runs(client, experiment.experiment_id):
+        tags = record.data.tags
+        if ITEMS_TAG not in tags or tags.get("attnlab.current") == "no":
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, folder)), str(record.info.run_name))
+        of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
+        frames.append(pandas.DataFrame({**of_run, "seed": int(record.data.params["seed"]), **arrays}))
+    columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
+    if not frames:
+        return pandas.DataFrame(columns=columns)
+    items = pandas.concat(frames, ignore_index=True)
+    return items.reindex(columns=columns)
+
+
+def _read(path: Path, name: str) -> dict[str, object]:
+    import numpy
+
+    try:
+        with numpy.load(path) as arrays:
+            score = arrays["score"].astype(float)
+            return {"item": range(len(score)), "metric": str(arrays["metric"]), "score": score, "count": arrays["count"]}
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"cannot read the items of {name}: {error}", ITEMS_FILE) from error
