@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attnlab.stats.sequential import Looks
-from benchmarks import rules, simulate
+from benchmarks import factorial, rules, simulate
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line, Share
 from benchmarks.validity_page import page
@@ -110,6 +110,8 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
     for case in cases:
         yield Simulation(3, partial(added_seeds, *case, studies, seed))
     yield Simulation(2 * rules.RULES * len(rules.CASES), partial(rule_comparison, studies, seed))
+    for setting in factorial.SETTINGS:
+        yield Simulation(len(factorial.QUANTITIES), partial(factorial.simulated_lines, setting, studies, seed))
 
 
 def simulate_all(results: ResultsFile, studies: int, seed: int) -> list[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
+from benchmarks import factorial
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line
 
 MAX_ERRORS = 3  # Monte-Carlo standard errors; larger deviations are reported
@@ -56,6 +57,30 @@ def _range(lines: Sequence[Line]) -> str:
     low, high = min(line.value for line in lines), max(line.value for line in lines)
     return f"{low:.1%} at {lines[0].case}" if len(lines) == 1 else f"{low:.1%} to {high:.1%} in {len(lines)} settings"
 
+
+FACTORIAL = """
+## Effects of factorial studies
+
+Main effects without a true effect, of all combinations of three factors, of a fraction of eight factors in 16 cells, and of four
+factors that are left out one at a time ({studies} studies per setting). Each effect is tested by its scatter over the seeds.
+The noise of a run has variance 1:
+
+{noises}
+
+Share of studies with a false verdict on a main effect: {false_broken}.
+
+{false_table}
+
+Tested with the residual of the linear model, pooled over all effects, as is usual for factorial designs, the same studies have
+more false verdicts as soon as a factor changes the runs of a seed more than others do; attnlab does not use that test:
+
+{pooled_table}
+
+Share with a false verdict on an interaction: {interactions_broken}; at most {interactions}. Coverage of the 95 % interval of a
+main effect: {covered_broken}; at least {covered}. A true main effect of one standard deviation of a run is found in:
+
+{power_table}
+"""
 
 PAGE = """\
 # Validity of the verdicts
@@ -149,7 +174,27 @@ def page(lines: Sequence[Line], *, command: str, level: float) -> str:
     part = {name: [line for line in lines if line.part == name] for name in dict.fromkeys(line.part for line in lines)}
     noises = "\n".join(f"- `{name}`: {text}." for name, text in DISTRIBUTIONS.items())
     figures = _in_short(part) | _fixed(part["fixed"]) | _added(part)
-    return PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
+    text = PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
+    return text + _factorial_section(part.get("factorial", ()))
+
+
+def _factorial_section(lines: Sequence[Line]) -> str:
+    """Return the section on factorial studies; "" if they are not simulated."""
+    if not lines:
+        return ""
+    of = {name: [line for line in lines if line.quantity == name] for name in factorial.QUANTITIES}
+    return FACTORIAL.format(
+        studies=f"{lines[0].studies:,}",
+        noises="\n".join(f"- `{name}`: {text}." for name, text in factorial.NOISE_TEXTS.items()),
+        false_broken=violations(of["false"], 0.05),
+        false_table=table_of_cases(lines, "false"),
+        pooled_table=table_of_cases(lines, "false if pooled"),
+        interactions_broken=violations(of["false interactions"], 0.05),
+        interactions=worst(of["false interactions"]),
+        covered_broken=violations(of["covered"], 0.95, least=True),
+        covered=worst(of["covered"], least=True),
+        power_table=table_of_cases(lines, "power"),
+    )
 
 
 def _in_short(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:

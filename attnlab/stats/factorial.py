@@ -111,8 +111,8 @@ def estimate_effects(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Fact
         return FactorialResult(design, lost=lost, problem="no run has completed")
     terms, planned = design_aliases(design, design.points)
     estimable, names, values = seed_effects(design, runs)
-    differences = [_test(effect, spec, scale=max(abs(value) for _, _, value in runs)) for effect in values]
-    effects = _judged(names, values, differences, terms, estimable, spec)
+    scale = max(abs(value) for _, _, value in runs)
+    effects = _judged(names, values, terms, estimable, spec, scale=scale)
     missing = tuple(terms[i].name for i in planned.kept if i not in estimable.kept)
     problem = "" if effects else "the completed runs determine no effect"
     return FactorialResult(design, tuple(effects), missing, len(runs), lost, problem)
@@ -194,10 +194,11 @@ def _completed_tables(
 def _judged(
     names: Sequence[str],
     values: Sequence[Mapping[int, float]],
-    differences: Sequence[paired.Difference],
     terms: Sequence[Term],
     estimable: Estimable,
     spec: ComparisonSpec,
+    *,
+    scale: float,
 ) -> list[Effect]:
     """Return the effects with their tests, corrected over the main effects and over the interactions."""
     contained: dict[str, list[tuple[float, str]]] = {}
@@ -208,26 +209,26 @@ def _judged(
     effects = []
     for is_main in (True, False):
         family = [i for i, name in enumerate(names) if (name in main) is is_main]
-        corrected = paired.correct([differences[i] for i in family])
-        for i, difference in zip(family, corrected, strict=True):
-            assert difference is not None
+        for i, difference in zip(family, judge_family([values[i] for i in family], spec, scale=scale), strict=True):
             verdict = judge(difference, direction=spec.direction)
             effects.append(Effect(names[i], is_main, values[i], difference, verdict, tuple(contained.get(names[i], ()))))
     return effects
 
 
-def _test(values: Mapping[int, float], spec: ComparisonSpec, *, scale: float) -> paired.Difference:
-    """Test an effect over the seeds.
+def judge_family(family: Sequence[Mapping[int, float]], spec: ComparisonSpec, *, scale: float) -> list[paired.Difference]:
+    """Test effects over the seeds, corrected over all of them, in the order given.
 
     Args:
-        values: Seed -> the effect.
+        family: For each effect, seed -> its value.
         spec: What the study compares.
         scale: Size of the metric, which decides what is rounding.
     """
-    shifted = {seed: value + scale for seed, value in values.items()}
-    difference = paired.difference(shifted, dict.fromkeys(values, scale), margin=spec.margin, looks=spec.looks)
-    assert difference is not None
-    return difference
+    differences: list[paired.Difference | None] = []
+    for values in family:
+        shifted = {seed: value + scale for seed, value in values.items()}
+        zero = dict.fromkeys(values, scale)
+        differences.append(paired.difference(shifted, zero, margin=spec.margin, looks=spec.looks))
+    return [difference for difference in paired.correct(differences) if difference is not None]
 
 
 def half_normal_scores(effects: Iterable[Effect]) -> list[tuple[Effect, float]]:
