@@ -61,9 +61,8 @@ def _range(lines: Sequence[Line]) -> str:
 FACTORIAL = """
 ## Effects of factorial studies
 
-Main effects without a true effect, of all combinations of three factors, of a fraction of eight factors in 16 cells, and of four
-factors that are left out one at a time ({studies} studies per setting). Each effect is tested by its scatter over the seeds.
-The noise of a run has variance 1:
+Factors without an effect: three in all combinations, eight in a fraction of 16 cells, and four that are left out one at a time
+({studies} studies per setting). Each effect is tested by its scatter over the seeds. The noise of a run has variance 1:
 
 {noises}
 
