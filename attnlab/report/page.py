@@ -22,6 +22,7 @@ from attnlab.report.search import search_method, search_table
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.sweep import SweepSection, runs_at_best, sweep_section
 from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.training_share import TITLE, share_notes, share_paragraphs, share_table
 from attnlab.report.trend import (
     TREND_FILES,
     describe_method,
@@ -37,6 +38,7 @@ from attnlab.report.wording import better, count
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
 from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.search import NOT_CONFIRMED, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
+from attnlab.stats.share_summary import CellShare, summarize_shares
 from attnlab.stats.trend import Trend, summarize_trends
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
     trends = summarize_trends(cells, spec)
     figures += draw_trends(trends, spec, colors=colors)
+    shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
     # Text and tables.
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     search, methods = _search_section(searches, info), describe_methods(records, axes=spec.axes, trials=trials)
@@ -130,7 +133,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
         notes=[*notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
-        sections=_trend_sections(trends, spec, figures, colors)
+        sections=_trend_sections(trends, shares, spec, figures, colors)
         + _sections(
             cells,
             figures,
@@ -210,14 +213,24 @@ def _effects_section(result: FactorialResult | None, figures: Sequence[Figure], 
 
 
 def _trend_sections(
-    trends: Sequence[Trend], spec: ComparisonSpec, figures: Sequence[Figure], colors: Mapping[str, str]
+    trends: Sequence[Trend],
+    shares: Sequence[CellShare],
+    spec: ComparisonSpec,
+    figures: Sequence[Figure],
+    colors: Mapping[str, str],
 ) -> list[PageSection]:
-    """Return the section on the differences over the levels of `over`, if the study has any."""
-    if not trends:
-        return []
-    plots = [figure for figure in figures if figure.section == "trend"]
-    table, about = trend_table(trends, spec, colors=colors), [describe_method(trends, spec)]
-    return [PageSection(f"Trend over {noun(spec)}", about, plots=plots, table=table, notes=trend_notes(trends, spec))]
+    """Return the sections on the differences over the levels of `over` and on shares of training, as far as there are any."""
+    sections = []
+    if trends:
+        plots = [figure for figure in figures if figure.section == "trend"]
+        table, about = trend_table(trends, spec, colors=colors), [describe_method(trends, spec)]
+        sections.append(
+            PageSection(f"Trend over {noun(spec)}", about, plots=plots, table=table, notes=trend_notes(trends, spec))
+        )
+    if shares:
+        table, about = share_table(shares, colors=colors), share_paragraphs(shares, spec)
+        sections.append(PageSection(TITLE, about, table=table, notes=share_notes(shares)))
+    return sections
 
 
 def _sweep_part(sweep: SweepSection | None, plots: Sequence[Figure]) -> PageSection | None:

@@ -1,0 +1,186 @@
+"""The shares of training of a study's cells, from their curves or from trainings of several lengths.
+
+See `attnlab.stats.training_share`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from attnlab._util.run_state import RunState
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
+from attnlab.stats.training_share import (
+    MIN_LOSSES,
+    MIN_POINTS,
+    Curve,
+    TrainingShare,
+    running_mean,
+    training_share,
+)
+from attnlab.stats.trend import Trend
+
+if TYPE_CHECKING:
+    import pandas
+
+LENGTH_AXES = ("train.steps", "train.epochs")  # axes of `over` whose levels are lengths of training
+
+SeedCurves = Mapping[tuple[str, int], Curve]  # (cell, seed) -> curve
+StepCosts = Mapping[tuple[str, int], tuple[float | None, float | None]]  # (cell, seed) -> FLOPs and seconds of one step
+
+
+class ShareSource(StrEnum):
+    """The curves that a share is read from."""
+
+    LEVELS = "trainings of several lengths"
+    VALIDATION = "validation curve"
+    LOSS = "training loss"
+
+
+@dataclass(frozen=True)
+class CellShare:
+    """The share of one comparison.
+
+    Attributes:
+        name: Name of the cell; without its level if the source is `ShareSource.LEVELS`.
+        baseline: Name of its baseline, likewise.
+        cell: The cell that the share is one of: at the highest level if the source is `ShareSource.LEVELS`.
+        share: The share of the steps, the FLOPs and the time.
+        source: The curves that it is read from.
+        levels: Lengths of the trainings, for `ShareSource.LEVELS`; the share is one of the longest.
+    """
+
+    name: str
+    baseline: str
+    cell: str
+    share: TrainingShare
+    source: ShareSource
+    levels: tuple[float, ...] = ()
+
+
+def summarize_shares(
+    cells: Sequence[CellSummary],
+    records: Sequence[Mapping[str, Any]],
+    curves: pandas.DataFrame,
+    *,
+    spec: ComparisonSpec,
+    trends: Sequence[Trend] = (),
+) -> list[CellShare]:
+    """Return the share of each comparison that has curves, in the order of the cells.
+
+    A study over lengths of training has one share per trend, read from the scores of its trainings. Any
+    other share is read from the curves on the validation split if they have at least `MIN_POINTS` points,
+    else from the running mean of the training loss.
+
+    Args:
+        cells: As `attnlab.stats.compare.summarize_cells` returns them.
+        records: The compared runs, as `attnlab.load_runs` returns them.
+        curves: As `attnlab.load_curves` returns them.
+        spec: What is compared.
+        trends: As `attnlab.stats.trend.summarize_trends` returns them.
+    """
+    completed = _compared_runs(cells, records, spec)
+    costs = {(cell_of(record, spec), int(record["seed"])): _step_costs(record) for record in completed}
+    by_name = {cell.name: cell for cell in cells}
+    if spec.over in LENGTH_AXES:
+        shares = (_share_over_levels(trend, by_name, spec, costs) for trend in trends)
+        return [share for share in shares if share is not None]
+    valid = _curves_of(curves, f"valid/{spec.metric}", completed, spec)
+    losses = _curves_of(curves, "train/loss", completed, spec)
+    shares = (_share_of_curves(cell, valid, losses, spec, costs) for cell in comparisons(cells) if cell.difference is not None)
+    return [share for share in shares if share is not None]
+
+
+def _compared_runs(
+    cells: Sequence[CellSummary], records: Iterable[Mapping[str, Any]], spec: ComparisonSpec
+) -> list[Mapping[str, Any]]:
+    """Return the completed runs; in a sweep those at the best value tried of each cell."""
+    completed = [record for record in records if record["state"] == RunState.COMPLETED]
+    if not spec.sweep:
+        return completed
+    best = {cell.name: cell.curve.best for cell in cells if cell.curve is not None}
+    return [r for r in completed if (r.get("params") or {}).get(spec.sweep) == best.get(cell_of(r, spec))]
+
+
+def _share_over_levels(
+    trend: Trend, by_name: Mapping[str, CellSummary], spec: ComparisonSpec, costs: StepCosts
+) -> CellShare | None:
+    """Return the share of the longest training, interpolated between trainings of the seeds that completed
+    all of them."""
+    if trend.slope is None:
+        return None
+    bases = [by_name[comparison.baseline] for comparison in trend.comparisons]
+    shared = set.intersection(*({*c.values} & {*base.values} for c, base in zip(trend.comparisons, bases, strict=True)))
+    cell, baseline = (
+        {seed: [(level, s.values[seed]) for level, s in zip(trend.levels, some, strict=True)] for seed in shared}
+        for some in (trend.comparisons, bases)
+    )
+    names = trend.comparisons[-1].name, bases[-1].name
+    flops, seconds = _cost_ratios(*names, shared, costs)
+    share = training_share(cell, baseline, direction=spec.direction, log_steps=True, flops=flops, seconds=seconds)
+    return share and CellShare(trend.name, trend.baseline, names[0], share, ShareSource.LEVELS, trend.levels)
+
+
+def _share_of_curves(
+    cell: CellSummary, valid: SeedCurves, losses: SeedCurves, spec: ComparisonSpec, costs: StepCosts
+) -> CellShare | None:
+    """Return the share of one comparison from its curves; None if they have too few points."""
+    for source, every, least, direction in (
+        (ShareSource.VALIDATION, valid, MIN_POINTS, spec.direction),
+        (ShareSource.LOSS, losses, MIN_LOSSES, "min"),
+    ):
+        own, base = ({seed: curve for (name, seed), curve in every.items() if name == of} for of in (cell.name, cell.baseline))
+        shared = {seed for seed in own.keys() & base.keys() if min(len(own[seed]), len(base[seed])) >= least}
+        if not shared:
+            continue
+        if source is ShareSource.LOSS:
+            own, base = ({seed: running_mean(of[seed]) for seed in shared} for of in (own, base))
+        own, base = ({seed: of[seed] for seed in shared} for of in (own, base))
+        flops, seconds = _cost_ratios(cell.name, cell.baseline, shared, costs)
+        share = training_share(own, base, direction=direction, flops=flops, seconds=seconds)
+        return share and CellShare(cell.name, cell.baseline, cell.name, share, source)
+    return None
+
+
+def _cost_ratios(cell: str, baseline: str, seeds: Iterable[int], costs: StepCosts) -> tuple[float | None, dict[int, float]]:
+    """Return the FLOPs of a step of a cell over those of its baseline, and the same of the seconds by seed,
+    where known."""
+    flops, seconds = None, {}
+    for seed in sorted(seeds):
+        own_flops, own_seconds = costs.get((cell, seed), (None, None))
+        base_flops, base_seconds = costs.get((baseline, seed), (None, None))
+        if own_flops and base_flops:
+            flops = own_flops / base_flops
+        if own_seconds and base_seconds:
+            seconds[seed] = own_seconds / base_seconds
+    return flops, seconds
+
+
+def _step_costs(record: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return the FLOPs and the seconds of one training step of a run, None where they are not recorded."""
+    tokens, steps = _number(record, "tokens"), _number(record, "steps")
+    if tokens is None or steps is None:
+        return None, None
+    flops, speed = _number(record, "flops_per_token"), _number(record, "tokens_per_s")
+    return (None if flops is None else flops * tokens / steps), (None if speed is None else tokens / steps / speed)
+
+
+def _number(record: Mapping[str, Any], name: str) -> float | None:
+    """Return a positive number of a run, or None; a table of runs is padded with NaN."""
+    value = record.get(name)
+    return float(value) if value is not None and value > 0 else None
+
+
+def _curves_of(
+    curves: pandas.DataFrame, metric: str, records: Iterable[Mapping[str, Any]], spec: ComparisonSpec
+) -> dict[tuple[str, int], Curve]:
+    """Return the points of a metric by cell and seed, each by step."""
+    runs = {str(record["run_id"]): (cell_of(record, spec), int(record["seed"])) for record in records}
+    points: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    selected = curves.loc[curves["metric"] == metric]
+    for run_id, step, value in zip(selected["run_id"], selected["step"], selected["value"], strict=True):
+        if run_id in runs and value == value:
+            points.setdefault(runs[run_id], []).append((float(step), float(value)))
+    return {key: sorted(values) for key, values in points.items()}

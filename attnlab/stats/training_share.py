@@ -1,0 +1,155 @@
+"""Differences as a share of training: the steps in which one cell reaches the final score of another.
+
+For each seed, the share is the step at which the cell's curve first reaches the final value of the
+baseline's curve, divided by the steps of the baseline. A cell that never reaches it is described the other
+way round, by the share of the cell's training in which the baseline reaches the cell's final value; the
+reciprocal of that share then stands for the seed. Shares are averaged over seeds as logarithms. Exchanging
+the cell and the baseline turns the logarithm round for every seed, so that two equal cells have a mean of
+zero however noisy their curves are. The interval is a t-interval of the logarithms.
+
+A share of the steps becomes one of the FLOPs and of the time by the ratio of the costs of one step.
+
+An intermediate point of a curve is not the result of a shorter training if the learning rate decays: the
+shorter training would have decayed it earlier and ended with a better score. Scores of trainings of several
+lengths do not have this problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from attnlab.stats.paired import Interval, interval
+
+MIN_POINTS = 4  # of a curve on the validation split
+MIN_LOSSES = 10  # points of the training loss, which is noisier
+WINDOWS = 10  # the running mean of the training loss covers one part in so many of its points, and at least three
+
+Curve = Sequence[tuple[float, float]]  # (step, value), by step
+
+
+@dataclass(frozen=True)
+class TrainingShare:
+    """The share of the baseline's training in which a cell reaches the baseline's final score.
+
+    Attributes:
+        log_ratio: Logarithm of the share of the steps, over seeds; negative where the cell is faster.
+        flops: The same of the FLOPs; None where they are not recorded.
+        seconds: The same of the time of the training steps; None where the speed is not recorded.
+        bounded: In some seeds the score is reached before the first point of the curve: the share is at
+        most that large.
+    """
+
+    log_ratio: Interval
+    flops: Interval | None = None
+    seconds: Interval | None = None
+    bounded: bool = False
+
+    @property
+    def reversed(self) -> bool:
+        """True if the baseline reaches the cell's final score, not the cell that of the baseline."""
+        return self.log_ratio.mean > 0
+
+    def shares(self) -> tuple[Interval | None, ...]:
+        """Return the shares of the steps, the FLOPs and the seconds, of the baseline or, if `reversed`, of
+        the cell."""
+        return tuple(
+            None if log is None else share_of(log, reverse=self.reversed) for log in (self.log_ratio, self.flops, self.seconds)
+        )
+
+
+def share_of(log_ratio: Interval, *, reverse: bool = False) -> Interval:
+    """Return a share with its interval from the interval of its logarithm; `sd` is None, because it has no
+    meaning there.
+
+    Args:
+        log_ratio: Mean and interval of the logarithm.
+        reverse: Return the reciprocal, with its interval.
+    """
+    ends = [None if end is None else math.exp(-end if reverse else end) for end in (log_ratio.low, log_ratio.high)]
+    low, high = reversed(ends) if reverse else ends
+    return Interval(log_ratio.n, math.exp(-log_ratio.mean if reverse else log_ratio.mean), None, low, high)
+
+
+def training_share(
+    cell: Mapping[int, Curve],
+    baseline: Mapping[int, Curve],
+    *,
+    direction: str,
+    log_steps: bool = False,
+    flops: float | None = None,
+    seconds: Mapping[int, float] | None = None,
+) -> TrainingShare | None:
+    """Return the share of the baseline's training in which a cell reaches the baseline's final score.
+
+    Args:
+        cell: Seed -> (step, value) points of the curve, by step. Values between two points are interpolated.
+        baseline: The same of the baseline.
+        direction: "min" where smaller values are better, else "max".
+        log_steps: Interpolate over the logarithm of the steps, for points far apart.
+        flops: FLOPs of one step of the cell over those of the baseline; None if unknown.
+        seconds: Seed -> time of one step of the cell over that of the baseline; None if unknown.
+
+    Returns: The share over the seeds of which both have a curve of at least two points; None if there is no
+        such seed.
+    """
+    ratios: dict[int, float] = {}
+    bounded = False
+    for seed in sorted(cell.keys() & baseline.keys()):
+        curves = [_ascending(curve, direction) for curve in (cell[seed], baseline[seed])]
+        if min(map(len, curves)) >= 2:
+            ratios[seed], at_start = _log_ratio(*curves, log_steps=log_steps)
+            bounded = bounded or at_start
+    if not ratios:
+        return None
+    timed = [ratio + math.log(seconds[seed]) for seed, ratio in ratios.items() if seed in seconds] if seconds else []
+    return TrainingShare(
+        interval(list(ratios.values())),
+        None if flops is None else interval([ratio + math.log(flops) for ratio in ratios.values()]),
+        interval(timed) if len(timed) == len(ratios) else None,
+        bounded,
+    )
+
+
+def running_mean(curve: Curve) -> Curve:
+    """Smooth the curve of a training loss: the mean over a window of points, at the mean of their steps."""
+    window = max(3, round(len(curve) / WINDOWS))
+    windows = (curve[i : i + window] for i in range(len(curve) - window + 1))
+    return [(math.fsum(step for step, _ in part) / window, math.fsum(value for _, value in part) / window) for part in windows]
+
+
+def _ascending(curve: Curve, direction: str) -> Curve:
+    """Return the finite points of a curve, with the sign of values turned so that larger ones are better."""
+    sign = -1.0 if direction == "min" else 1.0
+    return [(step, sign * value) for step, value in curve if step > 0 and math.isfinite(value)]
+
+
+def _log_ratio(cell: Curve, baseline: Curve, *, log_steps: bool) -> tuple[float, bool]:
+    """Return the logarithm of one seed's share, and True if a score is reached at the first point of a curve.
+
+    Of two curves with noise, each may reach the other's final value: then it is the mean of both logarithms.
+    """
+    reached = []
+    at_start = False
+    for curve, other, sign in ((cell, baseline, 1), (baseline, cell, -1)):
+        step = _first_step(curve, other[-1][1], log_steps=log_steps)
+        if step is not None:
+            reached.append(sign * math.log(step / other[-1][0]))
+            at_start = at_start or step == curve[0][0]
+    return math.fsum(reached) / len(reached), at_start
+
+
+def _first_step(curve: Curve, target: float, *, log_steps: bool) -> float | None:
+    """Return the step at which a curve first reaches a value, interpolated between points; None if it never
+    does."""
+    previous: tuple[float, float] | None = None
+    for step, value in curve:
+        if value >= target:
+            if previous is None:
+                return step
+            before, low = previous
+            part = (target - low) / (value - low)
+            return before * (step / before) ** part if log_steps else before + part * (step - before)
+        previous = step, value
+    return None
