@@ -167,6 +167,10 @@ class StudyConfig(Section):
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
     margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")
+    moderate: bool = Field(
+        default=True,
+        description="moderated t-test: the comparisons of a table, where there are enough, borrow from each other's variances",
+    )
     reference_scores: ReferenceScores = Field(
         default=True,
         description="scores of methods without a network (gzip, n-grams, ...): all, none (false), or a list of names",

@@ -1,10 +1,10 @@
-"""Notes on simultaneous intervals, on the mark of chosen estimates, and on predicted verdicts."""
+"""Notes on moderated t-tests, simultaneous intervals, the mark of chosen estimates, and predicted verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnlab.report.wording import CHOSEN_MARK, is_chosen
+from attnlab.report.wording import CHOSEN_MARK, count, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.simultaneous import hides_correction
@@ -12,9 +12,16 @@ from attnlab.stats.verdict import Reason, Verdict
 
 
 def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note on simultaneous intervals if a difference shows one, and one on the mark if a difference has it."""
+    """Return the notes on moderated t-tests, on simultaneous intervals and on the mark, as far as a difference has them."""
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     texts = []
+    priors = [cell.difference.interval.prior for cell in compared if cell.difference and cell.difference.interval.prior]
+    if priors:
+        texts.append(
+            f"The t-tests and intervals of differences borrow from the table's {priors[0].comparisons} comparisons (moderated "
+            "t-test, Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
+            f"{count(priors[0].degrees_of_freedom, 'degree')} of freedom."
+        )
     if any(cell.difference and hides_correction(cell.difference) for cell in compared):
         texts.append(
             "“Simultaneous”: the interval of this difference alone excludes zero. The one that holds together with those of "

@@ -150,11 +150,13 @@ def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str,
     import_files(sources if isinstance(sources, Mapping) else {}, where=f"the study {study.study!r}")
     task: Any = TASKS.get(name)
     metric = {"metric": study.metric or task.metric, "direction": task.direction}
-    return {**metric, "baseline": study.baseline, "margin": study.margin, "control": study.control, "over": study.over_axis}
+    comparison = {"baseline": study.baseline, "margin": study.margin, "moderate": study.moderate}
+    return {**metric, **comparison, "control": study.control, "over": study.over_axis}
 
 
 def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
+    before, now = {"moderate": True, **before}, {"moderate": True, **now}  # recorded only if false
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(now.get(name))})" for name in names)
 

@@ -51,6 +51,7 @@ class ComparisonSpec:
         factorial: The factors of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`).
         over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
             differences; "" if there is none.
+        moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
     """
 
     study: str
@@ -66,6 +67,7 @@ class ComparisonSpec:
     control: Mapping[str, Any] | None = None
     factorial: FactorialDesign | None = None
     over: str = ""
+    moderate: bool = True
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
@@ -245,7 +247,8 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
             if cell.value is not None and baseline is not cell and pair not in pairs:
                 group.append(_pair(cell, baseline, spec))
                 pairs.add(pair)
-    corrected = iter(paired.correct([comparison.difference for group in compared for comparison in group]))
+    differences = [comparison.difference for group in compared for comparison in group]
+    corrected = iter(paired.correct(paired.moderate(differences) if spec.moderate else differences))
     judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in group] for group in compared]
     if spec.control:
         judged = _with_sensitivity(judged, spec, baseline_of)

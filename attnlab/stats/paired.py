@@ -4,8 +4,9 @@ Two cells that are trained with the same seed see the same batches from the same
 seed and the variation that they share cancels. The tests are the paired t-test (against "no difference") and two one-sided
 t-tests against a margin that the study states in advance (Schuirmann 1987); only the latter can show that two cells are
 equivalent. Both are corrected over the table by Holm's step-down method (1979), each kind separately, and for repeated looks
-where seeds are added until the verdict is conclusive (`attnlab.stats.sequential`). The effect size is Cohen's d of the paired
-differences with Hedges' correction (1981).
+where seeds are added until the verdict is conclusive (`attnlab.stats.sequential`). Few seeds estimate a spread poorly, so
+`moderate` lets the comparisons of one table borrow from each other (`attnlab.stats.moderation`). The effect size is Cohen's d
+of the paired differences with Hedges' correction (1981).
 
 A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference, which happens
 by chance for metrics with few values (the accuracy on 200 reviews has 201), most often with few seeds. Such a difference is
@@ -19,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from attnlab.stats.moderation import VariancePrior, table_prior
 from attnlab.stats.sequential import Looks
 
 LEVEL = 0.05
@@ -30,13 +32,30 @@ ROUNDING = 1e-12  # relative to the values: differences closer than this are equ
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over `n` values with its 95 % t-interval; `sd`, `low` and `high` are None below two values."""
+    """A mean over `n` values with its 95 % t-interval; `sd`, `low` and `high` are None below two values.
+
+    `sd` is that of the values; tests and intervals use `moderated_sd`, which differs from it if there is a `prior`.
+    """
 
     n: int
     mean: float
     sd: float | None = None
     low: float | None = None
     high: float | None = None
+    prior: VariancePrior | None = None
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Those of the values and of the prior."""
+        return self.n - 1 + (self.prior.degrees_of_freedom if self.prior else 0)
+
+    @property
+    def moderated_sd(self) -> float | None:
+        """The standard deviation of the values, shrunk toward that of the prior."""
+        if self.prior is None or self.sd is None:
+            return self.sd
+        borrowed = self.prior.degrees_of_freedom * self.prior.variance
+        return math.sqrt((borrowed + (self.n - 1) * self.sd**2) / self.degrees_of_freedom)
 
     @property
     def half_width(self) -> float | None:
@@ -76,12 +95,12 @@ class Difference:
     def effect_size(self) -> float | None:
         """Hedges' g of the paired differences (g_z): the mean in standard deviations of one seed's difference.
 
-        None below three pairs, where the small-sample correction is infinite, or if all pairs have the same difference.
+        None with one degree of freedom, where the small-sample correction is infinite, or if all pairs have the same
+        difference.
         """
-        n, sd = self.interval.n, self.interval.sd
-        if not sd or n < 3:
+        sd, half = self.interval.moderated_sd, self.interval.degrees_of_freedom / 2
+        if not sd or half < 1:
             return None
-        half = (n - 1) / 2
         return self.interval.mean / sd * math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
 
     @property
@@ -139,9 +158,9 @@ def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval
 
 def interval_ends(mean: Interval, level: float, *, looks: Looks | None = None) -> tuple[float, float]:
     """Return the ends of the t-interval that misses the true mean with probability `level`, at all of the looks together."""
-    assert mean.sd is not None
+    assert mean.moderated_sd is not None
     tail = level / 2 if looks is None else looks.extend_to(mean.n).nominal_level(level / 2)
-    half_width = _t_quantile(1 - tail, mean.n - 1) * mean.sd / math.sqrt(mean.n)
+    half_width = _t_quantile(1 - tail, mean.degrees_of_freedom) * mean.moderated_sd / math.sqrt(mean.n)
     return mean.mean - half_width, mean.mean + half_width
 
 
@@ -170,11 +189,42 @@ def difference(
     mean = interval(_differences([(cell[seed], baseline[seed]) for seed in shared]), looks=looks)
     if mean.sd == 0:
         mean = replace(mean, low=None, high=None)  # only its sign is tested, and a sign test has no such interval
-    if mean.sd is None or (looks and mean.n < looks.first):
-        return Difference(mean, margin=margin, looks=looks)
+    untested = Difference(mean, margin=margin, looks=looks)
+    return untested if mean.sd is None or (looks and mean.n < looks.first) else _test(untested)
+
+
+def _test(difference: Difference) -> Difference:
+    """Return the difference with its p-values, not yet corrected over its table."""
+    mean, margin, looks = difference.interval, difference.margin, difference.looks
     p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean))))
     p_equivalent = None if margin is None else _adjusted(looks, _one_sided_p(mean, margin - abs(mean.mean)))
-    return Difference(mean, p=p, p_equivalent=p_equivalent, margin=margin, looks=looks)
+    return replace(difference, p=p, p_equivalent=p_equivalent)
+
+
+def moderate(differences: Sequence[Difference | None]) -> list[Difference | None]:
+    """Let the differences of one table borrow from each other's variances, where the table is large enough; keep the order.
+
+    Intervals and p-values become those of the moderated t-test. Differences without a t-test (too few pairs, or the same
+    difference in all pairs) remain as they are, and nothing is borrowed from them.
+
+    Args:
+        differences: Not yet corrected by `correct`.
+    """
+    tested = [d.interval for d in differences if d is not None and _has_t_test(d)]
+    prior = table_prior([i.sd**2 for i in tested if i.sd], [i.n for i in tested])
+    if prior is None:
+        return list(differences)
+    return [_moderated(d, prior) if d is not None and _has_t_test(d) else d for d in differences]
+
+
+def _has_t_test(difference: Difference) -> bool:
+    return difference.p is not None and bool(difference.interval.sd)
+
+
+def _moderated(difference: Difference, prior: VariancePrior) -> Difference:
+    mean = replace(difference.interval, prior=prior)
+    low, high = interval_ends(mean, LEVEL, looks=difference.looks)
+    return _test(replace(difference, interval=replace(mean, low=low, high=high)))
 
 
 def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
@@ -239,14 +289,21 @@ def seeds_needed(difference: Difference) -> int | None:
         return next(n for n in range(mean.n + 1, MAX_SEEDS) if _sign_test(n) < target)
     if not (mean.mean or difference.margin):
         return None
-    options = {"sd": mean.sd, "margin": difference.margin, "levels": (level, level_equivalent)}
+    assert mean.moderated_sd is not None
+    options = {"sd": mean.moderated_sd, "margin": difference.margin, "levels": (level, level_equivalent), "prior": mean.prior}
     candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)
     index = bisect_left(candidates, POWER, key=lambda n: power(n, mean.mean, **options))
     return candidates[index] if index < len(candidates) else None
 
 
 def power(
-    n: int, mean: float, *, sd: float, margin: float | None = None, levels: tuple[float, float] = (LEVEL, LEVEL)
+    n: int,
+    mean: float,
+    *,
+    sd: float,
+    margin: float | None = None,
+    levels: tuple[float, float] = (LEVEL, LEVEL),
+    prior: VariancePrior | None = None,
 ) -> float:
     """Return the probability that `n` seeds are conclusive.
 
@@ -259,15 +316,18 @@ def power(
         sd: The true standard deviation of the pairs' differences.
         margin: Largest difference that counts as equivalent.
         levels: Levels of the two-sided t-test, and of the two one-sided tests.
+        prior: That of the variances of the table.
     """
     import numpy
     from scipy.special import chdtri, ndtr
 
     upper = 1 - (numpy.arange(200) + 0.5) / 200
     error = sd / math.sqrt(n)
-    sample_error = error * numpy.sqrt(chdtri(n - 1, upper) / (n - 1))
-    differs = _t_quantile(1 - levels[0] / 2, n - 1) * sample_error
-    equals = numpy.maximum(0, (margin or 0) - _t_quantile(1 - levels[1], n - 1) * sample_error)
+    borrowed = prior.degrees_of_freedom * prior.variance if prior else 0
+    degrees_of_freedom = n - 1 + (prior.degrees_of_freedom if prior else 0)
+    sample_error = numpy.sqrt((borrowed + sd**2 * chdtri(n - 1, upper)) / degrees_of_freedom / n)
+    differs = _t_quantile(1 - levels[0] / 2, degrees_of_freedom) * sample_error
+    equals = numpy.maximum(0, (margin or 0) - _t_quantile(1 - levels[1], degrees_of_freedom) * sample_error)
 
     def within(edge: numpy.ndarray) -> numpy.ndarray:
         return ndtr((edge - mean) / error) - ndtr((-edge - mean) / error)
@@ -281,8 +341,8 @@ def _one_sided_p(mean: Interval, distance: float) -> float:
 
     if mean.sd == 0:
         return _sign_test(mean.n) if distance > 0 else 1.0
-    assert mean.sd is not None
-    return float(stdtr(mean.n - 1, -distance / (mean.sd / math.sqrt(mean.n))))
+    assert mean.moderated_sd is not None
+    return float(stdtr(mean.degrees_of_freedom, -distance / (mean.moderated_sd / math.sqrt(mean.n))))
 
 
 def _sign_test(n: int) -> float:

@@ -86,7 +86,7 @@ class StudyResult:
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, study.margin)
         roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
-        roles |= {"sweep": study.swept_path}
+        roles |= {"sweep": study.swept_path, "moderate": study.moderate}
         return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
 
     def records(self) -> list[dict[str, Any]]:

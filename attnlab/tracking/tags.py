@@ -265,12 +265,14 @@ def to_yaml(value: dict[str, Any]) -> str:
 def question(plan: Plan) -> dict[str, Any]:
     """Return the study's metric, its direction, the baseline and the margin, ready for JSON.
 
-    The control and the axis of `over` are left out where the study has none: the questions of earlier versions lack them.
+    The control and the axis of `over` are left out where the study has none, and `moderate` where it is true: the questions
+    of earlier versions lack them.
     """
     study = plan.study
     comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
     further = {"control": study.control, "over": study.over_axis}
-    return comparison | {name: value for name, value in further.items() if value}
+    moderate = {} if study.moderate else {"moderate": False}
+    return comparison | {name: value for name, value in further.items() if value} | moderate
 
 
 def study_tags(plan: Plan) -> dict[str, str]:

@@ -17,7 +17,7 @@ from attnlab.report.page import overview
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.stats.compare import ComparisonSpec, comparisons, summarize_cells
-from attnlab.stats.paired import correct, difference
+from attnlab.stats.paired import correct, difference, moderate
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import go, study
 
@@ -72,7 +72,7 @@ def test_holm_counts_all_comparisons() -> None:
     cells = comparisons(summarize_cells(records(), SPEC))[1:]
     values = {name: {seed: LEVELS[name] + NOISE[name][seed] for seed in range(6)} for name in LEVELS}
     pairs = [difference(values[c.name], values[c.baseline], margin=0.5) for c in cells]
-    expected = [corrected.p_holm for corrected in correct(pairs) if corrected]
+    expected = [corrected.p_holm for corrected in correct(moderate(pairs)) if corrected]
     assert [cell.difference.p_holm for cell in cells if cell.difference] == expected and len(expected) == 3
 
 

@@ -1,0 +1,154 @@
+"""Tests of moderated t-tests: against scipy, the rule by which they are used, and their error rate in simulated tables."""
+
+from dataclasses import replace
+
+import numpy
+import pytest
+
+from attnlab.stats import paired
+from attnlab.stats.moderation import prior_degrees_of_freedom, table_prior
+from attnlab.stats.sequential import Looks
+from attnlab.stats.simultaneous import simultaneous_interval
+
+Table = list[paired.Difference]
+
+
+def compare(gaps: numpy.ndarray, *, margin: float | None = None, looks: Looks | None = None) -> list[paired.Difference | None]:
+    """Return the uncorrected differences of one table (comparisons x seeds)."""
+    zero = dict.fromkeys(range(gaps.shape[1]), 0.0)
+    return [paired.difference(dict(enumerate(row)), zero, margin=margin, looks=looks) for row in gaps.tolist()]
+
+
+def moderate(gaps: numpy.ndarray, *, margin: float | None = None, looks: Looks | None = None) -> Table:
+    return [d for d in paired.moderate(compare(gaps, margin=margin, looks=looks)) if d is not None]
+
+
+def table(comparisons: int, n: int, *, seed: int = 0) -> numpy.ndarray:
+    return numpy.random.RandomState(seed).normal(0.3, 1, (comparisons, n))
+
+
+def written_out(gaps: numpy.ndarray, prior_df: int) -> tuple[numpy.ndarray, numpy.ndarray, int]:
+    """Return means, standard errors and degrees of freedom after Smyth (2004), with the prior at the mean variance."""
+    n = gaps.shape[1]
+    variances = gaps.var(axis=1, ddof=1)
+    moderated = (prior_df * variances.mean() + (n - 1) * variances) / (prior_df + n - 1)
+    return gaps.mean(axis=1), numpy.sqrt(moderated / n), prior_df + n - 1
+
+
+@pytest.mark.parametrize(("comparisons", "n", "prior_df"), [(6, 2, 3), (3, 3, 2), (4, 5, 4)])
+def test_p_values_and_intervals_are_those_of_the_moderated_t_test(comparisons: int, n: int, prior_df: int) -> None:
+    from scipy import stats as reference
+
+    gaps, margin = table(comparisons, n), 1.5
+    means, errors, df = written_out(gaps, prior_df)
+    low, high = reference.t.interval(0.95, df, means, errors)
+    differences = moderate(gaps, margin=margin)
+    assert [d.p for d in differences] == pytest.approx(2 * reference.t.sf(abs(means / errors), df))
+    assert [d.p_equivalent for d in differences] == pytest.approx(reference.t.sf((margin - abs(means)) / errors, df))
+    assert [d.interval.low for d in differences] == pytest.approx(low)
+    assert [d.interval.high for d in differences] == pytest.approx(high)
+    assert [d.interval.sd for d in differences] == pytest.approx(gaps.std(axis=1, ddof=1)), "that of the seeds remains"
+    assert {d.interval.prior and d.interval.prior.comparisons for d in differences} == {comparisons}
+
+
+def test_the_effect_size_uses_the_moderated_spread() -> None:
+    from scipy.special import gamma
+
+    gaps = table(6, 2)
+    means, errors, df = written_out(gaps, 3)
+    bias = gamma(df / 2) / (numpy.sqrt(df / 2) * gamma((df - 1) / 2))
+    expected = means / (errors * 2**0.5) * bias
+    assert [d.effect_size for d in moderate(gaps)] == pytest.approx(expected)
+
+
+def test_simultaneous_intervals_use_the_moderated_spread() -> None:
+    from scipy import stats as reference
+
+    gaps = table(4, 3)
+    means, errors, df = written_out(gaps, 3)
+    low, high = reference.t.interval(1 - 0.05 / 4, df, means, errors)
+    corrected = [d for d in paired.correct([*moderate(gaps)]) if d is not None]
+    assert not any(d.conclusion for d in corrected)
+    intervals = [simultaneous_interval(d) for d in corrected]
+    assert [i and i.low for i in intervals] == pytest.approx(low) and [i and i.high for i in intervals] == pytest.approx(high)
+
+
+@pytest.mark.parametrize("comparisons", [1, 2])
+def test_small_tables_are_not_moderated(comparisons: int) -> None:
+    differences = compare(table(comparisons, 5))
+    assert paired.moderate(differences) == differences
+
+
+def test_the_weight_of_the_prior_grows_with_the_table() -> None:
+    weights = {n: [prior_degrees_of_freedom(n, comparisons) for comparisons in range(8)] for n in (1, 2, 3, 4, 5, 12)}
+    assert weights[1] == [0] * 8
+    assert weights[2] == [0, 0, 0, 1, 2, 2, 3, 3]
+    assert weights[3] == [0, 0, 0, 2, 3, 4, 4, 4]
+    assert weights[4] == [0, 0, 0, 3, 4, 4, 4, 4]
+    assert weights[5] == weights[12] == [0, 0, 0, 4, 4, 4, 4, 4]
+
+
+def test_the_comparison_with_the_fewest_pairs_decides() -> None:
+    prior = table_prior([1.0, 2.0, 6.0], [5, 3, 5])
+    assert prior is not None and (prior.degrees_of_freedom, prior.variance, prior.comparisons) == (2, 3.0, 3)
+    assert table_prior([], []) is None
+
+
+def test_differences_without_a_t_test_lend_nothing_and_borrow_nothing() -> None:
+    """Identical values, a constant difference and a single pair have no variance; a table of two others is too small."""
+    gaps = table(3, 4)
+    constant, same = numpy.full((1, 4), 0.1), numpy.zeros((1, 4))
+    single = paired.difference({0: 1.0}, {0: 2.0})
+    others = [*compare(constant), *compare(same), single, None]
+    moderated = paired.moderate([*others, *compare(gaps)])
+    assert moderated[:4] == others
+    assert moderated[4:] == moderate(gaps)
+    assert paired.moderate([*others, *compare(gaps[:2])]) == [*others, *compare(gaps[:2])]
+
+
+def test_pairs_before_the_first_look_lend_nothing() -> None:
+    looks = Looks(3, 8)
+    early = compare(table(1, 2), looks=looks)
+    assert early[0] is not None and early[0].p is None
+    gaps = table(3, 4)
+    assert paired.moderate([*early, *compare(gaps, looks=looks)]) == [*early, *moderate(gaps, looks=looks)]
+
+
+def test_looks_correct_the_moderated_p_value() -> None:
+    gaps, looks = table(4, 5), Looks(3, 12)
+    for plain, looked in zip(moderate(gaps), moderate(gaps, looks=looks), strict=True):
+        assert plain.p is not None and looked.p is not None and looked.p == pytest.approx(2 * looks.adjust(plain.p / 2))
+        assert plain.interval.half_width is not None and looked.interval.half_width is not None
+        assert looked.interval.half_width > plain.interval.half_width
+
+
+@pytest.mark.parametrize(("n", "mean", "margin"), [(3, 2.0, None), (4, 0.0, 1.8), (6, 0.5, 1.5)])
+def test_power_is_the_share_of_conclusive_comparisons(n: int, mean: float, margin: float | None) -> None:
+    """A large table, whose mean variance is 1, and in which each comparison is judged alone."""
+    comparisons = 4_000
+    gaps = numpy.random.RandomState(0).normal(mean, 1, (comparisons, n))
+    differences = moderate(gaps, margin=margin)
+    prior = differences[0].interval.prior
+    assert prior is not None and prior.variance == pytest.approx(1, abs=0.05)
+    expected = paired.power(n, mean, sd=1, margin=margin, prior=prior)
+    assert sum(bool(d.conclusion) for d in differences) / comparisons == pytest.approx(expected, abs=0.025)
+    assert expected > paired.power(n, mean, sd=1, margin=margin) + 0.05, "borrowing gains power"
+
+
+def test_borrowing_needs_fewer_seeds() -> None:
+    prior = table_prior([1.0] * 4, [5] * 4)
+    plain = paired.Difference(paired.Interval(5, 0.8, 1.0, 0, 0), p=1.0)
+    borrowed = replace(plain, interval=replace(plain.interval, prior=prior))
+    without, with_prior = paired.seeds_needed(plain), paired.seeds_needed(borrowed)
+    assert without is not None and with_prior is not None and 5 < with_prior < without
+
+
+@pytest.mark.parametrize(("n", "comparisons", "spread"), [(2, 6, 1), (2, 6, 2), (3, 3, 1), (3, 3, 2), (5, 4, 2)])
+def test_false_verdicts_are_at_most_six_percent(n: int, comparisons: int, spread: int) -> None:
+    """Nothing differs; with a spread of 2 the shared baseline scatters twice as much as the cells, the worst case of x2."""
+    random, tables = numpy.random.RandomState(1), 2_000
+    cells = random.standard_normal((tables, comparisons, n))
+    gaps = cells - spread * random.standard_normal((tables, 1, n))
+    corrected = [paired.correct([*moderate(rows)]) for rows in gaps]
+    wrong = sum(any(d and d.conclusion in ("lower", "higher") for d in differences) for differences in corrected)
+    assert wrong / tables < 0.06 + 2 * 0.0053  # two Monte-Carlo standard errors
