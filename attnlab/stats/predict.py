@@ -3,8 +3,8 @@
 The prediction is Bayesian. Before the seeds are seen, every true difference and every logarithm of their standard deviation is
 equally likely; given them, the true difference has Student's t-distribution around the mean difference (Gelman et al. 2013,
 section 3.2). Further pairs are drawn from this distribution and judged together with the present ones, at the levels that
-Holm's correction and the looks leave to the comparison. The draws are the points of a fixed low-discrepancy sequence, so that
-equal results have equal predictions.
+Holm's correction and the looks leave to the comparison. A prior of the table's variances (`attnlab.stats.moderation`) counts as
+in the t-test. The draws are the points of a fixed low-discrepancy sequence, so that equal results have equal predictions.
 
 Averaged over true differences of all sizes, verdicts come about as often as predicted. Where most cells truly do not differ,
 "differs" comes about less often (see `reports/validity`).
@@ -67,11 +67,12 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     if not present.sd or difference.p is None or seeds <= present.n:
         raise ValueError(f"expected a t-test of fewer than {seeds} pairs, got {present}")
     added = seeds - present.n
-    degrees_of_freedom = present.n - 1
+    present_sd, degrees_of_freedom = present.moderated_sd, present.degrees_of_freedom
+    assert present_sd is not None
     sd, normal = _draws(degrees_of_freedom)
-    sd = present.sd * sd  # the true one
+    sd = present_sd * sd  # the true one
     deviation = sd * normal * math.sqrt(1 / present.n + 1 / added)  # mean of the added pairs minus that of the present ones
-    squares = degrees_of_freedom * present.sd**2 + sd**2 * _sums_of_squares(added)
+    squares = degrees_of_freedom * present_sd**2 + sd**2 * _sums_of_squares(added)
     squares = squares + deviation**2 * present.n * added / seeds
     mean = numpy.abs(present.mean + deviation * added / seeds)
     error = numpy.sqrt(squares / (degrees_of_freedom + added) / seeds)
