@@ -128,13 +128,13 @@ def effects_section(result: FactorialResult, spec: ComparisonSpec, figures: Sequ
 
 def effect_plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[tuple[str, str, str]]:
     """Yield (file, title, SVG) of the main effects, the interactions, and all effects against half-normal scores."""
-    margin = "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
+    margin = "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     groups = (("main effects", result.main, MAIN_COLOR), ("interactions", result.interactions, INTERACTION_COLOR))
     for name, effects, color in groups:
         rows = [_forest_row(effect, color) for effect in effects]
         if rows:
             title = f"{name} on {spec.metric}"
-            note = f"on minus off; mean, 95 % interval; rings: each seed{margin}"
+            note = f"on minus off; 95 % interval; rings: seeds{margin}"
             svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
             yield f"{name.replace(' ', '-')}.svg", title, svg
     if len(result.effects) >= MIN_HALF_NORMAL:
@@ -158,7 +158,7 @@ def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
         )
         for effect, score in half_normal_scores(result.effects)
     ]
-    note = "without any effect, points lie along a line through 0; filled: better or worse"
+    note = "effects far above the line stand out; filled: conclusive"
     labels = ("expected size, in standard errors", f"size of the effect on {spec.metric}")
     return half_normal_plot(points, title="half-normal plot of the effects", note=note, axis_labels=labels)
 

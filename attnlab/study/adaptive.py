@@ -109,6 +109,9 @@ def _check(plan: Plan, max_seeds: int) -> None:
     if plan.study.sweep is not None:
         message = "expected no 'sweep': with another seed the grid of a sweep may grow; list the seeds in the study file"
         raise UserError(message, "--until-conclusive")
+    if plan.study.factors:
+        message = "expected no 'factors': the effects of a design are estimated from equally many seeds in all of its cells"
+        raise UserError(message, "--until-conclusive")
     if plan.study.baseline is None:
         raise UserError("expected a 'baseline' in the study: without one there are no verdicts", "--until-conclusive")
     if max_seeds < len(plan.seeds):

@@ -101,6 +101,11 @@ def test_two_levels_with_one_name_are_told_apart(tmp_path: Path) -> None:
         ),
         ("factors:", "grid: {train.lr: [1e-3]}\nfactors:", "s.yaml:7:1: grid: expected none in a study with 'factors'"),
         ("seeds:", "over: {train.steps: [5, 10]}\nseeds:", "s.yaml:12:1: over: expected none in a study with 'factors'"),
+        (
+            "seeds:",
+            "sweep: {train.lr: [1e-3, 3e-3, 1e-2]}\nseeds:",
+            "s.yaml:12:1: sweep: expected none in a study with 'factors'",
+        ),
         ("seeds:", "baseline: {no_wo: off}\nseeds:", "s.yaml:12:1: baseline: expected none in a study with 'factors'"),
         (
             "seeds:",

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.errors import UserError
+from attnlab.planning.plan import plan
 from attnlab.report.write import report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.factorial import estimate_effects
+from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.config.test_factors import FACTORS
@@ -43,3 +46,8 @@ def test_a_half_fraction_from_yaml_to_table(tmp_path: Path) -> None:
     assert "## Effects" in text and "no_wo (+ rotary × ff_mult=2)" in text
     again = run(path, root=tmp_path / "runs", display=QUIET, reference_scores=False)
     assert [row.summary for row in again.rows] == [row.summary for row in result.rows], "finished runs are not repeated"
+
+
+def test_seeds_are_not_added_to_some_cells_of_a_design(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected no 'factors'"):
+        run_until_conclusive(plan(write(tmp_path, STUDY)), root=tmp_path / "runs")

@@ -8,7 +8,7 @@ from statistics import median
 
 from attnlab.report.plots import svg
 
-HEIGHT, TOP, LEFT, BOTTOM = 300, 48, 52, 40
+HEIGHT, TOP, LEFT, BOTTOM = 310, 62, 52, 40
 MEDIAN_SCORE = 0.6745  # of a half-normal variable
 
 
@@ -42,7 +42,7 @@ def half_normal_plot(
     parts += svg.y_axis(y, (0, top_size), left=LEFT, right=svg.WIDTH)
     parts += svg.x_axis(x, (0, top_score), bands=[(TOP, HEIGHT - BOTTOM)], bottom=HEIGHT - BOTTOM)
     parts.append(svg.text(svg.WIDTH, HEIGHT - 6, axis_labels[0], size=12, anchor="end", fill=svg.FAINT))
-    parts.append(svg.text(LEFT + 4, TOP - 3, axis_labels[1], size=12, fill=svg.FAINT))
+    parts.append(svg.text(LEFT + 4, TOP - 6, axis_labels[1], size=12, fill=svg.FAINT))
     slope = median(point.size for point in points) / MEDIAN_SCORE
     end = min(top_score, top_size / slope) if slope else top_score
     parts.append(svg.line((x(0), y(0)), (x(end), y(slope * end)), svg.FAINT, width=1.2, dash="5 4"))
