@@ -31,7 +31,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     from attnlab.report.trend import describe_trend
     from attnlab.report.wording import better, describe_verdict, format_difference, format_metric, format_value, value_heading
     from attnlab.stats.compare import summarize_cells
-    from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
+    from attnlab.stats.search import different_values, exclude_trials, summarize_searches, unconfirmed_cells
     from attnlab.stats.trend import summarize_trends
 
     plan, spec, records = result.plan, result.comparison(looks=looks), result.records()
@@ -82,6 +82,8 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     for summary in searches:
         for warning in summary.warnings:
             print_text(f"note: {summary.cell}: {warning}")
+    for warning in different_values(searches, search) if search else ():
+        print_text(f"note: search: {warning}")
 
 
 def _against(cell: CellSummary, verdict: str, *, several: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, number
@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
+    from attnlab.tracking.client import Record
 
 HELP = "print the cells of a study, refusals with reasons, and estimated costs"
 MEASURED_SECONDS = 0.5
@@ -120,12 +121,29 @@ def _print_finished(plan: Plan) -> None:
     from attnlab.study.record import finished_records
 
     try:
-        finished = len(finished_records(plan))
+        finished = finished_records(plan)
     except UserError as error:  # a plan needs no record
         print_text(f"Finished runs: unknown: {error}")
         return
     if finished:
-        print_text(f"Finished runs: {finished} of {plan.total}, which are not trained again.")
+        print_text(f"Finished runs: {len(finished)} of {plan.total}, which are not trained again.")
+        _print_search_warnings(plan, list(finished.values()))
+
+
+def _print_search_warnings(plan: Plan, records: Sequence[Record]) -> None:
+    """Print the warnings about the finished trials of a search, as the results do."""
+    from attnlab.stats.search import different_values, summarize_searches
+    from attnlab.study.execution.rows import row_of_record
+    from attnlab.study.run import StudyResult
+    from attnlab.tracking.client import runs_folder
+
+    if plan.study.search is None:
+        return
+    result = StudyResult(plan, [row_of_record(record, root=runs_folder()) for record in records])
+    summaries = summarize_searches(result.records(), result.comparison(), plan.study.search)
+    warnings = [f"{summary.cell}: {warning}" for summary in summaries for warning in summary.warnings]
+    for warning in [*warnings, *(f"search: {text}" for text in different_values(summaries, plan.study.search))]:
+        print_text(f"note: {warning}")
 
 
 def _print_evaluation(plan: Plan) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from attnlab.config.search import SearchConfig
 from attnlab.config.types import Section, conflict, expected
 
 MIN_VALUES = 3  # a parabola has three coefficients
@@ -79,6 +80,16 @@ class SweepConfig(Section):
         below = [float(f"{first / ratio**step:.{digits}g}") for step in range(low, 0, -1)]
         above = [float(f"{last * ratio**step:.{digits}g}") for step in range(1, high + 1)]
         return (*below, *self.values, *above)
+
+
+def sweep_advice(search: SearchConfig) -> str:
+    """Return the clause that recommends a sweep in place of a search that a sweep can replace, else ""."""
+    path = next(iter(search.space))
+    return (
+        f"; sweep: {{{path}: [...]}} tries the same values in every cell"
+        if [*search.space] == [path] and path in SWEEPABLE
+        else ""
+    )
 
 
 SWEEPABLE = {str(field.alias): name for name, field in SweepConfig.model_fields.items() if field.alias}  # path -> attribute

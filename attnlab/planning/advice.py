@@ -13,6 +13,7 @@ from typing import Any
 from attnlab.config.paths import NAMED, check_value
 from attnlab.config.run import RunConfig
 from attnlab.config.search import SearchConfig
+from attnlab.config.sweep import sweep_advice
 from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.planning.samplers import settings
@@ -79,6 +80,11 @@ def _on_sampler(search: SearchConfig) -> Iterator[str]:
     choices = [path for path, dimension in search.space.items() if dimension.choices is not None]
     if choices and name in ("CmaEsSampler", "QMCSampler"):
         yield f"sampler: {name} draws choices at random ({', '.join(choices)}): use TPESampler, or a range"
+    different = f"so cells are tried at different values{sweep_advice(search)}"
+    if name == "QMCSampler" and len(choices) < len(search.space):
+        yield f"sampler: {name} draws the first trial of each cell at random, {different}"
+    elif sweep_advice(search):
+        yield f"sampler: {name} draws the trials of each cell separately, {different}"
 
 
 def _on_space(search: SearchConfig) -> Iterator[str]:

@@ -37,7 +37,14 @@ from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, ver
 from attnlab.report.wording import better, count
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
 from attnlab.stats.factorial import FactorialResult, estimate_effects
-from attnlab.stats.search import NOT_CONFIRMED, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
+from attnlab.stats.search import (
+    NOT_CONFIRMED,
+    SearchSummary,
+    different_values,
+    exclude_trials,
+    summarize_searches,
+    unconfirmed_cells,
+)
 from attnlab.stats.share_summary import CellShare, summarize_shares
 from attnlab.stats.trend import Trend, summarize_trends
 
@@ -263,6 +270,7 @@ def _search_section(summaries: Sequence[SearchSummary], info: StudyInfo) -> Page
     if info.search is None or not summaries:
         return None
     warnings = [f"{summary.cell}: {warning}." for summary in summaries for warning in summary.warnings]
+    warnings += [f"{warning[:1].upper()}{warning[1:]}." for warning in different_values(summaries, info.search)]
     table = search_table(summaries, info.spec, info.search)
     return PageSection("Search", paragraphs=[search_method(info.search, info.spec)], warnings=warnings, table=table)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.config.paths import check_value
 from attnlab.config.search import written
+from attnlab.config.sweep import sweep_advice
 from attnlab.errors import UserError
 from attnlab.stats.compare import ComparisonSpec, cell_of
 
@@ -33,7 +34,8 @@ class SearchSummary:
         value: Best value on `valid` of the completed trials; None if none completed.
         trial: Number of the best trial, or None.
         params: Dotted path -> value that the best trial chose, or None.
-        warnings: One sentence for each chosen value at a boundary of its range.
+        warnings: One sentence for each chosen value at a boundary of its range, or that is the smallest or largest tried.
+        tried: Dotted path -> the different values of all trials, ascending, for each range of numbers.
     """
 
     cell: str
@@ -42,6 +44,7 @@ class SearchSummary:
     trial: int | None = None
     params: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+    tried: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
@@ -67,14 +70,29 @@ def summarize_searches(runs: Sequence[RunRecord], spec: ComparisonSpec, search: 
 
 def _summarize_search(cell: str, trials: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> SearchSummary:
     states = Counter(str(trial["state"]) for trial in trials)
-    name = f"valid_{spec.metric}"
+    name, tried = f"valid_{spec.metric}", _tried_values(trials, search)
     completed = [trial for trial in trials if trial["state"] == RunState.COMPLETED and math.isfinite(trial.get(name, math.nan))]
     if not completed:
-        return SearchSummary(cell, states)
+        return SearchSummary(cell, states, tried=tried)
     sign = 1 if spec.direction == "min" else -1
     best = min(completed, key=lambda trial: (sign * trial[name], trial["trial"]))
-    warnings = tuple(_boundary_warnings(best["params"], search))
-    return SearchSummary(cell, states, best[name], int(best["trial"]), best["params"], warnings)
+    warnings = tuple(_boundary_warnings(best["params"], tried, search))
+    return SearchSummary(cell, states, best[name], int(best["trial"]), best["params"], warnings, tried)
+
+
+def _tried_values(trials: Sequence[RunRecord], search: SearchConfig) -> dict[str, tuple[float, ...]]:
+    """Return, for each dimension that is a range, the different values of the trials in ascending order."""
+    ranges = [path for path, dimension in search.space.items() if dimension.choices is None]
+    values = {path: {trial["params"][path] for trial in trials if path in trial["params"]} for path in ranges}
+    return {path: tuple(sorted(of_path)) for path, of_path in values.items()}
+
+
+def different_values(summaries: Sequence[SearchSummary], search: SearchConfig) -> list[str]:
+    """Return a sentence on the ranges of which cells were tried at different values; [] if there are none."""
+    ranges = [path for path, dimension in search.space.items() if dimension.choices is None]
+    paths = [path for path in ranges if len({summary.tried[path] for summary in summaries}) > 1]
+    luck = "a verdict depends on the luck of each search"
+    return [f"cells were tried at different values of {', '.join(paths)}: {luck}{sweep_advice(search)}"] if paths else []
 
 
 def unconfirmed_cells(runs: Sequence[RunRecord], spec: ComparisonSpec, searches: Sequence[SearchSummary]) -> list[RunRecord]:
@@ -93,8 +111,11 @@ def unconfirmed_cells(runs: Sequence[RunRecord], spec: ComparisonSpec, searches:
     return placeholders
 
 
-def _boundary_warnings(params: Mapping[str, Any], search: SearchConfig) -> Iterator[str]:
-    """Yield a sentence for each value within `EDGE` of an end of its range, if the field could take values beyond it."""
+def _boundary_warnings(params: Mapping[str, Any], tried: Mapping[str, Sequence[float]], search: SearchConfig) -> Iterator[str]:
+    """Yield a sentence for each value within `EDGE` of an end of its range, or that is the smallest or largest tried.
+
+    A value beyond which the field has no valid ones, such as a dropout of 0, has no sentence.
+    """
     for path, value in params.items():
         dimension = search.space.get(path)
         if dimension is None or dimension.low is None or dimension.high is None:
@@ -102,13 +123,16 @@ def _boundary_warnings(params: Mapping[str, Any], search: SearchConfig) -> Itera
         scale, unscale = (math.log, math.exp) if dimension.log else (float, float)
         low, high = scale(dimension.low), scale(dimension.high)
         position = (scale(value) - low) / (high - low)
-        for end, is_near, beyond in (
-            ("low", position <= EDGE, unscale(low - EDGE * (high - low))),
-            ("high", position >= 1 - EDGE, unscale(high + EDGE * (high - low))),
+        values = tried[path]
+        for end, most, is_near, is_last, beyond in (
+            ("low", "smallest", position <= EDGE, value == values[0], unscale(low - EDGE * (high - low))),
+            ("high", "largest", position >= 1 - EDGE, value == values[-1], unscale(high + EDGE * (high - low))),
         ):
             if is_near and _is_valid_beyond(path, beyond, dimension):
                 space = f"the {end} end of its search space ({dimension.label})"
                 yield f"{path} {format_param(value)} is at {space}; widen the space and search again"
+            elif is_last and not is_near and len(values) > 1:
+                yield f"{path} {format_param(value)} is the {most} of {len(values)} values tried; the best one may lie beyond"
 
 
 def _is_valid_beyond(path: str, beyond: float, dimension: Dimension) -> bool:

@@ -73,6 +73,46 @@ def test_a_best_value_at_the_edge_of_its_space(path: str, value: float, end: str
     assert all(f"is at the {end} end of its search space" in edge and "widen the space" in edge for edge in edges)
 
 
+def trials(cell: str, scores: dict[float, float | str]) -> list[dict[str, Any]]:
+    """Return trials with these learning rates and scores; a text is the state of a trial without a score."""
+    shared = {"cell": cell, "phase": "search"}
+    return [
+        {**shared, "trial": i, "params": {"train.lr": rate}, "state": score}
+        if isinstance(score, str)
+        else {**shared, "trial": i, "params": {"train.lr": rate}, "state": "completed", "valid_bits_per_byte": score}
+        for i, (rate, score) in enumerate(scores.items())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scores", "most"),
+    [
+        ({1e-3: 3.0, 2e-3: 2.0, 4e-3: 2.5}, ""),
+        ({1e-3: 3.0, 2e-3: 2.0}, "largest of 2"),
+        ({2e-3: 2.0, 4e-3: 3.0, 6e-3: 4.0}, "smallest of 3"),
+        ({1e-3: 3.0, 2e-3: 2.0, 4e-3: "diverged"}, ""),  # a larger one was tried
+        ({2e-3: 2.0}, ""),  # the only one
+        ({1e-3: 3.0, 9.9e-3: 2.0}, ""),  # at the end of the space, which has a warning of its own
+    ],
+)
+def test_a_best_value_that_is_the_smallest_or_largest_tried(scores: dict[float, float | str], most: str) -> None:
+    [summary] = stats_search.summarize_searches(trials("c", scores), SPEC, SEARCH)
+    last = [warning for warning in summary.warnings if "values tried" in warning]
+    assert len(last) == (1 if most else 0) and all(f"is the {most} values tried" in warning for warning in last)
+    assert summary.tried["train.lr"] == tuple(sorted(scores))
+
+
+def test_cells_that_were_tried_at_different_values() -> None:
+    config = SearchConfig.model_validate({"trials": 2, "space": {"train.lr": {"low": 1e-4, "high": 1e-2, "log": True}}})
+    equal = trials("a", {1e-3: 3.0, 2e-3: 2.0}) + trials("b", {2e-3: 3.0, 1e-3: 2.0})
+    assert stats_search.different_values(stats_search.summarize_searches(equal, SPEC, config), config) == []
+    unequal = [*equal, *trials("c", {1e-3: 3.0, 2.1e-3: 2.0})]
+    [warning] = stats_search.different_values(stats_search.summarize_searches(unequal, SPEC, config), config)
+    assert "different values of train.lr" in warning and "sweep: {train.lr: [...]}" in warning
+    [warning] = stats_search.different_values(stats_search.summarize_searches(unequal, SPEC, SEARCH), SEARCH)
+    assert "sweep" not in warning, "a sweep has one hyperparameter, this search has several"
+
+
 def test_a_whole_range_has_ends_too() -> None:
     space = {"model.depth": {"low": 1, "high": 4}, "variant.stride": {"low": 2, "high": 64, "log": True}}
     config = SearchConfig.model_validate({"trials": 1, "space": space})
@@ -104,6 +144,7 @@ def test_the_page_tells_of_the_search(folder: Path) -> None:
             "MedianPruner",
             "2 completed, 1 pruned, 1 failed",
             "no_wo learned: train.lr 0.0099 is at the high end",
+            "Cells were tried at different values of train.lr",
             "no trial of its search completed: 2 diverged",
             "has not been trained yet",
             "1.4 minutes over all runs",
@@ -160,11 +201,13 @@ def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_p
     lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "3.1005" in lines["dense"] and "3.25" not in lines["dense"]
     assert lines["no_wo"].endswith("not confirmed")
-    searched, failed, note = out.splitlines()[-3:]
+    searched, failed, edge, last, different = out.splitlines()[-5:]
     best = "best valid_bits_per_byte 3.2500 in trial 1: train.lr 0.01, train.batch_size 4"
     assert searched == f"search: dense: 1 completed, 1 pruned; {best}"
     assert failed == "search: no_wo: 1 failed; nothing to confirm"
-    assert note.startswith("note: dense: train.lr 0.01 is at the high end")
+    assert edge.startswith("note: dense: train.lr 0.01 is at the high end")
+    assert last.startswith("note: dense: train.batch_size 4 is the smallest of 2 values tried")
+    assert different.startswith("note: search: cells were tried at different values of train.lr, train.batch_size")
 
 
 def recorded(root: Path, folder: Path) -> Plan:
@@ -199,6 +242,8 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["run_id", "name", "phase", "state", "bits_per_byte", "valid_bits_per_byte"]
     assert lines[2][1:] == ["dense", "t03", "search", "completed", "3.5000"]
+    assert main.main(["plan", str(tmp_path / "s.yaml"), "--set", "search.trials=5", "--tflops", "1"]) == 0
+    assert "note: dense: train.batch_size 6 is at the high end of its search space" in capsys.readouterr().out
     assert main.main(["report", "s", "--out", str(tmp_path / "out")]) == 0
     assert "1 completed | 3.5000 | 0.002 | 6 | relu | 3 |" in (tmp_path / "out" / "README.md").read_text()
 
