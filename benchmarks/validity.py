@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attnlab.stats.sequential import Looks
-from benchmarks import factorial, rules, simulate
+from benchmarks import factorial, rules, simulate, trends
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line, Share
 from benchmarks.validity_page import page
@@ -112,6 +112,9 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
     yield Simulation(2 * rules.RULES * len(rules.CASES), partial(rule_comparison, studies, seed))
     for setting in factorial.SETTINGS:
         yield Simulation(len(factorial.QUANTITIES), partial(factorial.simulated_lines, setting, studies, seed))
+    for noise in trends.NOISES:
+        for n in trends.SIZES:
+            yield Simulation(len(trends.CASES), partial(trends.simulated_lines, noise, n, studies, seed))
 
 
 def simulate_all(results: ResultsFile, studies: int, seed: int) -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
-from benchmarks import factorial
+from benchmarks import factorial, trends
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line
 
 MAX_ERRORS = 3  # Monte-Carlo standard errors; larger deviations are reported
@@ -79,6 +79,30 @@ Share with a false verdict on an interaction: {interactions_broken}; at most {in
 main effect: {covered_broken}; at least {covered}. A true main effect of one standard deviation of a run is found in:
 
 {power_table}
+"""
+
+TRENDS = """
+## Trends over levels
+
+{cells} cells and a baseline at three levels, by the number of seeds ({studies} tables per setting). The spread of a run falls
+to a third from the lowest level to the highest. In `mild_gap` the baseline has no noise.
+
+Share of tables with a trend where the differences are the same at every level: {false_broken}.
+
+{false_table}
+
+Share of tables called steady where the difference changes by the margin over the range, {margin:g} standard deviations of a
+run: {steady_broken}.
+
+{steady_table}
+
+Share of tables with “shrinks” or “grows” where the difference changes sign and keeps its size: {word_broken}.
+
+{word_table}
+
+A difference that shrinks by {shift:g} standard deviations of a run is found in:
+
+{found_table}
 """
 
 PAGE = """\
@@ -174,7 +198,19 @@ def page(lines: Sequence[Line], *, command: str, level: float) -> str:
     noises = "\n".join(f"- `{name}`: {text}." for name, text in DISTRIBUTIONS.items())
     figures = _in_short(part) | _fixed(part["fixed"]) | _added(part)
     text = PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
-    return text + _factorial_section(part.get("factorial", ()))
+    return text + _factorial_section(part.get("factorial", ())) + _trends_section(part.get("trend", ()))
+
+
+def _trends_section(lines: Sequence[Line]) -> str:
+    """Return the section on trends; "" if they are not simulated."""
+    if not lines:
+        return ""
+    figures: dict[str, str] = {}
+    for name, quantity in (("false", "false trend"), ("steady", "false steady"), ("word", "false word"), ("found", "found")):
+        figures[f"{name}_broken"] = violations([line for line in lines if line.quantity == quantity], 0.05)
+        figures[f"{name}_table"] = table_of_cases(lines, quantity)
+    studies = f"{lines[0].studies:,}"
+    return TRENDS.format(cells=CELLS, studies=studies, margin=trends.MARGIN, shift=trends.SHIFT, **figures)
 
 
 def _factorial_section(lines: Sequence[Line]) -> str:
