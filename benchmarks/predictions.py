@@ -14,10 +14,11 @@ import numpy
 from attnlab.stats.predict import predict, predicted_seeds
 from benchmarks.simulate import Share, judge
 
+EVERY_SIZE = "all sizes"
 MARGIN = 1.0
 DECILES = [f"{10 * i} to {10 * i + 10} %" for i in range(10)]
 POPULATIONS: dict[str, Callable[[numpy.random.RandomState, int], numpy.ndarray]] = {
-    "all sizes": lambda random, n: random.normal(0, 2, n),
+    EVERY_SIZE: lambda random, n: random.normal(0, 2, n),
     "half are zero": lambda random, n: random.normal(0, 2, n) * (random.random_sample(n) < 0.5),
 }
 

@@ -16,7 +16,7 @@ from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
 
 CELLS = 4
-MAX_SEEDS = 200  # largest estimated number of seeds that is simulated
+MAX_SEEDS = 200  # largest predicted number of seeds that is simulated
 Draw = Callable[[numpy.random.RandomState, tuple[int, ...]], numpy.ndarray]
 
 
@@ -127,25 +127,6 @@ def kept_promise(mean: float, *, margin: float | None, level: float, studies: in
         equivalent = difference.p_equivalent is not None and difference.p_equivalent < level
         conclusive += equivalent or difference.p < level
     return n, Share(conclusive, studies)
-
-
-def guessed_promise(mean: float, pilot: int, *, most: int, studies: int, seed: int) -> tuple[Share, Share, float]:
-    """Like ``kept_promise``, but with mean and spread estimated from a pilot.
-
-    Returns:
-        The share of inconclusive pilots; the share of those that the estimated number of seeds makes conclusive, where
-        estimates above ``most`` count as inconclusive; and the median of the estimates.
-    """
-    random, tried, conclusive, estimates = numpy.random.RandomState(seed), 0, 0, []
-    for gaps in random.normal(mean, 1, (studies, most)).tolist():
-        first = judge([gaps[:pilot]])[0]
-        if first.conclusion:
-            continue
-        tried += 1
-        n = paired.seeds_needed(first) or most + 1
-        estimates.append(n)
-        conclusive += n <= most and bool(judge([gaps[:n]])[0].conclusion)
-    return Share(tried, studies), Share(conclusive, tried), float(numpy.median(estimates))
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from attnlab.stats.sequential import Looks
-from benchmarks import factorial, rules, simulate, trends
+from benchmarks import factorial, intervals, predictions, rules, simulate, trends
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line, Share
 from benchmarks.validity_page import page
@@ -22,7 +23,9 @@ from benchmarks.validity_page import page
 OUT = Path("reports/validity")
 SIZES = range(3, 13)
 KNOWN = ((1.0, None, 1), (1.5, None, CELLS), (0.0, 1.0, 1), (0.0, 1.0, CELLS), (0.3, 1.0, 1))  # mean, margin, tests
-ESTIMATED = ((1.0, (2, 3, 5, 8)), (0.5, (2, 3, 5)), (0.3, (3, 5)))  # true difference, numbers of seeds of the pilot
+PREDICTED_FROM = (4, 5, 8)  # numbers of seeds
+FEW_SIZES = (3, 5, 12)
+CHOSEN = (1.0, 2.0, 3.0)  # true differences
 
 
 class Simulation(NamedTuple):
@@ -50,22 +53,42 @@ def fixed_seeds(noise: str, n: int, studies: int, seed: int) -> list[Line]:
 
 
 def known_power(mean: float, margin: float | None, tests: int, studies: int, seed: int) -> list[Line]:
-    """Simulate the power of the estimated number of seeds when mean and spread are known."""
+    """Simulate the power of the computed number of seeds when mean and spread are known."""
     n, kept = simulate.kept_promise(mean, margin=margin, level=0.05 / tests, studies=studies, seed=seed)
     limit = "no margin" if margin is None else f"margin {margin:g}"
     case = f"difference {mean:g}, {limit}, {tests} open in the table: {n} seeds"
     return [share_line("power", "normal", case, "conclusive", kept)]
 
 
-def estimated_power(mean: float, pilot: int, studies: int, seed: int) -> list[Line]:
-    """Simulate the power of the estimated number of seeds when mean and spread are estimated from a pilot."""
-    studies = max(500, studies // 10)
-    left, kept, median = simulate.guessed_promise(mean, pilot, most=MAX_SEEDS, studies=studies, seed=seed)
-    case = f"difference {mean:g}, {pilot} seeds"
+def predicted_verdicts(population: str, pairs: int, studies: int, seed: int) -> list[Line]:
+    """Simulate how often predicted verdicts come about, by tenths of the predicted probability."""
+    lines = []
+    for verdict, deciles in predictions.calibrate(population, pairs, 1, studies=3 * studies, seed=seed).items():
+        case = f"{verdict}, {pairs} seeds"
+        for name, decile in zip(predictions.DECILES, deciles, strict=True):
+            share = Share(decile.happened * decile.cases, decile.cases)
+            error = share.error if decile.cases else None
+            lines.append(Line("prediction", population, case, name, decile.happened, error, decile.cases))
+    kept, median = predictions.kept_predictions(population, pairs, most=MAX_SEEDS, studies=max(500, studies // 5), seed=seed)
+    case = f"{pairs} seeds"
+    lines.append(share_line("predicted seeds", population, case, "conclusive", kept))
+    return [*lines, Line("predicted seeds", population, case, "seeds", median, None, kept.of)]
+
+
+def simultaneous(name: str, n: int, studies: int, seed: int) -> list[Line]:
+    """Simulate how often all intervals of a table contain the true differences."""
+    covered = intervals.covered_together(intervals.EFFECTS[name], n, studies=studies, seed=seed + n)
+    return [share_line("simultaneous", name, n, quantity, share) for quantity, share in vars(covered).items()]
+
+
+def chosen(effect: float, n: int, studies: int, seed: int) -> list[Line]:
+    """Simulate the estimates of differences that are called better or worse."""
+    estimates = intervals.chosen_estimates(effect, n, studies=studies, seed=seed + n)
+    case = f"{effect:g}, {n} seeds"
     return [
-        share_line("guess", "normal", case, "open", left),
-        share_line("guess", "normal", case, "conclusive", kept),
-        Line("guess", "normal", case, "seeds named", median, None, kept.of),
+        share_line("chosen", "normal", case, "chosen", estimates.chosen),
+        Line("chosen", "normal", case, "ratio", estimates.ratio, None, estimates.covered.of),
+        share_line("chosen", "normal", case, "covered", estimates.covered),
     ]
 
 
@@ -101,9 +124,13 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
             yield Simulation(3, partial(fixed_seeds, noise, n, studies, seed))
     for mean, margin, tests in KNOWN:
         yield Simulation(1, partial(known_power, mean, margin, tests, studies, seed))
-    for mean, pilots in ESTIMATED:
-        for pilot in pilots:
-            yield Simulation(3, partial(estimated_power, mean, pilot, studies, seed))
+    for population, pairs in product(predictions.POPULATIONS, PREDICTED_FROM):
+        lines = 2 * len(predictions.DECILES) + 2
+        yield Simulation(lines, partial(predicted_verdicts, population, pairs, studies, seed))
+    for name, n in product(intervals.EFFECTS, FEW_SIZES):
+        yield Simulation(4, partial(simultaneous, name, n, studies, seed))
+    for effect, n in product(CHOSEN, FEW_SIZES):
+        yield Simulation(3, partial(chosen, effect, n, studies, seed))
     cases: list[tuple[str, int, float, float | None, bool]] = [(noise, 3, 0.0, None, True) for noise in DISTRIBUTIONS]
     cases += [("normal", 5, 0.0, None, True), ("normal", 3, 0.0, None, False)]
     cases += [(noise, 3, 2.0, 2.0, True) for noise in ("normal", "t3")] + [("normal", 3, 2.0, 2.0, False)]

@@ -4,36 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from benchmarks import factorial, trends
-from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line
+from benchmarks.intervals_page import interval_sections
+from benchmarks.predictions import DECILES, EVERY_SIZE
+from benchmarks.simulate import CELLS, DISTRIBUTIONS, Line
+from benchmarks.tables import table_of_cases, table_of_quantities
 
 MAX_ERRORS = 3  # Monte-Carlo standard errors; larger deviations are reported
-
-
-def table_of_cases(lines: Sequence[Line], quantity: str, *, over: str = "noise") -> str:
-    """Return a Markdown table with a row for each noise (or rule) and a column for each case."""
-    chosen = [line for line in lines if line.quantity == quantity]
-    cases = list(dict.fromkeys(line.case for line in chosen))
-    texts = {(line.noise, line.case): format_value(line) for line in chosen}
-    rows = [[name, *(texts.get((name, case), "") for case in cases)] for name in dict.fromkeys(line.noise for line in chosen)]
-    return markdown([over, *cases], rows)
-
-
-def table_of_quantities(lines: Sequence[Line], quantities: Sequence[str], *, heads: Sequence[str]) -> str:
-    """Return a Markdown table with a row for each noise and case and a column for each quantity."""
-    texts = {(line.noise, line.case, line.quantity): format_value(line) for line in lines}
-    rows = dict.fromkeys((line.noise, line.case) for line in lines)
-    return markdown(heads, [[*row, *(texts.get((*row, name), "") for name in quantities)] for row in rows])
-
-
-def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def format_value(line: Line) -> str:
-    return f"{line.value:.2f}" if line.error is None else f"{line.value:.1%}"
 
 
 def worst(lines: Sequence[Line], *, least: bool = False) -> str:
@@ -117,8 +94,9 @@ The Monte-Carlo standard error of a share in the first three tables is at most {
 differs; 5 % are allowed: {false_broken}. At most {near} have a verdict of equivalent where the difference equals the margin.
 Coverage of the 95 % intervals is at least {covered}. If seeds are added until the verdicts are conclusive, at most {added} of
 the tables have a false verdict; if each look is judged as if it were the only one, {careless} do.
-Power: with the estimated number of seeds, at least {power} of the studies are conclusive if mean and spread are known, where
-80 % are promised; if they are estimated from the first seeds, {guess_least} to {guess_most} are.
+Power: with the computed number of seeds, at least {power} of the studies are conclusive if mean and spread are known, where
+80 % are promised. Share of studies in which a verdict predicted with 70 to 80 % comes about, where true differences of all
+sizes occur: {calibration}.
 **What breaks:** skewed differences. With a skewness of 1, false verdicts rise to {mild_false}, with added seeds to
 {mild_added}, false equivalence rises to {mild_near}, and coverage falls to {mild_covered}. With a skewness of 6 they rise to
 {strong_false}, {strong_added} and {strong_near}, and coverage falls to {strong_covered}.
@@ -151,18 +129,13 @@ cells equals it: {equivalence_broken}.
 
 {equivalence_table}
 
-## Estimated number of seeds for a conclusive verdict
+## Number of seeds for a conclusive verdict
 
 Mean and spread known: {power_broken}.
 
 {power_table}
 
-Mean and spread estimated from the first seeds, in studies that are inconclusive with these: with the estimated number,
-{guess_least} to {guess_most} are conclusive. More than {most} seeds are not simulated and count as inconclusive. Reports
-estimate no number below {few} pairs. The true difference is in standard deviations of the pairs.
-
-{guesses}
-
+{intervals}
 ## Seeds added until conclusive
 
 `attnlab run --until-conclusive --max-seeds 12`: a look at each number of seeds, one more seed for each open cell, each t-test
@@ -247,6 +220,9 @@ def _in_short(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
         "added": worst([line for line in added if not line.noise.endswith("_gap")]),
         "careless": worst([line for line in looks if "NOT" in line.case]),
         "power": f"{min(line.value for line in part['power']):.1%}",
+        "calibration": _range(
+            [line for line in part["prediction"] if line.noise == EVERY_SIZE and line.quantity == DECILES[7]]
+        ),
     }
     for name, noise in (("mild", "mild_gap"), ("strong", "skewed_gap")):
         figures[f"{name}_false"] = worst([line for line in false if line.noise == noise])
@@ -272,19 +248,13 @@ def _fixed(lines: Sequence[Line]) -> dict[str, str]:
 
 
 def _added(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
-    """Return the figures for estimated numbers of seeds, added seeds, and the rules for repeated looks."""
+    """Return the figures for numbers of seeds, intervals, added seeds, and the rules for repeated looks."""
     power = ["noise", "true difference, in standard deviations of the pairs", "conclusive"]
-    guess = ["noise", "true difference, seeds so far", "inconclusive", "median estimated seeds", "conclusive with them"]
-    conclusive = [line for line in part["guess"] if line.quantity == "conclusive"]
     looks = ["noise", "true difference", "false", "covered", "seeds per cell"]
     return {
         "power_broken": violations(part["power"], 0.8, least=True),
         "power_table": table_of_quantities(part["power"], ["conclusive"], heads=power),
-        "guess_least": worst(conclusive, least=True),
-        "guess_most": worst(conclusive),
-        "most": str(MAX_SEEDS),
-        "few": str(MIN_SEEDS_FOR_ESTIMATE),
-        "guesses": table_of_quantities(part["guess"], ["open", "seeds named", "conclusive"], heads=guess),
+        "intervals": interval_sections(part),
         "looks_table": table_of_quantities(part["looks"], ["false", "covered", "seeds"], heads=looks),
         "rules_seeds": table_of_cases(part["rules"], "seeds", over="rule"),
         "rules_conclusive": table_of_cases(part["rules"], "conclusive", over="rule"),

@@ -4,7 +4,7 @@ The prediction is Bayesian. Before the seeds are seen, every true difference and
 equally likely; given them, the true difference has Student's t-distribution around the mean difference (Gelman et al. 2013,
 section 3.2). Further pairs are drawn from this distribution and judged together with the present ones, at the levels that
 Holm's correction and the looks leave to the comparison. A prior of the table's variances (`attnlab.stats.moderation`) counts as
-in the t-test. The draws are the points of a fixed low-discrepancy sequence, so that equal results have equal predictions.
+in the t-test. The draws are the points of a fixed low-discrepancy sequence, so that equal results have equal predictions. A moderated variance (`attnlab.stats.moderation`) counts with its degrees of freedom.
 
 Averaged over true differences of all sizes, verdicts come about as often as predicted. Where most cells truly do not differ,
 "differs" comes about less often (see `reports/validity`).
@@ -64,7 +64,7 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     import numpy
 
     present = difference.interval
-    if not present.sd or difference.p is None or seeds <= present.n:
+    if not (present.sd and present.moderated_sd) or difference.p is None or seeds <= present.n:
         raise ValueError(f"expected a t-test of fewer than {seeds} pairs, got {present}")
     added = seeds - present.n
     present_sd, degrees_of_freedom = present.moderated_sd, present.degrees_of_freedom
