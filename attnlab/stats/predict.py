@@ -2,9 +2,9 @@
 
 The prediction is Bayesian. Before the seeds are seen, every true difference and every logarithm of their standard deviation is
 equally likely; given them, the true difference has Student's t-distribution around the mean difference (Gelman et al. 2013,
-section 3.2). Further pairs are drawn from this distribution and judged together with the present ones, at the levels that
-Holm's correction and the looks leave to the comparison. A prior of the table's variances (`attnlab.stats.moderation`) counts as
-in the t-test. The draws are the points of a fixed low-discrepancy sequence, so that equal results have equal predictions. A moderated variance (`attnlab.stats.moderation`) counts with its degrees of freedom.
+section 3.2). A moderated variance (`attnlab.stats.moderation`) counts with its degrees of freedom. Further pairs are drawn from
+this distribution and judged together with the present ones, at the levels that Holm's correction and the looks leave to the
+comparison. The draws are the points of a fixed low-discrepancy sequence, so that equal results have equal predictions.
 
 Averaged over true differences of all sizes, verdicts come about as often as predicted. Where most cells truly do not differ,
 "differs" comes about less often (see `reports/validity`).

@@ -39,6 +39,26 @@ def test_a_prediction_is_the_share_of_verdicts_over_draws_from_the_posterior(add
     assert prediction.conclusive == pytest.approx((equivalent | differs).mean(), abs=0.012)
 
 
+def test_a_moderated_variance_counts_with_its_degrees_of_freedom() -> None:
+    """The draws come from the posterior with the prior, and later tests are moderated by the same prior."""
+    from scipy.stats import t
+
+    random, n, studies, added = numpy.random.RandomState(1), 3, 40_000, 2
+    prior = VariancePrior(4, 0.0004, 5)
+    plain = difference(VALUES[:n])
+    moderated = replace(plain, interval=replace(plain.interval, prior=prior))
+    values, freedom = numpy.array(VALUES[:n]), 4 + n - 1
+    squares = 4 * prior.variance + ((values - values.mean()) ** 2).sum()
+    variance = squares / random.chisquare(freedom, studies)
+    truth = values.mean() + numpy.sqrt(variance / n) * random.standard_normal(studies)
+    new = truth[:, None] + numpy.sqrt(variance)[:, None] * random.standard_normal((studies, added))
+    every = numpy.hstack([numpy.tile(values, (studies, 1)), new])
+    later = (4 * prior.variance + ((every - every.mean(1, keepdims=True)) ** 2).sum(1)) / (freedom + added)
+    differs = abs(every.mean(1)) / numpy.sqrt(later / (n + added)) > t.ppf(0.975, freedom + added)
+    assert predict(moderated, n + added).differs == pytest.approx(differs.mean(), abs=0.012)
+    assert abs(predict(plain, n + added).differs - differs.mean()) > 0.03
+
+
 def test_without_a_margin_nothing_is_predicted_to_be_equivalent() -> None:
     with_margin, without = predict(difference(VALUES, margin=1.0), 6), predict(difference(VALUES), 6)
     assert without.equivalent is None and without.conclusive == without.differs == with_margin.differs
