@@ -1,7 +1,7 @@
 """Simulation of error rates, coverage and power of verdicts: ``python -m benchmarks.validity`` writes ``reports/validity/``.
 
-It takes about two minutes on one core. Results are written to ``validity.csv`` as they are simulated; run the command
-again to continue an interrupted simulation, and with ``--fresh`` to start over.
+It takes about four minutes on one core with ``--studies 3000``. Results are written to ``validity.csv`` as they are simulated;
+run the command again to continue an interrupted simulation, and with ``--fresh`` to start over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attnlab.stats.sequential import Looks
-from benchmarks import factorial, intervals, predictions, rules, simulate, trends
+from benchmarks import factorial, intervals, predictions, rules, simulate, sweeps, trends
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line, Share
 from benchmarks.validity_page import page
@@ -139,6 +139,8 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
     yield Simulation(2 * rules.RULES * len(rules.CASES), partial(rule_comparison, studies, seed))
     for setting in factorial.SETTINGS:
         yield Simulation(len(factorial.QUANTITIES), partial(factorial.simulated_lines, setting, studies, seed))
+    for design in sweeps.designs():
+        yield Simulation(2, partial(sweeps.simulate_rates, design, max(500, studies // 2), seed))
     for noise in trends.NOISES:
         for n in trends.SIZES:
             yield Simulation(len(trends.CASES), partial(trends.simulated_lines, noise, n, studies, seed))

@@ -35,6 +35,31 @@ def _range(lines: Sequence[Line]) -> str:
     return f"{low:.1%} at {lines[0].case}" if len(lines) == 1 else f"{low:.1%} to {high:.1%} in {len(lines)} settings"
 
 
+RATES = """\
+
+## The choice of the learning rate
+
+Two cells with the same lowest loss, at optima that are equal or 0.2 decades apart; any verdict of better or worse is false.
+Curvature is the loss one decade from the optimum, spread the standard deviation of a run; only their ratio matters.
+“Search 4 + confirm 5” chooses the best of four trials of one seed in each cell (the trials of Optuna's QMCSampler, over two
+decades) and compares 5 other seeds at the chosen rates. “Sweep 3 x 5” trains 3 rates, half a decade apart, with 5 seeds,
+extends the grid while the best rate of a cell is at its edge, and compares the fitted optima.
+
+Where the curves are parabolas, at most {sweep_worst} of the sweep's verdicts are false; where they are lopsided (at “lopsided
+1”, the loss a decade above the optimum is twice that a decade below), at most {sweep_lopsided} with five rates.
+**Not promised:** three rates with lopsided curves whose optima lie apart, {sweep_three}. With `search`, {search_least} to
+{search_most} are false, the more the more seeds there are, because the luck of the search is the same in all of them. Share
+of false verdicts:
+
+{rates_table}
+
+Share of the sweeps without a verdict, because the curve is rejected by the test for lack of fit (at 5 %), or no extension
+encloses the optimum:
+
+{rates_open}
+"""
+
+
 FACTORIAL = """
 ## Effects of factorial studies
 
@@ -171,7 +196,8 @@ def page(lines: Sequence[Line], *, command: str, level: float) -> str:
     noises = "\n".join(f"- `{name}`: {text}." for name, text in DISTRIBUTIONS.items())
     figures = _in_short(part) | _fixed(part["fixed"]) | _added(part)
     text = PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
-    return text + _factorial_section(part.get("factorial", ())) + _trends_section(part.get("trend", ()))
+    text += _factorial_section(part.get("factorial", ())) + _trends_section(part.get("trend", ()))
+    return text + _rates_section(part.get("rates", ()))
 
 
 def _trends_section(lines: Sequence[Line]) -> str:
@@ -202,6 +228,25 @@ def _factorial_section(lines: Sequence[Line]) -> str:
         covered_broken=violations(of["covered"], 0.95, least=True),
         covered=worst(of["covered"], least=True),
         power_table=table_of_cases(lines, "power"),
+    )
+
+
+def _rates_section(lines: Sequence[Line]) -> str:
+    """Return the section on learning rates that are searched or swept; "" if they are not simulated."""
+    if not lines:
+        return ""
+    false = [line for line in lines if line.quantity == "false"]
+    sweeps, searches = ([line for line in false if line.case.startswith(name)] for name in ("sweep", "search"))
+    parabolas, lopsided = ([line for line in sweeps if ("lopsided" in line.noise) is kind] for kind in (False, True))
+    unanswered = [line for line in lines if line.quantity == "no verdict" and line.case.startswith("sweep")]
+    return RATES.format(
+        sweep_worst=worst(parabolas),
+        sweep_lopsided=worst([line for line in lopsided if line.case.startswith("sweep 5")]),
+        sweep_three=worst([line for line in lopsided if line.case.startswith("sweep 3")]),
+        search_least=f"{min(line.value for line in searches):.1%}",
+        search_most=f"{max(line.value for line in searches):.1%}",
+        rates_table=table_of_cases(false, "false", over="curves"),
+        rates_open=table_of_cases(unanswered, "no verdict", over="curves"),
     )
 
 

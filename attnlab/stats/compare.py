@@ -195,7 +195,10 @@ def _at_optima(
         alike.setdefault((cell.test, *sorted(cell.batches.items())), []).append(cell)
     curves: dict[str, LearningRateCurve] = {}
     for group in alike.values():
-        runs = {cell.name: collect_runs(groups[cell.name], path=spec.sweep, metric=spec.metric) for cell in group}
+        runs = {
+            cell.name: collect_runs(groups[cell.name], path=spec.sweep, metric=spec.metric, direction=spec.direction)
+            for cell in group
+        }
         curves |= fit_curves(runs, direction=spec.direction)
     fitted = []
     for cell in cells:

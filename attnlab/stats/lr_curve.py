@@ -21,7 +21,8 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from attnlab._util.run_state import RunState
 from attnlab.stats import paired
 from attnlab.stats.records import finite, is_infinite
 from attnlab.stats.shared_curve import CellLosses, FittedOptimum, SharedCurve, fit_shared_curve
+from attnlab.stats.sweep import best_value, mean_scores
 
 if TYPE_CHECKING:
     import numpy
@@ -57,12 +59,12 @@ class SweptRuns:
 
     Attributes:
         values: Rate -> seed -> metric of the completed runs.
-        ranking: The same on the validation split, by which the best rate is chosen.
+        scores: Rate -> mean score on the validation split (`attnlab.stats.sweep.mean_scores`), which decides on the best.
         diverged: Rate -> number of diverged runs.
     """
 
     values: Mapping[float, SeedValues]
-    ranking: Mapping[float, SeedValues]
+    scores: Mapping[float, float]
     diverged: Mapping[float, int] = field(default_factory=dict)
 
     @property
@@ -82,7 +84,7 @@ class LearningRateCurve:
 
     Attributes:
         runs: The runs.
-        best: Best rate tried, on the validation split; None if no seed completed at all rates.
+        best: Best rate tried, on the validation split; None if fewer than two completed.
         problem: Reason why there is no fitted optimum, else None.
         fitted: Rates that the curve is fitted to.
         optimum: log10 of the optimal rate, with its interval over seeds.
@@ -114,31 +116,29 @@ class LearningRateCurve:
         return math.fsum(self.values.values()) / len(self.values) + rise
 
 
-def collect_runs(records: Iterable[Mapping[str, Any]], *, path: str, metric: str) -> SweptRuns:
+def collect_runs(records: Sequence[Mapping[str, Any]], *, path: str, metric: str, direction: str) -> SweptRuns:
     """Collect the runs of one cell.
 
     Args:
         records: Runs as `attnlab.load_runs` returns them; those that are not part of a sweep are ignored.
         path: Dotted path of the swept hyperparameter.
         metric: Name of the metric.
+        direction: "min" where smaller values of the metric are better, else "max".
     """
     values: dict[float, dict[int, float]] = {}
-    ranking: dict[float, dict[int, float]] = {}
     diverged: dict[float, int] = {}
     for record in records:
         params = record.get("params")
         if record.get("phase") != PHASE or not isinstance(params, Mapping) or path not in params:
             continue
         rate, seed = float(params[path]), int(record["seed"])
-        value, on_valid = finite(record.get(metric)), finite(record.get(f"valid_{metric}"))
+        value = finite(record.get(metric))
         if record["state"] == RunState.DIVERGED or is_infinite(record.get(metric)):
             diverged[rate] = diverged.get(rate, 0) + 1
         elif record["state"] == RunState.COMPLETED and value is not None:
             values.setdefault(rate, {})[seed] = value
-            if on_valid is not None:
-                ranking.setdefault(rate, {})[seed] = on_valid
-    is_ranked = all(seeds.keys() == ranking.get(rate, {}).keys() for rate, seeds in values.items())
-    return SweptRuns(values, ranking if is_ranked else values, diverged)
+    scores = mean_scores(records, path=path, metric=metric, direction=direction)
+    return SweptRuns(values, next(iter(scores.values()), {}), diverged)
 
 
 def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, LearningRateCurve]:
@@ -151,7 +151,7 @@ def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, L
         direction: "min" where smaller values of the metric are better, else "max".
     """
     sign = 1.0 if direction == "min" else -1.0
-    curves = {name: _without_fit(runs, sign) for name, runs in cells.items() if runs.tried}
+    curves = {name: _without_fit(runs, direction) for name, runs in cells.items() if runs.tried}
     names = [name for name, curve in curves.items() if curve.problem is None]
     while names:
         losses = [_losses(curves[name], sign) for name in names]
@@ -173,21 +173,18 @@ def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, L
     return _with_sensitivities(curves, sign)
 
 
-def _without_fit(runs: SweptRuns, sign: float) -> LearningRateCurve:
+def _without_fit(runs: SweptRuns, direction: str) -> LearningRateCurve:
     """Return a cell's best rate and the rates to fit, or the problem that rules out a fit."""
     usable = runs.usable
     if len(usable) < 2:
         return LearningRateCurve(runs, problem=CurveProblem.TOO_FEW_VALUES)
-    seeds = _common_seeds(runs.ranking, usable)
-    if not seeds:
-        return LearningRateCurve(runs, problem=CurveProblem.INCOMPLETE_SEEDS)
-    best = min(usable, key=lambda rate: sign * math.fsum(runs.ranking[rate][seed] for seed in seeds))
-    start = min(max(usable.index(best) - WINDOW // 2, 0), max(len(usable) - WINDOW, 0))
-    curve = LearningRateCurve(runs, best, fitted=tuple(usable[start : start + WINDOW]))
-    if best == runs.tried[0]:
-        return replace(curve, problem=CurveProblem.SMALLEST_TRIED)
-    if best == runs.tried[-1]:
-        return replace(curve, problem=CurveProblem.LARGEST_TRIED)
+    best = best_value("", runs.scores, direction=direction)
+    start = min(max(bisect_left(usable, best.value) - WINDOW // 2, 0), max(len(usable) - WINDOW, 0))
+    curve = LearningRateCurve(runs, best.value, fitted=tuple(usable[start : start + WINDOW]))
+    if best.edge:
+        return replace(curve, problem=CurveProblem.SMALLEST_TRIED if best.is_smallest else CurveProblem.LARGEST_TRIED)
+    if not _common_seeds(runs.values, curve.fitted):
+        return replace(curve, problem=CurveProblem.INCOMPLETE_SEEDS)
     return curve
 
 
@@ -247,7 +244,7 @@ def _sensitivity(
     seeds = _common_seeds(runs.values, usable)
     if curve.values:
         seeds = [seed for seed in seeds if seed in curve.values]
-    optima = curve.values or (runs.values[curve.best] if curve.best is not None else {})
+    optima = curve.values or runs.values.get(curve.best or 0.0, {})
     excess = []
     for seed in seeds if optima else ():
         losses = [cap if rate in runs.diverged else min(cap, sign * runs.values[rate][seed]) for rate in rates]

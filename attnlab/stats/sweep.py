@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from attnlab._util.run_state import RunState
+from attnlab.stats.records import finite
 
 RunRecord = Mapping[str, Any]
 
@@ -48,20 +49,32 @@ def best_values(runs: Iterable[RunRecord], *, path: str, metric: str, direction:
         metric: The metric that the study compares; its value on `valid` decides.
         direction: `min` or `max`.
     """
+    means = mean_scores(runs, path=path, metric=metric, direction=direction)
+    return [best_value(cell, of_cell, direction=direction) for cell, of_cell in means.items()]
+
+
+def mean_scores(runs: Iterable[RunRecord], *, path: str, metric: str, direction: str) -> dict[str, dict[float, float]]:
+    """Return the mean score on `valid` of each cell at each value; the arguments are those of `best_values`.
+
+    Smaller scores are better: those of a metric with direction "max" are its negative. The score is infinite where a run
+    diverged.
+    """
     sign = 1 if direction == "min" else -1
     scores: dict[str, dict[float, list[float]]] = {}
     for run in runs:
         if run.get("phase") == "sweep" and run["state"] in (RunState.COMPLETED, RunState.DIVERGED) and path in run["params"]:
-            score = float(run.get(f"valid_{metric}", math.nan))
-            usable = run["state"] == RunState.COMPLETED and math.isfinite(score)
+            score = finite(run.get(f"valid_{metric}"))
+            usable = run["state"] == RunState.COMPLETED
             of_cell = scores.setdefault(str(run["cell"]), {})
-            of_cell.setdefault(float(run["params"][path]), []).append(sign * score if usable else math.inf)
-    means = {cell: {value: fmean(values) for value, values in of_cell.items()} for cell, of_cell in scores.items()}
-    return [_best(cell, of_cell, sign) for cell, of_cell in means.items()]
+            of_cell.setdefault(float(run["params"][path]), []).append(
+                sign * score if usable and score is not None else math.inf
+            )
+    return {cell: {value: fmean(values) for value, values in of_cell.items()} for cell, of_cell in scores.items()}
 
 
-def _best(cell: str, means: Mapping[float, float], sign: int) -> BestValue:
-    """Return the best of the values, for each of which `means` has a score of which smaller is better."""
+def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> BestValue:
+    """Return the best of the values, for each of which `means` has a score as `mean_scores` returns it."""
+    sign = 1 if direction == "min" else -1
     smallest, largest, score = min(means), max(means), min(means.values())
     tied = sorted(value for value, mean in means.items() if mean == score)
     inner = [value for value in tied if smallest < value < largest] if math.isfinite(score) else []

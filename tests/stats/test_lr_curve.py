@@ -1,6 +1,5 @@
 """Curves over a swept learning rate: optima, verdicts at the optima, and cells without one."""
 
-import math
 from dataclasses import replace
 
 import numpy
@@ -210,10 +209,6 @@ def test_one_seed_has_an_optimum_without_an_interval():
 
 def test_a_flat_curve_has_no_optimum():
     records = [sweep_record(v, rate, seed, 2.0) for v in ("dense", "no_wo") for rate in RATES for seed in range(3)]
-    assert math.isclose(records[0]["bits_per_byte"], 2.0)
-    problems = {curve_of(cell).problem for cell in summarize(records).values()}
-    assert problems == {CurveProblem.SMALLEST_TRIED}
-    records = [r | {"valid_bits_per_byte": 2.0 + (r[PATH] != 3e-3)} for r in records]
     assert {curve_of(cell).problem for cell in summarize(records).values()} == {CurveProblem.NO_MINIMUM}
 
 
