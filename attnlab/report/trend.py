@@ -11,8 +11,9 @@ from attnlab.report.plots.curves import DASHES
 from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
 from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import count, format_interval, format_p_value
+from attnlab.report.wording import count, format_interval, format_p_value, format_simultaneous
 from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.simultaneous import hides_correction
 from attnlab.stats.trend import Trend, TrendKind, TrendReason
 
 TREND_FILES = ("trends.csv",)
@@ -42,7 +43,7 @@ def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
     if trend.slope is None:
         return text
     p = _p_value(trend)
-    return f"{text}; {format_interval(trend.slope.interval, sign=True)} per doubling{f', p {_equals(p)}' if p else ''}"
+    return f"{text}; {_format_slope(trend)} per doubling{f', p {_equals(p)}' if p else ''}"
 
 
 def describe_kind(trend: Trend) -> str:
@@ -100,6 +101,14 @@ def _p_value(trend: Trend) -> str:
     return format_p_value(trend.p_size if size else trend.slope.p_holm)
 
 
+def _format_slope(trend: Trend) -> str:
+    """Format a slope with its interval, and with the simultaneous one where only that agrees with the outcome."""
+    if trend.slope is None:
+        return ""
+    outer = format_simultaneous(trend.slope)
+    return format_interval(trend.slope.interval, sign=True) + (f" ({outer})" if outer else "")
+
+
 def _equals(p: str) -> str:
     return p if p.startswith("<") else f"= {p}"
 
@@ -123,7 +132,7 @@ def trend_table(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
         differences = [by_level[level].difference if level in by_level else None for level in levels]
         texts = [trend.name, *([trend.baseline] if several else [])]
         texts += [format_interval(d.interval, sign=True) if d else "" for d in differences]
-        texts += [format_interval(trend.slope.interval, sign=True) if trend.slope else ""]
+        texts += [_format_slope(trend)]
         texts += [format_interval(trend.change, sign=True), _p_value(trend), describe_kind(trend)]
         rows.append(TableRow(texts, colors.get(trend.ends[1].name, "")))
     return Table(columns, rows)
@@ -153,6 +162,11 @@ def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
         "Trends are tested at the 5 % level by a paired t-test of the slopes, corrected by Holm's method over the "
         "trends of the table, separately from the verdicts. Only seeds that completed at every level count.",
     ]
+    if any(trend.slope and hides_correction(trend.slope) for trend in trends):
+        texts.append(
+            "“Simultaneous”: the interval of this slope alone excludes zero. The one that holds together with those of all "
+            "other trends of the table (Bonferroni) does not, and the outcome agrees with it."
+        )
     if spec.margin is None:
         texts.append("Without a margin, the study cannot show that a difference is steady.")
     else:

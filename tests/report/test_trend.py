@@ -11,7 +11,7 @@ from attnlab.report import write
 from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import changed_files, load
 from attnlab.report.summary import summarize
-from attnlab.report.trend import describe_trend, draw_trends, trend_table, with_trends
+from attnlab.report.trend import describe_trend, draw_trends, trend_notes, trend_table, with_trends
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import Trend, summarize_trends
 from tests.support.levels import made_up_levels
@@ -135,3 +135,15 @@ def test_the_plot_has_a_line_per_cell_zero_and_the_margin() -> None:
     assert all(f">{text}</text>" in figure.svg for text in ("500", "1,500", "4,500", "steps", "no_wo", "gru"))
     many, spec = trends_of({f"v{i}": [0.01 * i] * 3 for i in range(9)})
     assert [figure.file for figure in draw_trends(many, spec, colors={})] == ["trend-0.svg", "trend-1.svg"]
+
+
+def test_an_interval_that_only_the_correction_makes_inconclusive_has_the_simultaneous_one() -> None:
+    gaps = {"a": [0.0, 0.006, 0.012], "b": [0.0] * 3, "c": [0.0] * 3, "d": [0.0] * 3}
+    one, several = (trends_of({name: gaps[name] for name in names}, noise=0.0025) for names in ("a", "abcd"))
+    assert "simultaneous" not in describe_trend(one[0][0], one[1])
+    trend, spec = several[0][0], several[1]
+    assert trend.slope is not None and trend.slope.p is not None and trend.slope.p < 0.05
+    line = describe_trend(trend, spec)
+    assert "inconclusive" in line and "(simultaneous ± 0.0" in line
+    assert any("Simultaneous" in note for note in trend_notes(several[0], spec))
+    assert not any("Simultaneous" in note for note in trend_notes(one[0], one[1]))

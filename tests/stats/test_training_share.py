@@ -12,7 +12,7 @@ from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.share_summary import ShareSource, summarize_shares
 from attnlab.stats.training_share import Curve, running_mean, share_of, training_share
 from attnlab.stats.trend import summarize_trends
-from tests.support.levels import made_up_levels
+from tests.support.levels import made_up_levels, swept
 
 STEPS = range(100, 1001, 100)
 
@@ -152,3 +152,15 @@ def test_every_comparison_has_a_share_if_no_level_is_a_length_of_training() -> N
     curves = pandas.DataFrame(rows, columns=["run_id", "metric", "step", "value"])
     shares = summarize_shares(summarize_cells(runs, spec), runs, curves, spec=replace(spec, over=""))
     assert [share.name for share in shares] == [f"no_wo steps={level}" for level in (500, 1500, 4500)]
+
+
+def test_a_sweep_has_the_shares_at_the_best_value_tried() -> None:
+    runs, spec = made_up_levels({"no_wo": [-0.1] * 3})
+    runs, spec = swept(runs), replace(spec, over="", sweep="train.lr")
+    rows = [(run["run_id"], "valid/bits_per_byte", step, v + run["bits_per_byte"]) for run in runs for step, v in power_law()]
+    curves = pandas.DataFrame(rows, columns=["run_id", "metric", "step", "value"])
+    best = [run for run in runs if run["train.lr"] == 10**-2.5]
+    cells = summarize_cells(runs, spec)
+    assert cells[0].curve is not None and cells[0].curve.best == 10**-2.5
+    shares = summarize_shares(cells, runs, curves, spec=spec)
+    assert shares == summarize_shares(cells, best, curves, spec=spec) and shares[0].share.log_ratio.n == 5

@@ -11,7 +11,7 @@ from scipy import stats
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.trend import Trend, TrendKind, TrendReason, fit_line, summarize_trends
-from tests.support.levels import LEVELS, made_up_levels
+from tests.support.levels import LEVELS, made_up_levels, swept
 
 
 def trends_of(gaps: dict[str, list[float]], **options: Any) -> dict[str, Trend]:
@@ -143,6 +143,15 @@ def test_the_control_has_no_trend() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01], "none": [1.0, 2.0, 3.0]})
     trends = summarize_trends(summarize_cells(runs, spec), replace(spec, control={"variant": "none"}))
     assert [trend.name for trend in trends] == ["no_wo"]
+
+
+def test_swept_cells_are_compared_at_their_optima() -> None:
+    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
+    (plain,) = summarize_trends(summarize_cells(runs, spec), spec)
+    spec = replace(spec, sweep="train.lr")
+    (trend,) = summarize_trends(summarize_cells(swept(runs), spec), spec)
+    assert trend.kind is TrendKind.SHRINKS and trend.slope is not None and plain.slope is not None
+    assert trend.slope.interval.mean == pytest.approx(plain.slope.interval.mean)
 
 
 def test_a_study_without_levels_has_no_trends() -> None:

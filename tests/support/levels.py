@@ -43,6 +43,17 @@ def made_up_levels(
     return runs, spec
 
 
+def swept(runs: Sequence[dict[str, Any]], *, curvature: float = 0.4) -> list[dict[str, Any]]:
+    """Return each run at three learning rates, of which the middle one is best."""
+    return [
+        run
+        | {"run_id": f"{run['run_id']} {rate}", "phase": "sweep", "params": {"train.lr": rate}, "train.lr": rate}
+        | {metric: run["bits_per_byte"] + curvature * distance**2 for metric in ("bits_per_byte", "valid_bits_per_byte")}
+        for run in runs
+        for rate, distance in ((1e-3, -0.5), (10**-2.5, 0.0), (1e-2, 0.5))
+    ]
+
+
 def _run(variant: str, level: float, seed: int, value: float) -> dict[str, Any]:
     cell = f"{variant} steps={level}"
     fields = {
