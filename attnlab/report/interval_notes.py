@@ -30,7 +30,7 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
     if any(is_chosen(cell) for cell in compared):
         texts.append(
             f"{CHOSEN_MARK}: called better or worse because the estimate lies far from zero. Estimates chosen in this way are "
-            "too large on average, most of all with few seeds and where the interval nearly reaches zero."
+            "too large on average, most of all with few seeds and small true differences."
         )
     return texts
 
