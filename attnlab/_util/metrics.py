@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
 
 
+def slope_name(metric: str) -> str:
+    """Return the name of the summary metric that holds the final slope of a metric on ``valid`` over the log of steps."""
+    return f"valid_{metric}_slope"
+
+
 class Mean(NamedTuple):
     """A sum and its number of items; the pairs of several batches can be added.
 

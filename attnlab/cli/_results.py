@@ -25,6 +25,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     """
     from attnlab._util.cost_metrics import shown_in
     from attnlab.report.interval_notes import notes_on_intervals
+    from attnlab.report.margin import margin_notes
     from attnlab.report.reference_scores import labels
     from attnlab.report.search import describe_search
     from attnlab.report.sweep import sweep_warnings
@@ -68,6 +69,8 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     print()
     print_text(f"{plan.study.study}: {caption}")
     _print_cells(headings, rows, references, costs=[metric.heading for metric in costs])
+    for note in margin_notes(spec):
+        print_text(f"note: {note}")
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     for note in notes_on_intervals(cells):

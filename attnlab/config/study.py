@@ -1,6 +1,7 @@
 """The typed content of a study file. ``reader`` reads and checks one, ``grid`` expands it into cells."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,6 +76,35 @@ Baseline = Annotated[
     BeforeValidator(_baseline),
     WithJsonSchema({"anyOf": [_AXIS_VALUES, {"type": "array", "minItems": 1, "items": _AXIS_VALUES}, {"type": "null"}]}),
 ]
+
+
+SHARE = r" *(\d+(?:\.\d+)?) *% *of *steps *"
+
+
+def _margin(value: Any) -> Any:
+    if isinstance(value, str):
+        match = re.fullmatch(SHARE, value)
+        if match is None or not 0 < float(match[1]) < 100:
+            raise expected("a number greater than 0, or a share of training such as 5 % of steps")
+        return f"{float(match[1]):g} % of steps"
+    if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
+        raise expected("a number greater than 0, or a share of training such as 5 % of steps")
+    return value
+
+
+Margin = Annotated[
+    float | str | None,
+    BeforeValidator(_margin),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{SHARE}$"}, {"type": "null"}]}
+    ),
+]
+
+
+def share_of_steps(margin: float | str | None) -> float | None:
+    """Return the share of a margin such as "5 % of steps", here 0.05; None for a margin in the metric's unit."""
+    match = re.fullmatch(SHARE, margin) if isinstance(margin, str) else None
+    return float(match[1]) / 100 if match else None
 
 
 def _control(value: Any) -> Any:
@@ -166,7 +196,10 @@ class StudyConfig(Section):
         description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
-    margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")
+    margin: Margin = Field(
+        default=None,
+        description="the largest difference that counts as equivalent: a number, or a share of training such as 5 % of steps",
+    )
     moderate: bool = Field(
         default=True,
         description="moderated t-test: the comparisons of a table, where there are enough, borrow from each other's variances",

@@ -15,6 +15,7 @@ from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.factorial import design_notes
+from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import baseline_notes, control_notes, data_notes, direction_notes, double_notes, length_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
@@ -205,6 +206,7 @@ def plan(
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
+    check_margin(study, resolved)
     notes = [*double_notes(study, resolved, doubles, wanted)]
     on_data = data_notes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]

@@ -16,6 +16,8 @@ from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.sweep import swept_path
 from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.margin import with_margin
+from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.calls import Call, read_calls
@@ -102,13 +104,15 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = ComparisonSpec(
         study.study,
         axes,
-        **{**now, "baseline": first},
+        **{**now, "baseline": first, "margin": None},
         looks=_looks(study.study, root),
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
         factorial=factorial_design(study),
         sweep=swept_path(runs.to_dict("records")),
     )
+    records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
+    spec = with_margin(spec, now["margin"], exclude_trials(records))
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
     search_json = record.data.tags.get("attnlab.search")

@@ -12,6 +12,7 @@ from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.report.control import control_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
+from attnlab.report.margin import margin_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_looks,
@@ -195,7 +196,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "does not decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
             "a wider one the more comparisons and looks they are corrected for."
         )
-    texts += control_notes(cells, spec)
+    texts += [*margin_notes(spec), *control_notes(cells, spec)]
     if spec.looks is not None:
         texts.append(describe_looks(spec.looks))
     return [*texts, "Parentheses after parameters: the difference from the baseline."]

@@ -42,6 +42,7 @@ class ComparisonSpec:
         direction: "min" where smaller values are better, else "max".
         baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
         margin: Largest difference that counts as equivalent, in the metric's unit.
+        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
         looks: The looks of a study whose seeds were added until its verdicts were conclusive.
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
         further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
@@ -65,6 +66,7 @@ class ComparisonSpec:
     further_baselines: tuple[Mapping[str, Any], ...] = ()
     sweep: str | None = None
     control: Mapping[str, Any] | None = None
+    margin_share: float | None = None
     factorial: FactorialDesign | None = None
     over: str = ""
     moderate: bool = True

@@ -26,6 +26,8 @@ from attnlab.config.comparability import task_length, test_identity
 from attnlab.config.factors import factorial_design
 from attnlab.errors import UserError, nearest
 from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.margin import with_margin
+from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.rows import Row, row_of_record
@@ -84,10 +86,11 @@ class StudyResult:
         plan, study = self.plan, self.plan.study
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
         first, *others = study.baselines or [{}]
-        question = (plan.metric, plan.direction, first, study.margin)
+        question = (plan.metric, plan.direction, first, None)
         roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
         roles |= {"sweep": study.swept_path, "moderate": study.moderate}
-        return ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
+        spec = ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
+        return with_margin(spec, study.margin, exclude_trials(self.records()))
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""

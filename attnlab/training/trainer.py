@@ -28,6 +28,7 @@ from attnlab.training.optim import adamw, learning_rate, total_steps
 from attnlab.training.prefetch import Prefetcher
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
+from attnlab.training.slope import final_slopes
 from attnlab.training.timing import Timer
 
 
@@ -100,7 +101,8 @@ class Trainer:
             # Peak memory is read before the evaluation at other lengths, which may need more than training did.
             run_costs = self._costs()
             at_lengths, tags = self._at_lengths(test)
-            summary = {**valid, **test, **at_lengths, **run_costs, **self.timer.summary()}
+            slopes = final_slopes(self.history, self.step)
+            summary = {**valid, **slopes, **test, **at_lengths, **run_costs, **self.timer.summary()}
             return Result("completed", summary, self.step, tags=tags)
         except _EarlyEnd as end:
             return Result(end.state, self._costs(), end.step, end.reason)

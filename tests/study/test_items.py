@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy
 import pytest
 from mlflow import MlflowClient
 
@@ -22,7 +23,7 @@ def test_items_of_a_study_add_up_to_the_metric_of_each_run_and_survive_a_lost_re
     assert list(items.columns) == ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
     assert set(items["run_id"]) == set(runs.index) and set(items["metric"]) == {"bits_per_byte"}
     for run_id, of_run in items.groupby("run_id"):
-        mean = (of_run["score"] * of_run["count"]).sum() / of_run["count"].sum()
+        mean = numpy.average(of_run["score"].to_numpy(), weights=of_run["count"].to_numpy())
         assert mean == pytest.approx(runs["bits_per_byte"].to_dict()[run_id], rel=1e-5)
         assert of_run["item"].tolist() == list(range(len(of_run)))
 

@@ -1,0 +1,31 @@
+"""Check that a margin in per cent of steps can be estimated from the runs that are planned."""
+
+from collections.abc import Sequence
+
+from attnlab.config.study import StudyConfig
+from attnlab.errors import UserError
+from attnlab.planning.matching import CellPair
+from attnlab.training.optim import total_steps
+from attnlab.training.slope import MIN_POINTS
+
+
+def check_margin(study: StudyConfig, resolved: Sequence[CellPair]) -> None:
+    """Raise ``UserError`` if the margin is a share of steps and a baseline is evaluated too seldom to estimate it."""
+    if not isinstance(study.margin, str):
+        return
+    place = study.where("margin")
+    if not study.baselines:
+        raise UserError(f"margin: {study.margin} is estimated from the baseline: expected a 'baseline', got none", place)
+    for cell, resolution in resolved:
+        if resolution.refusal is not None or not study.baselines[0].items() <= cell.axes.items():
+            continue
+        train = resolution.config.train
+        steps = total_steps(train, resolution.task)
+        every = train.eval_every or (resolution.task.steps_per_epoch(train.batch_size) if train.epochs else steps)
+        points = len({*range(every, steps + 1, every), steps} - set(range((steps + 1) // 2)))
+        if points < MIN_POINTS:
+            message = (
+                f"margin: {study.margin} is estimated from the baseline's validation curve: expected at least {MIN_POINTS} "
+                f"evaluations in the second half of training, got {points} of {cell.name!r}"
+            )
+            raise UserError(f"{message}; set train.eval_every to at most {max(1, steps // 4)}", place)

@@ -1,0 +1,50 @@
+"""Margins in per cent of training steps: the difference in the metric that so many more steps of the baseline would make.
+
+A run records the slope of its validation metric over the logarithm of the steps in the second half of training. The margin is
+the median slope over the runs of the baseline times log(1 + share). It is estimated when the study is judged, from `valid`
+alone, and the tests treat it as a constant.
+
+Where the learning rate decays, a curve falls faster toward its end than the final score does with a longer training, so the
+margin is usually too wide rather than too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from attnlab._util.metrics import slope_name
+from attnlab._util.run_state import RunState
+from attnlab.config.study import share_of_steps
+from attnlab.stats.compare import ComparisonSpec, axis_text
+
+
+def with_margin(spec: ComparisonSpec, margin: float | str | None, runs: Iterable[Mapping[str, Any]]) -> ComparisonSpec:
+    """Return a comparison with the margin of its study.
+
+    Args:
+        spec: Without a margin.
+        margin: As the study states it: in the metric's unit, or as in "5 % of steps".
+        runs: One mapping per run with `state`, the axes and the summary metrics.
+    """
+    share = share_of_steps(margin)
+    if share is None:
+        assert not isinstance(margin, str)
+        return replace(spec, margin=margin)
+    return replace(spec, margin=_estimate(spec, share, runs), margin_share=share)
+
+
+def _estimate(spec: ComparisonSpec, share: float, runs: Iterable[Mapping[str, Any]]) -> float | None:
+    """Return the margin in the metric's unit; None if no run of the baseline has a slope, or it does not improve."""
+    baseline = {axis: axis_text(value) for axis, value in spec.baseline.items()}
+    slopes = []
+    for run in runs:
+        slope = run.get(slope_name(spec.metric))
+        is_baseline = all(axis_text(run.get(axis)) == value for axis, value in baseline.items())
+        if is_baseline and run["state"] == RunState.COMPLETED and isinstance(slope, float) and math.isfinite(slope):
+            slopes.append(-slope if spec.direction == "min" else slope)
+    improvement = statistics.median(slopes) if slopes else 0.0
+    return improvement * math.log1p(share) if improvement > 0 else None

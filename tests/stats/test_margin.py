@@ -1,0 +1,112 @@
+"""Tests of margins in per cent of training steps."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab import load_runs
+from attnlab.config.reader import read_study
+from attnlab.errors import UserError
+from attnlab.planning.plan import plan
+from attnlab.report import methods
+from attnlab.report.margin import margin_notes
+from attnlab.report.page import make_page
+from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.margin import with_margin
+from attnlab.study.run import run
+from attnlab.tracking.runs import load_curves
+from attnlab.training.slope import final_slopes
+from tests.study.test_study import QUIET, study
+
+SPEC = ComparisonSpec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"})
+
+
+def runs_of(slopes: dict[str, list[float]], metric: str = "bits_per_byte") -> list[dict[str, Any]]:
+    return [
+        {"variant": variant, "state": "completed", "seed": seed, f"valid_{metric}_slope": slope}
+        for variant, numbers in slopes.items()
+        for seed, slope in enumerate(numbers)
+    ]
+
+
+def test_the_slope_of_a_power_law_gives_the_difference_that_more_steps_make() -> None:
+    """Of the curve 2 - 0.3 log(steps), 5 % more steps take off 0.3 log(1.05)."""
+    history = [(step, {"valid/bits_per_byte": 2 - 0.3 * math.log(step), "train/loss": 1.0}) for step in range(100, 1_001, 100)]
+    slopes = final_slopes(history, 1_000)
+    assert slopes == {"valid_bits_per_byte_slope": pytest.approx(-0.3)}
+    spec = with_margin(SPEC, "5 % of steps", runs_of({"dense": list(slopes.values())}))
+    assert spec.margin == pytest.approx(0.3 * math.log(1.05)) and spec.margin_share == 0.05
+
+
+def test_only_the_second_half_counts_and_three_points_are_needed() -> None:
+    early = [(step, {"valid/loss": 100.0}) for step in (10, 20, 49)]
+    late = [(step, {"valid/loss": -math.log(step)}) for step in (50, 75, 100)]
+    assert final_slopes(early + late, 100) == {"valid_loss_slope": pytest.approx(-1.0)}
+    assert final_slopes(early + late[1:], 100) == {}
+
+
+def test_the_margin_is_the_median_over_the_runs_of_the_baseline() -> None:
+    runs = runs_of({"dense": [-0.1, -0.2, -0.9], "no_wo": [-5.0]})
+    assert with_margin(SPEC, "10 % of steps", runs).margin == pytest.approx(0.2 * math.log(1.1))
+    better_is_higher = ComparisonSpec("s", ("variant",), "accuracy", "max", {"variant": "dense"})
+    assert with_margin(better_is_higher, "10 % of steps", runs_of({"dense": [0.2]}, "accuracy")).margin == pytest.approx(
+        0.2 * math.log(1.1)
+    )
+
+
+@pytest.mark.parametrize("slopes", [{"dense": [0.1, 0.2]}, {"no_wo": [-0.1]}, {"dense": [math.nan]}])
+def test_a_baseline_that_does_not_improve_gives_no_margin(slopes: dict[str, list[float]]) -> None:
+    spec = with_margin(SPEC, "5 % of steps", runs_of(slopes))
+    (note,) = margin_notes(spec)
+    assert spec.margin is None and "has no value" in note
+
+
+def test_a_margin_in_the_metric_s_unit_stays() -> None:
+    spec = with_margin(SPEC, 0.01, [])
+    assert (spec.margin, spec.margin_share) == (0.01, None) and margin_notes(spec) == []
+
+
+def steps_study(**changes: Any) -> dict[str, Any]:
+    base = {**study()["base"], "train": {"steps": 40, "batch_size": 2, "lr": 3e-3, "eval_every": 10}}
+    return {**study(), "base": base, "baseline": {"variant": "dense"}, "margin": "5 % of steps", **changes}
+
+
+def test_terminal_and_page_have_the_same_margin(root: Path) -> None:
+    result = run(steps_study(), root=root, display=QUIET)
+    spec, runs = result.comparison(), load_runs("small", root)
+    source = methods.load_study_info(runs, root=root)
+    assert spec.margin is not None and spec.margin > 0 and source.spec == spec
+    slopes = sorted(-runs[runs["variant"] == "dense"]["valid_bits_per_byte_slope"])
+    assert spec.margin == pytest.approx(sum(slopes) / 2 * math.log(1.05))
+    page = make_page(source, runs=runs, curves=load_curves("small", root))
+    assert [cell.verdict for cell in page.cells] == [cell.verdict for cell in summarize_cells(result.records(), spec)]
+    assert any(f"{spec.margin:.3g} in bits_per_byte" in note for note in page.notes)
+
+
+@pytest.mark.parametrize(
+    ("margin", "read"),
+    [("5 % of steps", "5 % of steps"), ("2.50% of steps", "2.5 % of steps"), (0.5, 0.5), (2, 2.0), (None, None)],
+)
+def test_a_margin_is_a_number_or_a_share(margin: Any, read: Any) -> None:
+    assert read_study(steps_study(margin=margin)).margin == read
+
+
+@pytest.mark.parametrize("margin", ["5 %", "0 % of steps", "100 % of steps", "-5 % of steps", "a lot", 0, -1, True, [1]])
+def test_another_margin_is_refused(margin: Any) -> None:
+    with pytest.raises(UserError, match="margin"):
+        read_study(steps_study(margin=margin))
+
+
+@pytest.mark.parametrize(
+    ("train", "points"),
+    [({"steps": 40}, 1), ({"steps": 40, "eval_every": 20}, 2), ({"steps": 40, "eval_every": 15}, 2)],
+)
+def test_a_curve_with_too_few_points_is_refused_in_the_plan(train: dict[str, Any], points: int) -> None:
+    base = {**study()["base"], "train": {"batch_size": 2, **train}}
+    with pytest.raises(UserError, match=f"got {points} of 'dense.*set train.eval_every to at most 10"):
+        plan(steps_study(base=base))
+    plan(steps_study())
+    with pytest.raises(UserError, match="expected a 'baseline'"):
+        plan(steps_study(baseline=None))
