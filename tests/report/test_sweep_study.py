@@ -1,0 +1,41 @@
+"""A study with a sweep, from its runs to the terminal, the page and `load_runs`: all have the same fitted optima."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from attnlab.cli._results import print_results
+from attnlab.report.methods import load_study_info
+from attnlab.report.wording import format_value
+from attnlab.report.write import report
+from attnlab.stats.compare import summarize_cells
+from attnlab.tracking.runs import load_runs
+from tests.study.test_sweep import LOW, MIDDLE, go
+
+
+def test_the_terminal_the_page_and_load_runs_have_the_same_optima(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = go(root, LOW, MIDDLE, 0.1, seeds=[0, 1])
+    cells = {cell.name: cell for cell in summarize_cells(result.records(), result.comparison())}
+    assert {name: cell.value.mean for name, cell in cells.items() if cell.value} == pytest.approx(
+        {"dense learned": 2.005, "no_wo learned": 2.005}
+    )
+    runs = load_runs("small", root)
+    spec = load_study_info(runs, root=root).spec
+    assert spec.sweep == "train.lr"
+    loaded = {cell.name: cell for cell in summarize_cells(runs.to_dict("records"), spec)}
+    folder = report("small", root=root, out=tmp_path / "report")
+    with (folder / "cells.csv").open() as file:
+        exported = {row["cell"]: row for row in csv.DictReader(file)}
+    print_results(result)
+    printed = " ".join(capsys.readouterr().out.split())
+    page = (folder / "README.md").read_text()
+    assert "bits_per_byte at the optimum" in page and "at the optimum of the curve fitted over train.lr" in printed
+    for name, cell in cells.items():
+        assert loaded[name].values == cell.values
+        assert cell.value is not None and float(exported[name]["bits_per_byte"]) == cell.value.mean
+        assert format_value(cell) in page and format_value(cell) in printed
+    assert float(exported["dense learned"]["optimal_train.lr"]) == pytest.approx(1e-2)
+    assert float(exported["no_wo learned"]["optimal_train.lr"]) == pytest.approx(3e-3)
