@@ -109,7 +109,8 @@ def simulate(design: FactorialDesign, noise: str, *, seeds: int, studies: int, s
         shifted[0] += EFFECT
         counts[3] += _judge(shifted, spec)[0].is_significant
     pooled = pooled_false_verdicts(runs, contrasts[is_main])
-    return Rates(*(Share(float(count), studies) for count in counts), Share(pooled, studies))
+    false, false_interactions, covered, power = (Share(float(count), studies) for count in counts)
+    return Rates(false, false_interactions, covered, power, Share(pooled, studies))
 
 
 def _judge(values: numpy.ndarray, spec: ComparisonSpec) -> Sequence:

@@ -99,6 +99,12 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
         "Verdicts are at the 5 % level, corrected by Holm's method over all main effects, and separately over interactions. "
         "“Better” means better with the factor on."
     )
+    if prior := next((effect.difference.interval.prior for effect in result.main if effect.difference.interval.prior), None):
+        yield (
+            "The t-tests and intervals of main effects borrow from each other, as those of interactions do (moderated t-test, "
+            f"Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
+            f"{count(prior.degrees_of_freedom, 'degree')} of freedom."
+        )
     if result.interactions and result.design.name == "leave_one_out":
         yield "Interactions: the effect of all factors together minus the sum of their single effects."
     elif result.interactions:

@@ -40,14 +40,17 @@ class VariancePrior:
     comparisons: int
 
 
-def table_prior(variances: Sequence[float], pairs: Sequence[int]) -> VariancePrior | None:
+def table_prior(
+    variances: Sequence[float], pairs: Sequence[int], *, most: int = MAX_DEGREES_OF_FREEDOM
+) -> VariancePrior | None:
     """Return the prior of a table's variances, or None if the table is too small to borrow from.
 
     Args:
         variances: Sample variance of the paired differences of each comparison with a t-test; all are positive.
         pairs: Number of pairs of each comparison, at least 2.
+        most: Largest number of degrees of freedom of the prior.
     """
-    degrees_of_freedom = prior_degrees_of_freedom(min(pairs, default=0), len(variances))
+    degrees_of_freedom = min(most, prior_degrees_of_freedom(min(pairs, default=0), len(variances)))
     if not degrees_of_freedom:
         return None
     return VariancePrior(degrees_of_freedom, sum(variances) / len(variances), len(variances))

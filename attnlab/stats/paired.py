@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab.stats.moderation import VariancePrior, table_prior
+from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, VariancePrior, table_prior
 from attnlab.stats.sequential import Looks
 
 LEVEL = 0.05
@@ -201,7 +201,7 @@ def _test(difference: Difference) -> Difference:
     return replace(difference, p=p, p_equivalent=p_equivalent)
 
 
-def moderate(differences: Sequence[Difference | None]) -> list[Difference | None]:
+def moderate(differences: Sequence[Difference | None], *, most: int = MAX_DEGREES_OF_FREEDOM) -> list[Difference | None]:
     """Let the differences of one table borrow from each other's variances, where the table is large enough; keep the order.
 
     Intervals and p-values become those of the moderated t-test. Differences without a t-test (too few pairs, or the same
@@ -209,9 +209,10 @@ def moderate(differences: Sequence[Difference | None]) -> list[Difference | None
 
     Args:
         differences: Not yet corrected by `correct`.
+        most: Largest number of degrees of freedom of the prior.
     """
     tested = [d.interval for d in differences if d is not None and _has_t_test(d)]
-    prior = table_prior([i.sd**2 for i in tested if i.sd], [i.n for i in tested])
+    prior = table_prior([i.sd**2 for i in tested if i.sd], [i.n for i in tested], most=most)
     if prior is None:
         return list(differences)
     return [_moderated(d, prior) if d is not None and _has_t_test(d) else d for d in differences]
