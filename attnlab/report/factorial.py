@@ -14,14 +14,17 @@ from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     better,
     count,
+    describe_level,
     describe_reason,
     describe_verdict,
     format_interval,
     format_metric,
     format_p_value,
+    format_simultaneous,
 )
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.factorial import Effect, FactorialResult, half_normal_scores
+from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 
 MAX_NAMED = 3  # effects named in one group of the summary
@@ -41,7 +44,15 @@ def _effect_texts(effect: Effect) -> list[str]:
         p = f"{format_p_value(difference.p_equivalent_holm)} (equivalence)"
     else:
         p = format_p_value(difference.p_holm)
-    return [name_with_aliases(effect), format_interval(difference.interval, sign=True), p, describe_effect_verdict(effect)]
+    return [name_with_aliases(effect), _format_effect(effect), p, describe_effect_verdict(effect)]
+
+
+def _format_effect(effect: Effect, *, in_parentheses: bool = False) -> str:
+    """Format an effect with its interval, and with the simultaneous one where only that agrees with the verdict."""
+    text, outer = format_interval(effect.difference.interval, sign=True), format_simultaneous(effect.difference)
+    if not outer:
+        return text
+    return f"{text}, {outer}" if in_parentheses else f"{text} ({outer})"
 
 
 def name_with_aliases(effect: Effect) -> str:
@@ -96,14 +107,19 @@ def describe_estimation(result: FactorialResult) -> list[str]:
 def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]:
     """Yield notes on the figures of the table of effects."""
     yield (
-        "Verdicts are at the 5 % level, corrected by Holm's method over all main effects, and separately over interactions. "
-        "“Better” means better with the factor on."
+        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all main effects, and separately over "
+        "interactions. “Better” means better with the factor on."
     )
     if prior := next((effect.difference.interval.prior for effect in result.main if effect.difference.interval.prior), None):
         yield (
             "The t-tests and intervals of main effects borrow from each other, as those of interactions do (moderated t-test, "
             f"Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
             f"{count(prior.degrees_of_freedom, 'degree')} of freedom."
+        )
+    if any(hides_correction(effect.difference) for effect in result.effects):
+        yield (
+            "“Simultaneous”: the interval of this effect alone excludes zero. The one that holds together with those of all "
+            "other main effects, or interactions, (Bonferroni) does not, and the verdict agrees with it."
         )
     if result.interactions and result.design.name == "leave_one_out":
         yield "Interactions: the effect of all factors together minus the sum of their single effects."
@@ -140,7 +156,8 @@ def effect_plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[tupl
         rows = [_forest_row(effect, color) for effect in effects]
         if rows:
             title = f"{name} on {spec.metric}"
-            note = f"on minus off; 95 % interval; rings: seeds{margin}"
+            thin = " (thin: simultaneous)" if any(row.outer_low is not None for row in rows) else ""
+            note = f"on minus off; 95 % interval{thin}; rings: seeds{margin}"
             svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
             yield f"{name.replace(' ', '-')}.svg", title, svg
     if len(result.effects) >= MIN_HALF_NORMAL:
@@ -150,7 +167,11 @@ def effect_plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[tupl
 def _forest_row(effect: Effect, color: str) -> ForestRow:
     mean = effect.difference.interval
     text = format_interval(mean, sign=True)
-    return ForestRow(name_with_aliases(effect), color, list(effect.values.values()), mean.mean, mean.low, mean.high, text)
+    outer = simultaneous_interval(effect.difference) if effect.difference.comparisons > 1 else None
+    ends = (outer.low, outer.high) if outer else (None, None)
+    return ForestRow(
+        name_with_aliases(effect), color, list(effect.values.values()), mean.mean, mean.low, mean.high, text, *ends
+    )
 
 
 def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
@@ -184,7 +205,7 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
     inconclusive = [effect for effect in main if effect.verdict.kind is VerdictKind.INCONCLUSIVE]
     rest: list[str] = []
     if inconclusive:
-        texts = [f"{effect.name} ({format_interval(effect.difference.interval, sign=True)})" for effect in inconclusive]
+        texts = [f"{effect.name} ({_format_effect(effect, in_parentheses=True)})" for effect in inconclusive]
         reasons = {describe_reason(effect.verdict) for effect in inconclusive}
         reason = f": {reasons.pop()}" if len(reasons) == 1 else ""
         rest += [Strong("Inconclusive"), f": {_list(texts)}{reason}."]
@@ -193,7 +214,7 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
         groups = _groups(interactions, spec)
         label = f"{' ' if rest else ''}Of {count(len(interactions), 'interaction')}, "
         rest += [label, *(groups or ["none is shown to be better, worse or equivalent"]), "."]
-    return Summary(first, rest or ["All of them are conclusive at the 5 % level."])
+    return Summary(first, rest or ["All of them are conclusive."])
 
 
 def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:

@@ -15,6 +15,7 @@ from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals
 from attnlab.report.margin import margin_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
+    describe_level,
     describe_looks,
     describe_verdict,
     format_difference,
@@ -170,13 +171,12 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
-    level = "the 5 % level" if spec.margin is None else "a level of 5 % each for better or worse and for equivalent"
     texts = [
         f"Differences are paired by seed. {_note_on_batches(cells)}",
-        f"Verdicts are at {level}, corrected by Holm's method over all comparisons of the table. “Inconclusive” means that "
-        "these seeds do not decide between the cells, not that the cells are equal. The t-tests assume that differences "
-        "scatter about symmetrically: if one or two seeds lie far to one side of the others, verdicts are more certain than "
-        "they should be.",
+        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
+        "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
+        "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, verdicts "
+        "are more certain than they should be.",
     ]
     if any(cell.difference and cell.difference.interval.n < len(cell.values) for cell in cells):
         texts.append(

@@ -81,6 +81,11 @@ def format_p_value(p: float | None, *, equals: bool = False) -> str:
     return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.3f}"
 
 
+def describe_level(margin: float | None) -> str:
+    """Return the level of verdicts as text; with a margin, better or worse and equivalent each have their own."""
+    return "the 5 % level" if margin is None else "a level of 5 % each for better or worse and for equivalent"
+
+
 def better(direction: str) -> str:
     """Return "lower is better" for the direction "min", else "higher is better"."""
     return "lower is better" if direction == "min" else "higher is better"

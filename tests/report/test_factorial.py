@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 from attnlab.cli._effects import print_effects
 from attnlab.config.design import Factor, FactorialDesign
 from attnlab.config.factors import design_cell_name
-from attnlab.report.factorial import effect_table
+from attnlab.report.factorial import effect_notes, effect_table
 from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.write import write
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.factorial import estimate_effects
+from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.verdict import VerdictKind
 
 DESIGN = FactorialDesign(
     "fractional",
@@ -86,6 +89,22 @@ def test_the_page_opens_with_the_effects_and_states_the_design(tmp_path: Path) -
     for plot in ("main-effects.svg", "interactions.svg", "half-normal.svg"):
         assert (tmp_path / plot).is_file() and plot in text
     assert "effects.parquet" in text and not list(tmp_path.glob("heat-*.svg"))
+
+
+def test_an_effect_whose_interval_alone_excludes_zero_has_the_simultaneous_one_beside_it() -> None:
+    result = estimate_effects(summarize_cells(runs().to_dict("records"), SPEC), SPEC)  # type: ignore[arg-type]
+    assert result is not None
+    gate = next(effect for effect in result.effects if effect.name == "gate")
+    assert gate.verdict.kind is not VerdictKind.WORSE and not hides_correction(gate.difference)
+    interval = replace(gate.difference.interval, mean=0.012, sd=0.01, low=0.0015, high=0.0225)
+    hidden = replace(gate, difference=replace(gate.difference, interval=interval, p=0.03, p_holm=0.12))
+    changed = replace(result, effects=tuple(hidden if effect is gate else effect for effect in result.effects))
+    outer = simultaneous_interval(hidden.difference)
+    assert outer is not None and hides_correction(hidden.difference)
+    rows = [" ".join(row.cells) for row in effect_table(changed).rows]
+    assert [f"(simultaneous ± {outer.half_width:.4f})" in row for row in rows] == [row.startswith("gate") for row in rows]
+    assert sum("Simultaneous" in note for note in effect_notes(changed, SPEC)) == 1
+    assert not any("Simultaneous" in note for note in effect_notes(result, SPEC))
 
 
 def test_lost_runs_are_stated_on_the_page(tmp_path: Path) -> None:
