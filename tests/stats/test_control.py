@@ -14,7 +14,9 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
 from attnlab.stats.verdict import Sensitivity, VerdictKind
 from tests.report.test_summary import ONE, STEADY, shifted, study
 
-CONTROLLED = replace(ONE, control={"variant": "none"})
+# Each comparison has its own variance: a noisy control would make the others inconclusive.
+ALONE = replace(ONE, moderate=False)
+CONTROLLED = replace(ALONE, control={"variant": "none"})
 NEAR, FAR, SMALL, NOISY = shifted(0, 0.003), shifted(0.1), shifted(0.01), shifted(0.01, 0.04)
 
 
@@ -41,7 +43,7 @@ def test_equivalence_needs_a_control_that_is_worse(
     assert (verdict.kind, verdict.sensitivity) == (kind, shown)
     assert verdict.is_unsupported == (shown is not Sensitivity.SHOWN)
     assert ("but the control" in describe_verdict(verdict)) == verdict.is_unsupported
-    assert verdict_of(study(cells), "no_wo").sensitivity is None, "without a control, equivalent stands"
+    assert verdict_of(study(cells, ALONE), "no_wo").sensitivity is None, "without a control, equivalent stands"
 
 
 def test_a_control_that_diverged_shows_nothing() -> None:
@@ -57,7 +59,7 @@ def test_other_verdicts_do_not_depend_on_the_control() -> None:
 def test_the_control_counts_among_the_differences_and_not_among_the_equivalences() -> None:
     """The smallest of the other p-values is multiplied by the number of tests: with and without the control's."""
     cells = {"dense": STEADY, "a": NOISY, "b": [v + 0.001 for v in NOISY], "none": shifted(0.02, 0.05)}
-    with_control, without = study(cells, CONTROLLED), study(cells)
+    with_control, without = study(cells, CONTROLLED), study(cells, ALONE)
     for column, tests in (("p_holm", 3), ("p_equivalent_holm", 2)):
         name = column.removesuffix("_holm")
         raw = [getattr(c.difference, name) for c in with_control if c.difference and getattr(c.difference, name) is not None]
@@ -74,7 +76,7 @@ def by_position(values: dict[tuple[str, str], list[float]], **spec: Any) -> list
         for (v, p), numbers in values.items()
         for i, value in enumerate(numbers)
     ]
-    options = {"baseline": {"variant": "dense"}, "margin": 0.02, "control": {"variant": "none"}, **spec}
+    options = {"baseline": {"variant": "dense"}, "margin": 0.02, "control": {"variant": "none"}, "moderate": False, **spec}
     return summarize_cells(records, ComparisonSpec("s", ("variant", "position"), "bits_per_byte", "min", **options))
 
 
