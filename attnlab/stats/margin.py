@@ -4,8 +4,9 @@ A run records the slope of its validation metric over the logarithm of the steps
 the median slope over the runs of the baseline times log(1 + share). It is estimated when the study is judged, from `valid`
 alone, and the tests treat it as a constant.
 
-Where the learning rate decays, a curve falls faster toward its end than the final score does with a longer training, so the
-margin is usually too wide rather than too narrow.
+The slope within a run is not that between trainings of different lengths: a learning rate that decays to zero flattens the end
+of the curve. In a byte model with a cosine schedule it was 0.08 at the end of 300 steps, where the scores after 150 and 600
+steps differ by 0.17 for each unit of log(steps). The margin is then too narrow, which errs on the side of "inconclusive".
 """
 
 from __future__ import annotations
