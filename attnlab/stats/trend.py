@@ -11,8 +11,8 @@ table. Only seeds that completed at every level count.
 The words of a trend are about the size of the difference. If d1 and d2 are its values at the lowest and the
 highest level on the fitted line, then d2² - d1² = (d2 - d1)(d2 + d1): the size grows if slope and middle of
 the line have the same sign, and shrinks if they have opposite signs. Both signs must be significant (an
-intersection-union test, Berger 1982). A cell that is better at one end of the range and worse at the other
-changes sign. Nothing is claimed beyond the levels.
+intersection-union test, Berger 1982), each corrected over the table by itself. A cell that is better at one
+end of the range and worse at the other changes sign. Nothing is claimed beyond the levels.
 
 References:
     Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics 24, 295-300.
@@ -65,8 +65,6 @@ class Trend:
             `interval.n` is the number of seeds that completed at every level. None without such a seed, or
             with fewer than two levels.
         middle: The difference at the middle of the range on the fitted line, like `slope`.
-        p_size: P-value of "shrinks" and "grows", corrected over the table: that slope and middle both have
-            the observed sign.
         kind: The outcome.
         reason: Why there is no test, else None.
     """
@@ -78,9 +76,14 @@ class Trend:
     comparisons: tuple[CellSummary, ...]
     slope: Difference | None = None
     middle: Difference | None = None
-    p_size: float | None = None
     kind: TrendKind = TrendKind.INCONCLUSIVE
     reason: TrendReason | None = None
+
+    @property
+    def p_size(self) -> float | None:
+        """P-value of "shrinks" and "grows", corrected over the table: slope and middle both have the observed sign."""
+        p_values = [test.p_holm for test in (self.slope, self.middle) if test is not None and test.p_holm is not None]
+        return max(p_values) if len(p_values) == 2 else None
 
     @property
     def doublings(self) -> float:
@@ -108,8 +111,8 @@ class Trend:
 
 def scaled(interval: Interval, factor: float) -> Interval:
     """Return an interval in another unit, `factor` (> 0) times as large."""
-    ends = (None if end is None else end * factor for end in (interval.sd, interval.low, interval.high))
-    return Interval(interval.n, interval.mean * factor, *ends)
+    sd, low, high = (None if value is None else value * factor for value in (interval.sd, interval.low, interval.high))
+    return Interval(interval.n, interval.mean * factor, sd, low, high)
 
 
 def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list[Trend]:
@@ -131,8 +134,10 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
             groups.setdefault(key, {})[float(comparison.axes[spec.over])] = comparison
     trends = [_fit(*key, dict(sorted(levels.items())), by_name, spec) for key, levels in groups.items()]
     slopes = paired.correct([trend.slope for trend in trends])
-    sizes = paired.holm([_p_size(trend) for trend in trends])
-    corrected = (replace(trend, slope=slope, p_size=p_size) for trend, slope, p_size in zip(trends, slopes, sizes, strict=True))
+    middles = paired.correct([trend.middle for trend in trends])
+    corrected = [
+        replace(trend, slope=slope, middle=middle) for trend, slope, middle in zip(trends, slopes, middles, strict=True)
+    ]
     return [trend if trend.reason else replace(trend, kind=_kind(trend)) for trend in corrected]
 
 
@@ -195,13 +200,6 @@ def _fit(
 def _without_rounding(value: float, largest: float) -> float:
     """Return 0 for a value that is rounding error of scores of this size."""
     return 0.0 if abs(value) <= ROUNDING * largest else value
-
-
-def _p_size(trend: Trend) -> float | None:
-    """Return the p-value of the claim that slope and middle of a trend both have the observed sign."""
-    if trend.slope is None or trend.middle is None or trend.slope.p is None or trend.middle.p is None:
-        return None
-    return max(trend.slope.p, trend.middle.p)
 
 
 def _kind(trend: Trend) -> TrendKind:

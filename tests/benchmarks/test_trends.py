@@ -23,7 +23,7 @@ def test_trends_without_holm_would_break_the_bound(monkeypatch: pytest.MonkeyPat
 
 def test_words_from_the_slope_alone_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A difference that changes sign has a significant slope; the sign of its middle is chance."""
-    monkeypatch.setattr(trend, "_p_size", lambda trend: trend.slope.p)
+    monkeypatch.setattr(trend.Trend, "p_size", property(lambda trend: trend.slope.p))
     assert trends.simulate(trends.CASES["false word"], "normal", 5, studies=100, seed=1).value > 0.5
 
 
