@@ -181,3 +181,35 @@ def until_conclusive(
         covered += interval.low <= shift <= interval.high
         seeds += sum(counts)
     return AddedSeeds(Share(differ, studies), Share(equal, studies), Share(covered, studies), seeds / (studies * CELLS))
+
+
+def added_by_hand(
+    noise: str,
+    *,
+    first: int,
+    last: int,
+    shift: float = 0.0,
+    margin: float | None = None,
+    corrected: bool = True,
+    studies: int,
+    seed: int,
+) -> AddedSeeds:
+    """Simulate studies whose seeds are added by hand: to every cell, one at a time, judged each time.
+
+    Nothing is announced, so each look is corrected only for those before it. With ``corrected=False`` each is judged as if it
+    were the only one. A verdict is false if it is at any look; an interval covers the truth if it does at all looks.
+    """
+    differ = equal = covered = 0
+    for table in tables(noise, last, studies=studies, seed=seed):
+        cells = [[gap + shift for gap in gaps] for gaps in table]
+        differs, equals, covers = False, False, True
+        for n in range(first, last + 1):
+            looks = Looks(first, first, tuple(range(first + 1, n + 1))) if corrected else None
+            differences = judge([gaps[:n] for gaps in cells], margin=margin, looks=looks)
+            differs |= any(difference.conclusion in ("lower", "higher") for difference in differences)
+            equals |= any(difference.within_margin for difference in differences)
+            interval = differences[0].interval
+            assert interval.low is not None and interval.high is not None
+            covers &= interval.low <= shift <= interval.high
+        differ, equal, covered = differ + differs, equal + equals, covered + covers
+    return AddedSeeds(Share(differ, studies), Share(equal, studies), Share(covered, studies), last)

@@ -106,6 +106,19 @@ def added_seeds(
     ]
 
 
+def seeds_by_hand(
+    noise: str, first: int, shift: float, margin: float | None, corrected: bool, studies: int, seed: int
+) -> list[Line]:
+    """Simulate tables whose seeds are added by hand, without an announcement, and judged each time."""
+    options = {"first": first, "last": 12, "shift": shift, "margin": margin, "corrected": corrected}
+    outcome = simulate.added_by_hand(noise, **options, studies=studies, seed=seed)
+    case = f"{'at the margin' if margin else 'none'}, {first} to 12, {'corrected' if corrected else 'NOT corrected'}"
+    return [
+        share_line("by hand", noise, case, "false", outcome.equal if margin else outcome.differ),
+        share_line("by hand", noise, case, "covered", outcome.covered),
+    ]
+
+
 def rule_comparison(studies: int, seed: int) -> list[Line]:
     """Compare the candidate rules for repeated looks."""
     lines = []
@@ -144,6 +157,10 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
     for noise in trends.NOISES:
         for n in trends.SIZES:
             yield Simulation(len(trends.CASES), partial(trends.simulated_lines, noise, n, studies, seed))
+    cases = [("normal", 5, 0.0, None, True), ("normal", 2, 0.0, None, True), ("t3", 5, 0.0, None, True)]
+    cases += [("normal", 5, 2.0, 2.0, True), ("normal", 5, 0.0, None, False)]
+    for case in cases:
+        yield Simulation(2, partial(seeds_by_hand, *case, studies, seed))
 
 
 def simulate_all(results: ResultsFile, studies: int, seed: int) -> list[Line]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from attnlab.stats.paired import LEVEL
+from attnlab.stats.sequential import EXTRA
 from benchmarks import factorial, trends
 from benchmarks.intervals_page import interval_sections
 from benchmarks.predictions import DECILES, EVERY_SIZE
@@ -107,6 +109,19 @@ A difference that shrinks by {shift:g} standard deviations of a run is found in:
 {found_table}
 """
 
+BY_HAND = """
+## Seeds added by hand
+
+A person runs a few seeds, reads the table, adds a seed to every cell, and so on up to 12; nothing is announced. The first look
+is a test at 5 %, and all further looks together may add {extra}. "False" is such a verdict at any look: at most {hand} of the
+tables have one where each look is corrected for those before it, and {hand_careless} if each is judged as if it were the only
+one. "Covered" counts the intervals that cover the true difference at all looks.
+
+{hand_table}
+
+Announced looks (above) cost less: 5 % is then shared by all of them, and none is a test at the full level.
+"""
+
 PAGE = """\
 # Validity of the verdicts
 
@@ -197,7 +212,8 @@ def page(lines: Sequence[Line], *, command: str, level: float) -> str:
     figures = _in_short(part) | _fixed(part["fixed"]) | _added(part)
     text = PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
     text += _factorial_section(part.get("factorial", ())) + _trends_section(part.get("trend", ()))
-    return text + _rates_section(part.get("rates", ()))
+    text += _rates_section(part.get("rates", ()))
+    return text + _by_hand_section(part.get("by hand", ()))
 
 
 def _trends_section(lines: Sequence[Line]) -> str:
@@ -210,6 +226,20 @@ def _trends_section(lines: Sequence[Line]) -> str:
         figures[f"{name}_table"] = table_of_cases(lines, quantity)
     studies = f"{lines[0].studies:,}"
     return TRENDS.format(cells=CELLS, studies=studies, margin=trends.MARGIN, shift=trends.SHIFT, **figures)
+
+
+def _by_hand_section(lines: Sequence[Line]) -> str:
+    """Return the section on seeds added by hand; "" if they are not simulated."""
+    if not lines:
+        return ""
+    false = [line for line in lines if line.quantity == "false"]
+    heads = ["noise", "true difference", "false", "covered"]
+    return BY_HAND.format(
+        extra=f"{EXTRA * LEVEL:.1%}",
+        hand=worst([line for line in false if "NOT" not in line.case]),
+        hand_careless=worst([line for line in false if "NOT" in line.case]),
+        hand_table=table_of_quantities(lines, ["false", "covered"], heads=heads),
+    )
 
 
 def _factorial_section(lines: Sequence[Line]) -> str:

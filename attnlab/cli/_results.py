@@ -11,17 +11,17 @@ from attnlab.cli._printing import constant_columns, print_table, print_text, rel
 
 if TYPE_CHECKING:
     from attnlab.stats.compare import CellSummary
-    from attnlab.stats.sequential import Looks
+    from attnlab.stats.look_history import LookHistory
     from attnlab.study.run import StudyResult
 
 
-def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
+def print_results(result: StudyResult, *, history: LookHistory | None = None) -> None:
     """Print a row per cell: the metric over its seeds, its difference from the baseline, its costs.
 
     In a searched study the table holds only the confirmed runs; a line per cell below it summarizes the search.
 
     Args:
-        looks: the looks at the data of a study whose seeds were added until its verdicts were conclusive.
+        history: the looks at the study, this one included.
     """
     from attnlab._util.cost_metrics import shown_in
     from attnlab.report.interval_notes import notes_on_intervals
@@ -35,7 +35,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     from attnlab.stats.search import different_values, exclude_trials, summarize_searches, unconfirmed_cells
     from attnlab.stats.trend import summarize_trends
 
-    plan, spec, records = result.plan, result.comparison(looks=looks), result.records()
+    plan, spec, records = result.plan, result.comparison(history=history), result.records()
     order = {cell.name: i for i, cell in enumerate([*plan.cells, *plan.unselected])}
     search = plan.study.search
     searches = summarize_searches(records, spec, search) if search else []
@@ -65,7 +65,7 @@ def print_results(result: StudyResult, *, looks: Looks | None = None) -> None:
     ]
     caption = f"{plan.metric} on the test split, {better(plan.direction)}; mean ± half-width of the 95 % interval over seeds"
     caption += f"; at the optimum of the curve fitted over {spec.sweep}" if spec.sweep else ""
-    caption += f", corrected for {looks.count} looks" if looks else ""
+    caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()
     print_text(f"{plan.study.study}: {caption}")
     _print_cells(headings, rows, references, costs=[metric.heading for metric in costs])
@@ -121,14 +121,14 @@ def _common_reason(verdicts: Sequence[str]) -> str:
     return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
 
 
-def print_left_out(result: StudyResult, *, looks: Looks | None = None) -> None:
+def print_left_out(result: StudyResult, *, history: LookHistory | None = None) -> None:
     """Print the finished runs that the study leaves out, and what the verdicts would be with them."""
     from attnlab.report.left_out import describe_left_out
     from attnlab.stats.compare import summarize_cells
     from attnlab.stats.search import exclude_trials
     from attnlab.tracking.runs import load_left_out
 
-    spec, records = result.comparison(looks=looks), exclude_trials(result.records())
+    spec, records = result.comparison(history=history), exclude_trials(result.records())
     if warning := describe_left_out(load_left_out(spec.study), records, summarize_cells(records, spec), spec):
         print_text(f"warning: {warning}")
 

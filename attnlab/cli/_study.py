@@ -132,23 +132,25 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     """
     from attnlab.cli._omissions import print_omissions
     from attnlab.cli._results import print_failures, print_left_out, print_results
-    from attnlab.study.adaptive import run_until_conclusive
+    from attnlab.study.adaptive import run_until_conclusive, table
     from attnlab.study.code_changes import code_change_notes
+    from attnlab.study.looks import further_look_notes, record_look
     from attnlab.study.run import run
 
     plan.require_runs()
-    for note in code_change_notes(plan):
+    for note in (*code_change_notes(plan), *further_look_notes(plan)):
         logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores}
     if max_seeds is None:
-        result, looks = run(plan, **options), None
+        result = run(plan, **options)
+        history = record_look(result.comparison(), table(result))
     else:
-        result, looks = run_until_conclusive(plan, max_seeds=max_seeds, **options)
+        result, history = run_until_conclusive(plan, max_seeds=max_seeds, **options)
     name = plan.study.study
-    print_results(result, looks=looks)
+    print_results(result, history=history)
     print_omissions(plan)
-    print_left_out(result, looks=looks)
+    print_left_out(result, history=history)
     print_failures(result)
     if not arguments.no_report:
         from attnlab.report.write import report

@@ -136,7 +136,7 @@ def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Iterable[str]
     yield (
         f"{spec.metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
         f"that it was not trained on. The same {items} are scored at every length. ± is half the width of the 95 % interval "
-        f"over seeds{', corrected for the looks' if spec.looks else ''}."
+        f"over seeds{', corrected for the looks' if spec.looks and spec.looks.count > 1 else ''}."
     )
     # Cells with the same reason at the same lengths share one note.
     cells: dict[tuple[str, str, str], list[str]] = {}

@@ -18,7 +18,6 @@ from attnlab.report.sweep import swept_path
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
-from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.calls import Call, read_calls
 
@@ -82,6 +81,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         root: Folder of the runs.
     """
     from attnlab.config.reader import read_study
+    from attnlab.study.looks import look_history
     from attnlab.tracking.client import connect, runs_folder, search_runs
     from attnlab.tracking.runs import doubles, left_out_runs, questions
 
@@ -105,7 +105,6 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         study.study,
         axes,
         **{**now, "baseline": first, "margin": None},
-        looks=_looks(study.study, root),
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
         factorial=factorial_design(study),
@@ -113,6 +112,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     )
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     spec = with_margin(spec, now["margin"], exclude_trials(records))
+    spec = look_history(study.study, root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
     search_json = record.data.tags.get("attnlab.search")
@@ -124,13 +124,6 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     changes = tuple(_describe_change(before, now) for before in earlier)
     left_out = tuple(left_out_runs(every_run, runs_folder(root)))
     return StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), left_out, changes)
-
-
-def _looks(study: str, root: str | Path | None) -> Looks | None:
-    from attnlab.tracking.runs import looks
-
-    first_and_last = looks(study, root)
-    return first_and_last and Looks(*first_and_last)
 
 
 def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

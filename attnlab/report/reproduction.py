@@ -75,20 +75,23 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     """Return the calls that the report depends on: the last one, and earlier ones only if it depends on them.
 
     It does if the last call ran a part of the study, if finished runs are left out, if the comparison was changed after there
-    were results, or if the last call did not add the seeds by which verdicts were decided.
+    were results, if the last call did not add the seeds by which verdicts were decided, or if seeds were added after a look.
     """
     if not info.calls:
         return []
     *_, last = info.calls
-    adaptive = info.spec.looks is not None and ADAPTIVE not in last.command
-    if not (last.partial or info.left_out or info.changes or adaptive):
+    looks = info.spec.looks
+    announced = looks is not None and looks.announced
+    adaptive = announced and ADAPTIVE not in last.command
+    if not (last.partial or info.left_out or info.changes or adaptive or (looks and looks.further)):
         return [last]
     started = [record["started"].timestamp() for record in [*records, *info.left_out] if record.get("started") is not None]
     first = min(started, default=0.0)
     before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
     calls = list(info.calls[max(before, default=0) :])
-    if info.spec.looks and not any(ADAPTIVE in call.command for call in calls):  # seeds were added by a call in Python
-        return [replace(calls[0], command=f"{calls[0].command} {ADAPTIVE} --max-seeds {info.spec.looks.last}")]
+    if looks and announced and not any(ADAPTIVE in call.command for call in calls):  # seeds were added by a call in Python
+        adaptive_call = replace(calls[0], command=f"{calls[0].command} {ADAPTIVE} --max-seeds {looks.last}")
+        return [adaptive_call, *(calls[1:] if looks.further else [])]
     return calls
 
 

@@ -197,7 +197,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "a wider one the more comparisons and looks they are corrected for."
         )
     texts += [*margin_notes(spec), *control_notes(cells, spec)]
-    if spec.looks is not None:
+    if spec.looks is not None and spec.looks.count > 1:
         texts.append(describe_looks(spec.looks))
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.paired import MAX_SEEDS, POWER, Difference, Interval
-from attnlab.stats.sequential import Looks
+from attnlab.stats.paired import LEVEL, MAX_SEEDS, POWER, Difference, Interval
+from attnlab.stats.sequential import EXTRA, Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
 
@@ -182,9 +182,34 @@ def format_probability(probability: float) -> str:
 
 def describe_looks(looks: Looks) -> str:
     """Return a note on repeated looks, for the reader of a report."""
+    return " ".join(text for text in (_describe_announced(looks), _describe_further(looks)) if text)
+
+
+def _describe_announced(looks: Looks) -> str:
+    if not looks.announced:
+        return ""
+    announced = looks.last - looks.first + 1
     return (
         f"Seeds were added while a verdict was inconclusive, with a look at each number of seeds from {looks.first} to "
-        f"{looks.last}. Intervals, p-values and verdicts are corrected for all {looks.count} looks: each look is a t-test at "
-        f"the level {2 * looks.nominal_level(0.025):.2%}, so that the error over all looks is 5 % (Pocock 1977, with the "
-        "exact level for t-tests after Jennison and Turnbull 1991)."
+        f"{looks.last}. Intervals, p-values and verdicts are corrected for all {announced} looks: each look is a t-test at "
+        f"the level {2 * looks.nominal_level(LEVEL / 2, looks.last):.2%}, so that the error over all looks is 5 % (Pocock "
+        "1977, with the exact level for t-tests after Jennison and Turnbull 1991)."
+    )
+
+
+def _describe_further(looks: Looks) -> str:
+    if not looks.further:
+        return ""
+    numbers = [*([] if looks.announced else [looks.last]), *looks.further]
+    judged = " and ".join(text for text in (", ".join(map(str, numbers[:-1])), str(numbers[-1])) if text)
+    level, total = f"{2 * looks.nominal_level(LEVEL / 2):.2%}", f"{(1 + EXTRA) * LEVEL:.1%}"
+    ending = f"so that all looks together have a false verdict in at most {total} of studies."
+    if looks.announced:
+        return (
+            f"The study was also judged at {judged} seeds, beyond these looks; intervals and p-values are corrected for that, "
+            f"too: the t-test at {numbers[-1]} seeds is at the level {level}, {ending}"
+        )
+    return (
+        f"The study was judged at {judged} seeds, and intervals, p-values and verdicts are corrected for these looks: the "
+        f"first is a t-test at the level 5 %, the latest at {level}, {ending}"
     )

@@ -7,6 +7,7 @@ the two sentences at the top, and `attnlab.report.page` the page.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, load_study_info
 from attnlab.report.page import Page, make_page, write_page
 from attnlab.report.stored import save
+from attnlab.stats.compare import summarize_cells
+from attnlab.stats.search import exclude_trials
 
 if TYPE_CHECKING:
     import pandas
@@ -48,6 +51,7 @@ def report(study: str | Sequence[str], root: str | Path | None = None, out: str 
 
 
 def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
+    from attnlab.study.looks import record_look
     from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.client import snapshot
     from attnlab.tracking.runs import load_curves, load_runs
@@ -58,6 +62,8 @@ def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
             raise UserError(f"the study {study!r} has no runs yet, or all were withdrawn")
         curves, maps = load_curves(study, root), load_attention_maps(study, root)
         info = load_study_info(runs, root=root)
+        cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
+        info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
     page = write(folder, info=info, runs=runs, curves=curves, maps=maps)
     log_report(study, folder, root=root, note=page.summary.text)
     return page

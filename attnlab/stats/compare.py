@@ -19,7 +19,7 @@ from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.control import sensitivity
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
-from attnlab.stats.records import finite, is_infinite
+from attnlab.stats.records import comparison_name, finite, is_infinite
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
@@ -43,7 +43,8 @@ class ComparisonSpec:
         baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
-        looks: The looks of a study whose seeds were added until its verdicts were conclusive.
+        looks: The numbers of seeds at which the study was judged; None if it never was.
+        own_looks: Name of a comparison (`comparison_name`) -> its looks, where they are not those of the study.
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
         further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
         sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
@@ -70,6 +71,7 @@ class ComparisonSpec:
     factorial: FactorialDesign | None = None
     over: str = ""
     moderate: bool = True
+    own_looks: Mapping[str, Looks] = field(default_factory=dict)
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
@@ -309,7 +311,8 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
     margin = None if spec.is_control(cell.axes) else spec.margin
-    difference = paired.difference(cell.values, baseline.values, margin=margin, looks=spec.looks)
+    looks = spec.own_looks.get(comparison_name(cell.name, baseline.name), spec.looks)
+    difference = paired.difference(cell.values, baseline.values, margin=margin, looks=looks)
     return replace(cell, baseline=baseline.name, difference=difference)
 
 

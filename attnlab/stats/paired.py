@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, VariancePrior, table_prior
-from attnlab.stats.sequential import Looks
+from attnlab.stats.sequential import Looks, levels_at
 
 LEVEL = 0.05
 POWER = 0.8  # probability of a conclusion at the number of seeds that `seeds_needed` names
@@ -159,7 +159,7 @@ def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval
 def interval_ends(mean: Interval, level: float, *, looks: Looks | None = None) -> tuple[float, float]:
     """Return the ends of the t-interval that misses the true mean with probability `level`, at all of the looks together."""
     assert mean.moderated_sd is not None
-    tail = level / 2 if looks is None else looks.extend_to(mean.n).nominal_level(level / 2)
+    tail = level / 2 if looks is None else looks.extend_to(mean.n).nominal_level(level / 2, mean.n)
     half_width = _t_quantile(1 - tail, mean.degrees_of_freedom) * mean.moderated_sd / math.sqrt(mean.n)
     return mean.mean - half_width, mean.mean + half_width
 
@@ -177,7 +177,7 @@ def difference(
         cell: Seed -> value.
         baseline: Seed -> value.
         margin: Largest difference that counts as equivalent, in the metric's unit.
-        looks: Looks that the study may stop at; with fewer pairs than the first has there is no test.
+        looks: Looks at which the study is judged. There is no test before the first of several announced ones.
 
     Returns:
         The difference, not yet corrected over its table; None if the two share no seed.
@@ -190,14 +190,14 @@ def difference(
     if mean.sd == 0:
         mean = replace(mean, low=None, high=None)  # only its sign is tested, and a sign test has no such interval
     untested = Difference(mean, margin=margin, looks=looks)
-    return untested if mean.sd is None or (looks and mean.n < looks.first) else _test(untested)
+    return untested if mean.sd is None or (looks and looks.announced and mean.n < looks.first) else _test(untested)
 
 
 def _test(difference: Difference) -> Difference:
     """Return the difference with its p-values, not yet corrected over its table."""
     mean, margin, looks = difference.interval, difference.margin, difference.looks
-    p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean))))
-    p_equivalent = None if margin is None else _adjusted(looks, _one_sided_p(mean, margin - abs(mean.mean)))
+    p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean)), mean.n))
+    p_equivalent = None if margin is None else _adjusted(looks, _one_sided_p(mean, margin - abs(mean.mean)), mean.n)
     return replace(difference, p=p, p_equivalent=p_equivalent)
 
 
@@ -237,8 +237,8 @@ def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
     return [differences[0] if abs(differences[0]) > tolerance else 0.0] * len(differences)
 
 
-def _adjusted(looks: Looks | None, p: float) -> float:
-    return p if looks is None else float(looks.adjust(p))
+def _adjusted(looks: Looks | None, p: float, n: int) -> float:
+    return p if looks is None else float(looks.adjust(p, n))
 
 
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:
@@ -279,21 +279,26 @@ def seeds_needed(difference: Difference) -> int | None:
     Returns:
         A number larger than that of the present pairs, or None beyond `MAX_SEEDS`.
     """
-    mean, (level, level_equivalent) = difference.interval, difference.levels
+    mean = difference.interval
     assert mean.sd is not None
-    if difference.looks is not None:
-        looks = difference.looks
-        level, level_equivalent = 2 * looks.nominal_level(level / 2), looks.nominal_level(level_equivalent)
     if mean.sd == 0:  # the sign test: no power to compute, only a number of seeds that suffices
-        within = difference.margin and abs(mean.mean) < difference.margin
-        target = LEVEL if difference.identical else max(level / 2, level_equivalent if within else 0)
-        return next(n for n in range(mean.n + 1, MAX_SEEDS) if _sign_test(n) < target)
+        kinds = 2 if difference.margin and abs(mean.mean) < difference.margin else 1  # of tests that can be conclusive
+
+        def target(n: int) -> float:
+            level, level_equivalent = levels_at(difference.levels, difference.looks, n)
+            return LEVEL if difference.identical else max((level / 2, level_equivalent)[:kinds])
+
+        return next(n for n in range(mean.n + 1, MAX_SEEDS) if _sign_test(n) < target(n))
     if not (mean.mean or difference.margin):
         return None
     assert mean.moderated_sd is not None
-    options = {"sd": mean.moderated_sd, "margin": difference.margin, "levels": (level, level_equivalent), "prior": mean.prior}
+    options = {"sd": mean.moderated_sd, "margin": difference.margin, "prior": mean.prior}
     candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)
-    index = bisect_left(candidates, POWER, key=lambda n: power(n, mean.mean, **options))
+    index = bisect_left(
+        candidates,
+        POWER,
+        key=lambda n: power(n, mean.mean, levels=levels_at(difference.levels, difference.looks, n), **options),
+    )
     return candidates[index] if index < len(candidates) else None
 
 

@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from attnlab.stats.paired import MAX_SEEDS, POWER, Difference
+from attnlab.stats.sequential import levels_at
 
 if TYPE_CHECKING:
     import numpy
@@ -76,7 +77,7 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     squares = squares + deviation**2 * present.n * added / seeds
     mean = numpy.abs(present.mean + deviation * added / seeds)
     error = numpy.sqrt(squares / (degrees_of_freedom + added) / seeds)
-    level, level_equivalent = _levels(difference)
+    level, level_equivalent = levels_at(difference.levels, difference.looks, seeds)
     differs = mean > _t_quantile(1 - level / 2, degrees_of_freedom + added) * error
     if difference.margin is None:
         return Prediction(seeds, float(differs.mean()))
@@ -94,14 +95,6 @@ def predicted_seeds(difference: Difference, probability: float = POWER) -> int |
     candidates = range(difference.interval.n + 1, MAX_SEEDS + 1)
     index = bisect_left(candidates, probability, key=lambda seeds: predict(difference, seeds).conclusive)
     return candidates[index] if index < len(candidates) else None
-
-
-def _levels(difference: Difference) -> tuple[float, float]:
-    """Return the nominal levels of the two-sided test and of the two one-sided tests."""
-    level, level_equivalent = difference.levels
-    if difference.looks is None:
-        return level, level_equivalent
-    return 2 * difference.looks.nominal_level(level / 2), difference.looks.nominal_level(level_equivalent)
 
 
 @lru_cache(maxsize=64)

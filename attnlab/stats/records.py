@@ -1,4 +1,4 @@
-"""Numbers in a table of runs, which pads absent values with None or NaN."""
+"""Numbers in a table of runs, which pads absent values with None or NaN, and names of comparisons."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def finite(value: Any) -> float | None:
 def is_infinite(value: Any) -> bool:
     """Return True for positive and negative infinity."""
     return isinstance(value, Real) and math.isinf(value)
+
+
+def comparison_name(cell: str, baseline: str) -> str:
+    """Return the name of the comparison of a cell with its baseline, given their names."""
+    return f"{cell} against {baseline}"

@@ -1,17 +1,24 @@
-"""Repeated looks: corrected p-values and intervals for studies that add seeds until their verdicts are conclusive.
+"""Repeated looks: corrected p-values and intervals for studies that are judged at more than one number of seeds.
 
-The numbers of seeds at which a study is tested are fixed before the second look: ``first``, and every further seed up to
-``last``. Each look is a t-test at the same nominal level, a little below that of the whole procedure (Pocock 1977), so that a
-large effect ends the study early. The level is exact for t-statistics at these numbers of seeds, as Jennison and Turnbull
-(1991) recommend for few observations: tables for known variances let 6 % pass where 5 % is promised. The intervals are
-repeated confidence intervals (Jennison and Turnbull 2000, chapter 9): over all looks together they cover the true value 95
-times in 100, for any stopping rule.
+Looks that are announced before the first one (``run --until-conclusive``) are at ``first``, and every further seed up to
+``last``. Each of them is a t-test at the same nominal level, a little below that of the whole procedure (Pocock 1977), so
+that a large effect ends the study early. The level is exact for t-statistics at these numbers of seeds, as Jennison and
+Turnbull (1991) recommend for few observations: tables for known variances let 6 % pass where 5 % is promised. The intervals
+are repeated confidence intervals (Jennison and Turnbull 2000, chapter 9): over all looks together they cover the true value
+95 times in 100, for any stopping rule.
 
-The level has no closed form. Without a difference, the t-statistics of all looks have one joint distribution that depends
-only on ``first`` and ``last``. It is simulated, always from the same random numbers.
+A study that is judged once is a study with one announced look, a test at the full level. If seeds are then added by hand and
+judged again, the full level is already spent, and no correction of later looks can take that back: Pocock's level for the
+looks so far lets 8 % pass after seven more looks. Such further looks therefore spend an ``EXTRA`` tenth of the level between
+them, however many there are. By the look at ``n`` seeds, the part ``1 - (last / n)^2`` of it is spent (a spending function as
+those of Lan and DeMets 1983), so a study whose seeds are doubled can use three quarters of it at once.
+
+The levels have no closed form. Without a difference, the t-statistics of all looks have one joint distribution that depends
+only on their numbers of seeds. It is simulated, always from the same random numbers.
 
 References:
     Pocock, S. J. (1977). Group sequential methods in the design and analysis of clinical trials. Biometrika 64, 191-199.
+    Lan, K. K. G. and DeMets, D. L. (1983). Discrete sequential boundaries for clinical trials. Biometrika 70, 659-663.
     Jennison, C. and Turnbull, B. W. (1991). Exact calculations for sequential t, chi-squared and F tests. Biometrika 78,
     133-141.
     Jennison, C. and Turnbull, B. W. (2000). Group Sequential Methods with Applications to Clinical Trials. Chapman & Hall.
@@ -19,69 +26,195 @@ References:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     import numpy
 
 SIMULATIONS = 100_000  # studies without a difference; each counts for both directions
+EXTRA = 0.1  # of the level: what all further looks together may add to it
+LEVELS_PER_DECADE = 8  # at which the levels of further looks are computed; interpolated in between
+SMALLEST_LEVEL = 1e-7
+FARTHEST_LOOK = 48  # pairs
+MIN_COUNT = 10  # simulated studies behind a level; below that, Bonferroni's bound
 
 
 @dataclass(frozen=True)
 class Looks:
-    """One look at each number of seeds from ``first`` to ``last``.
+    """The numbers of seeds at which a study is judged: each from ``first`` to ``last``, and the ``further`` ones.
 
     A number of seeds counts pairs that both completed: a seed that diverged adds no look.
 
+    Attributes:
+        first, last: of the looks that were announced before the first one. A study judged once has ``first == last``.
+        further: larger numbers of seeds at which it was judged later, increasing.
+
     Raises:
-        ValueError: unless ``2 <= first <= last``.
+        ValueError: unless ``2 <= first <= last``, and ``further`` increases from there.
     """
 
     first: int
     last: int
+    further: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 2 <= self.first <= self.last:
             raise ValueError(f"expected 2 <= first <= last, got {self.first} and {self.last}")
+        if list(self.further) != sorted({*self.further}) or (self.further and self.further[0] <= self.last):
+            raise ValueError(f"expected increasing numbers above {self.last}, got {self.further}")
 
     @property
     def count(self) -> int:
         """The number of looks."""
-        return self.last - self.first + 1
+        return self.last - self.first + 1 + len(self.further)
+
+    @property
+    def announced(self) -> bool:
+        """True if more than one look was announced before the first one."""
+        return self.last > self.first
+
+    @property
+    def latest(self) -> int:
+        """The largest number of seeds."""
+        return self.further[-1] if self.further else self.last
 
     def extend_to(self, n: int) -> Looks:
-        """Return these looks, extended where a study was tested at ``n`` seeds beyond the last."""
-        return Looks(self.first, max(self.last, n))
+        """Return these looks, and a further one at ``n`` seeds if that is beyond all of them."""
+        return replace(self, further=(*self.further, n)) if n > self.latest else self
 
-    def adjust(self, p: Any) -> Any:
+    def adjust(self, p: Any, n: int | None = None) -> Any:
         """Correct a one-sided p-value (or an array of them) for all looks.
 
+        Args:
+            p: of the t-test at one look.
+            n: the number of pairs at that look; default: that of the latest look. A number between two looks is that of a
+                comparison with fewer pairs than the study, judged at the later of them.
+
         Returns:
-            The probability, without a difference, that at least one look has a p-value this small.
+            The level at which the looks up to this one would have a result together. For announced looks, that is the
+            probability, without a difference, that at least one look has a p-value this small.
         """
         import numpy
 
-        if self.count == 1:
-            return p
-        smallest = _smallest_p_values(self.first, self.last)
-        simulated = (1 + numpy.searchsorted(smallest, p, side="right")) / (1 + len(smallest))
-        bonferroni = self.count * numpy.asarray(p)  # sharper in the far tail, where few simulations lie
-        return numpy.maximum(p, numpy.minimum(simulated, bonferroni))
+        index = self._further_index(n)
+        if index is None:
+            return _adjust_announced(self.first, self.last, p)
+        levels, nominal = _further_levels(self.first, self.last, self.further)[index]
+        return numpy.minimum(1, _interpolate(p, nominal, levels))
 
-    def nominal_level(self, level: float) -> float:
-        """Return the one-sided level of each look for which all looks together have ``level``: the inverse of ``adjust``."""
-        if self.count == 1:
+    def nominal_level(self, level: float, n: int | None = None) -> float:
+        """Return the one-sided level of a look for which all looks together have ``level``: the inverse of ``adjust``."""
+        index = self._further_index(n)
+        if index is not None:
+            return float(_interpolate(level, *_further_levels(self.first, self.last, self.further)[index]))
+        if self.first == self.last:
             return level
         smallest = _smallest_p_values(self.first, self.last)
         rank = int(level * (1 + len(smallest))) - 1
-        return max(level / self.count, float(smallest[rank - 1]) if rank > 0 else 0.0)
+        return max(level / (self.last - self.first + 1), float(smallest[rank - 1]) if rank > 0 else 0.0)
+
+    def _further_index(self, n: int | None) -> int | None:
+        """Return the index in ``further`` of the look at which ``n`` pairs are judged, or None if it was announced."""
+        n = self.latest if n is None else n
+        if n > self.latest:
+            raise ValueError(f"expected a look at {n} pairs among those of {self}")
+        return None if n <= self.last else next(i for i, number in enumerate(self.further) if number >= n)
+
+
+def levels_at(levels: tuple[float, float], looks: Looks | None, n: int) -> tuple[float, float]:
+    """Return the nominal levels of a two-sided test and of two one-sided tests at ``n`` pairs.
+
+    If ``n`` is beyond all looks, it would be a further one. Its level is computed up to ``FARTHEST_LOOK`` pairs, beyond which
+    it hardly changes.
+
+    Args:
+        levels: of all looks together.
+    """
+    if looks is None:
+        return levels
+    n = min(n, max(FARTHEST_LOOK, looks.latest))
+    looks = looks.extend_to(n)
+    return 2 * looks.nominal_level(levels[0] / 2, n), looks.nominal_level(levels[1], n)
+
+
+def _adjust_announced(first: int, last: int, p: Any) -> Any:
+    """Correct one-sided p-values for one look at each number of seeds from ``first`` to ``last``."""
+    import numpy
+
+    if first == last:
+        return p
+    smallest = _smallest_p_values(first, last)
+    simulated = (1 + numpy.searchsorted(smallest, p, side="right")) / (1 + len(smallest))
+    bonferroni = (last - first + 1) * numpy.asarray(p)  # sharper in the far tail, where few simulations lie
+    return numpy.maximum(p, numpy.minimum(simulated, bonferroni))
+
+
+def _interpolate(x: Any, xs: numpy.ndarray, ys: numpy.ndarray) -> Any:
+    """Interpolate between increasing positive numbers on logarithmic scales; beyond them, in proportion."""
+    import numpy
+
+    x = numpy.asarray(x, dtype=float)
+    inside = numpy.exp(numpy.interp(numpy.log(numpy.clip(x, xs[0], xs[-1])), numpy.log(xs), numpy.log(ys)))
+    return inside * numpy.minimum(1, x / xs[0]) * numpy.maximum(1, x / xs[-1])
 
 
 @lru_cache(maxsize=16)
 def _smallest_p_values(first: int, last: int) -> numpy.ndarray:
-    """Return the smallest one-sided p-value over the looks of each simulated study, sorted.
+    """Return the smallest one-sided p-value over the looks of each simulated study, sorted."""
+    import numpy
+
+    return numpy.sort(reduce(numpy.minimum, _simulated_p_values(range(first, last + 1))))
+
+
+@lru_cache(maxsize=64)
+def _further_levels(first: int, last: int, further: tuple[int, ...]) -> list[tuple[numpy.ndarray, numpy.ndarray]]:
+    """Return, for each further look, levels of all looks and the nominal levels that belong to them, both increasing.
+
+    The nominal level of a look is that which rejects its share of the studies that no earlier look rejects. In a simulated
+    study, ``overall`` is the smallest level at which some look so far rejects.
+    """
+    import numpy
+
+    levels = numpy.logspace(numpy.log10(SMALLEST_LEVEL), 0, 1 + round(-numpy.log10(SMALLEST_LEVEL) * LEVELS_PER_DECADE))
+    announced = [*range(first, last + 1)]
+    looks = zip([*announced, *further], _simulated_p_values([*announced, *further]), strict=True)
+    overall = _adjust_announced(first, last, reduce(numpy.minimum, (p for _, (_, p) in zip(announced, looks, strict=False))))
+    tables, spent = [], 0.0
+    for n, p in looks:
+        share = EXTRA * (1 - (last / n) ** 2) - spent
+        spent += share
+        order = numpy.argsort(p)
+        increasing, before = p[order], overall[order]
+        sizes = numpy.searchsorted(increasing, levels, side="right")  # a nominal level does not exceed that of all looks
+        nominal = [
+            _nominal_level(increasing[:size][before[:size] > level], level, level * share)
+            for size, level in zip(sizes, levels, strict=True)
+        ]
+        tables.append((levels, numpy.maximum.accumulate(nominal)))
+        overall = numpy.minimum(overall, _interpolate(p, tables[-1][1], levels))
+    return tables
+
+
+def _nominal_level(p: numpy.ndarray, level: float, share: float) -> float:
+    """Return the nominal level that rejects a share of all simulated studies.
+
+    Args:
+        p: p-values up to `level` of the studies that no earlier look rejects, increasing.
+        level: of all looks, which the nominal level does not exceed.
+        share: of all studies, between 0 and 1.
+    """
+    rejected = int(share * 2 * SIMULATIONS)
+    if rejected > len(p):
+        return level
+    return max(share, float(p[rejected - 1]) if rejected >= MIN_COUNT else 0.0)
+
+
+def _simulated_p_values(numbers: Collection[int]) -> Iterator[numpy.ndarray]:
+    """Yield, for each of these increasing numbers of seeds, the one-sided p-value of each simulated study and direction.
 
     The generator is ``RandomState`` because NumPy guarantees that its stream does not change.
     """
@@ -90,12 +223,10 @@ def _smallest_p_values(first: int, last: int) -> numpy.ndarray:
 
     random = numpy.random.RandomState(1977)
     total, squares = numpy.zeros(SIMULATIONS), numpy.zeros(SIMULATIONS)
-    largest, least = numpy.zeros(SIMULATIONS), numpy.ones(SIMULATIONS)  # of P(T < t) over the looks
-    for n in range(1, last + 1):
+    for n in range(1, max(numbers) + 1):
         value = random.standard_normal(SIMULATIONS)
         total += value
         squares += value**2
-        if n >= first:
+        if n in numbers:
             below = stdtr(n - 1, total / numpy.sqrt((squares - total**2 / n) * n / (n - 1)))
-            largest, least = numpy.maximum(largest, below), numpy.minimum(least, below)
-    return numpy.sort(numpy.concatenate([1 - largest, least]))
+            yield numpy.concatenate([1 - below, below])

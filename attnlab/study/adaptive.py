@@ -3,6 +3,9 @@
 The rule depends on finished runs alone, in the order of the looks. Therefore rerunning the command resumes, several
 parents on one storage make the same plan, and the report, which reads the looks from the study's experiment, reaches the
 same verdicts.
+
+The looks are announced before the first one. A study that was judged before has no first one to come: its looks are then
+further ones, as those of a study whose seeds are added by hand.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.log import log_to
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, comparisons, summarize_cells
+from attnlab.stats.look_history import LookHistory
 from attnlab.stats.search import exclude_trials
-from attnlab.stats.sequential import Looks
 from attnlab.study.execution.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def run_until_conclusive(
     retry: Collection[str] = (),
     display: ProgressDisplay | None = None,
     **options: Any,
-) -> tuple[StudyResult, Looks]:
+) -> tuple[StudyResult, LookHistory]:
     """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
     A cell with a conclusive verdict gets no more seeds; the baseline of an inconclusive one gets the same seeds as it. New
@@ -50,15 +53,15 @@ def run_until_conclusive(
         study, sets, only, root, retry, display, options: as for ``attnlab.run``.
 
     Returns:
-        The result with the runs of all looks, and the looks that the verdicts must be corrected for.
+        The result with the runs of all looks, and these looks, which the verdicts must be corrected for.
 
     Raises:
         UserError: the study has a sweep, no baseline, or more than ``max_seeds`` seeds; and as ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
     from attnlab.planning.plan import plan as make_plan
+    from attnlab.study.looks import announce_looks, record_look
     from attnlab.study.run import StudyResult, run
-    from attnlab.tracking.runs import record_looks
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     _check(plan, max_seeds)
@@ -70,13 +73,14 @@ def run_until_conclusive(
         result = run(part, only=chosen, root=root, retry=set(retry) - tried, display=display, **options)
         rows |= {row.name: row for row in result.rows}
         first = max(2, len(plan.seeds))
-        looks = Looks(*record_looks(plan.study.study, first, max(first, max_seeds), root))
+        announce_looks(plan.study.study, first, max(first, max_seeds), root)
         whole = with_seeds(plan, part.seeds)
         everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores, others=result.others)
-        summaries = comparisons(table(everything, looks))
+        history = record_look(everything.comparison(), table(everything), root)
+        summaries = comparisons(table(everything, history))
         undecided = [row for row in summaries if row.is_inconclusive and {row.name, row.baseline} <= selected]
         if not undecided or len(part.seeds) >= max_seeds:
-            return everything, looks
+            return everything, history
         with log_to((display or ProgressDisplay()).print):
             logger.info(
                 "%d seeds, still inconclusive: %s", len(part.seeds), ", ".join(dict.fromkeys(row.name for row in undecided))
@@ -86,9 +90,9 @@ def run_until_conclusive(
         part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])
 
 
-def table(result: StudyResult, looks: Looks) -> list[CellSummary]:
-    """Return the cell summaries of the report's table."""
-    return summarize_cells(exclude_trials(result.records()), result.comparison(looks=looks))
+def table(result: StudyResult, history: LookHistory | None = None) -> list[CellSummary]:
+    """Return the cell summaries of the report's table, corrected for the looks in `history`."""
+    return summarize_cells(exclude_trials(result.records()), result.comparison(history=history))
 
 
 def next_seed(plan: Plan, seeds: list[int]) -> int:

@@ -44,7 +44,7 @@ from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan
-    from attnlab.stats.sequential import Looks
+    from attnlab.stats.look_history import LookHistory
 
 __all__ = ["Row", "StudyResult", "run"]
 
@@ -81,16 +81,17 @@ class StudyResult:
         references = [f"{score.name} of {score.task}: {score.metric} {score.value:.4f}" for score in self.reference_scores]
         return "\n  ".join([f"result of {self.plan.study.study}", *rows, *references])
 
-    def comparison(self, *, looks: Looks | None = None) -> ComparisonSpec:
-        """Return what the study compares; `looks` are those at which a study with adaptive seeds was judged."""
+    def comparison(self, *, history: LookHistory | None = None) -> ComparisonSpec:
+        """Return what the study compares; `history` has the looks that its verdicts are corrected for."""
         plan, study = self.plan, self.plan.study
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, None)
         roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
         roles |= {"sweep": study.swept_path, "moderate": study.moderate}
-        spec = ComparisonSpec(study.study, axes, *question, looks, plan.doubles, tuple(others), **roles)
-        return with_margin(spec, study.margin, exclude_trials(self.records()))
+        spec = ComparisonSpec(study.study, axes, *question, None, plan.doubles, tuple(others), **roles)
+        spec = with_margin(spec, study.margin, exclude_trials(self.records()))
+        return history.apply(spec) if history else spec
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""

@@ -1,4 +1,4 @@
-"""Reading studies back from MLflow: runs, curves, questions and looks."""
+"""Reading studies back from MLflow: runs, curves and questions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
     from mlflow.entities import Run as Record
-
-LOOKS_TAG = "attnlab.looks"  # experiment tag: first and last number of seeds, as JSON
 
 
 def find_experiment(client: MlflowClient, study: str) -> Experiment:
@@ -309,22 +307,3 @@ def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]
 def doubles(study: str, root: str | Path | None = None) -> dict[str, str]:
     """Return the names of baselines that are not run -> the names of the cells with the same configuration that are."""
     return json.loads(find_experiment(connect(runs_folder(root)), study).tags.get(DOUBLES_TAG, "{}"))
-
-
-def looks(study: str, root: str | Path | None = None) -> tuple[int, int] | None:
-    """Return the first and last number of seeds at which a study's verdicts may be evaluated; None: only once, at the end."""
-    client = connect(runs_folder(root))
-    text = find_experiment(client, study).tags.get(LOOKS_TAG)
-    return tuple(json.loads(text)) if text else None
-
-
-def record_looks(study: str, first: int, last: int, root: str | Path | None = None) -> tuple[int, int]:
-    """Record that verdicts are evaluated at ``first`` to ``last`` seeds, before the first evaluation.
-
-    A recorded range can only be widened by a later plan. Returns the range that holds now.
-    """
-    before = looks(study, root) or (first, last)
-    widest = min(first, before[0]), max(last, before[1])
-    client = connect(runs_folder(root))
-    client.set_experiment_tag(find_experiment(client, study).experiment_id, LOOKS_TAG, json.dumps(widest))
-    return widest

@@ -34,6 +34,16 @@ def test_the_looks_together_err_once_in_twenty_and_uncorrected_ones_do_not(shift
     assert correct.covered.value >= 1 - most > careless.covered.value
 
 
+@pytest.mark.parametrize(("shift", "margin"), [(0.0, None), (2.0, 2.0)])
+def test_seeds_added_by_hand_err_in_at_most_five_and_a_half_of_a_hundred_tables(shift: float, margin: float | None) -> None:
+    options = {"first": 5, "last": 12, "shift": shift, "margin": margin, "studies": 1_000, "seed": 3}
+    correct, careless = (simulate.added_by_hand("normal", corrected=corrected, **options) for corrected in (True, False))
+    false, mistake = (outcome.equal if margin else outcome.differ for outcome in (correct, careless))
+    most = 0.055 + 3 * (0.055 * 0.945 / 1_000) ** 0.5
+    assert false.value <= most < mistake.value
+    assert correct.covered.value >= 1 - most > careless.covered.value
+
+
 def test_one_table_without_holm_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulate.paired, "holm", list)
     wrong, _ = simulate.false_verdicts("normal", 5, studies=STUDIES, seed=1)

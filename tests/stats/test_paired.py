@@ -130,10 +130,24 @@ def test_more_seeds_are_needed_than_there_are() -> None:
 
 @pytest.mark.parametrize(("mean", "margin"), [(0.02, None), (0.0, 0.02)])
 def test_needed_seeds_are_counted_at_the_level_of_each_look(mean: float, margin: float | None) -> None:
-    looks, alone = Looks(3, 12), seen(5, mean, 0.02, margin=margin)
+    looks, alone = Looks(3, 40), seen(5, mean, 0.02, margin=margin)
     # Levels of the two-sided test and of the one-sided tests.
     levels = (2 * looks.nominal_level(0.025), looks.nominal_level(0.05))
     assert paired.seeds_needed(replace(alone, looks=looks)) == paired.seeds_needed(replace(alone, levels=levels))
+
+
+@pytest.mark.parametrize("looks", [Looks(5, 5), Looks(3, 5), Looks(3, 3, (5,))])
+def test_needed_seeds_beyond_all_looks_are_those_of_a_further_look(looks: Looks) -> None:
+    alone = replace(seen(5, 0.02, 0.02), looks=looks)
+    needed = paired.seeds_needed(alone)
+    assert needed is not None and needed > 5
+
+    def conclusive(n: int) -> bool:
+        level = 2 * looks.extend_to(n).nominal_level(0.025)
+        return paired.power(n, 0.02, sd=0.02, levels=(level, level)) >= paired.POWER
+
+    assert conclusive(needed) and not conclusive(needed - 1)
+    assert needed > (paired.seeds_needed(replace(alone, looks=None)) or 0)
 
 
 @pytest.mark.parametrize(("n", "mean", "margin"), [(5, 1.6, None), (9, 0.0, 1.2), (7, 0.4, 1.5), (4, 1.0, 1.0)])

@@ -40,10 +40,11 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ce
     options = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
     show = _Lines()
     fates = {"root": root, "display": show, "train": f"tests.support.study_fakes:{fate}"}
-    result, looks = adaptive.run_until_conclusive(asked(**changes), **fates, **options)
+    result, history = adaptive.run_until_conclusive(asked(**changes), **fates, **options)
+    assert history.looks is not None
     return (
-        {row.name.split()[0]: row for row in adaptive.table(result, looks)},
-        looks,
+        {row.name.split()[0]: row for row in adaptive.table(result, history)},
+        history.looks,
         [line for line in show.lines if "still inconclusive" in line],
     )
 
@@ -94,10 +95,10 @@ def test_adding_seeds_resumes_where_it_stopped(root: Path) -> None:
     run(asked(), root=root, display=QUIET, train="tests.support.study_fakes:settling")
     go(root, max_seeds=4)
     rows, looks, _ = go(root, max_seeds=6)
-    assert looks == Looks(3, 6) and len(rows["wide"].values) == 6
-    again, looks, _ = go(root, max_seeds=4)
-    assert looks == Looks(3, 6), "looks that were taken are not taken back"
-    assert len(trained(root)) == len(set(trained(root))) == 20
+    assert looks == Looks(3, 4, (5, 6)) and len(rows["wide"].values) == 6, "the last two were not announced"
+    _, looks, _ = go(root, max_seeds=4)
+    assert looks == Looks(3, 4, (5, 6)), "looks that were taken are not taken back"
+    assert len(trained(root)) == len(set(trained(root))) == 21, "a look that was not announced is too strict for narrow"
 
 
 def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> None:
@@ -117,9 +118,9 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     del config["seeds"]
     config["grid"] = {**GRID, "variant": ["dense", "wide"]}
     fates = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
-    result, looks = adaptive.run_until_conclusive(config, max_seeds=3, **fates)
+    result, history = adaptive.run_until_conclusive(config, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
-    assert confirmed == [4, 5, 7] and looks == Looks(2, 3), "6 is the seed of the search"
+    assert confirmed == [4, 5, 7] and history.looks == Looks(2, 3), "6 is the seed of the search"
     assert sum(row.phase == "search" for row in result.rows) == 4
 
 

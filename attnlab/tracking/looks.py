@@ -1,0 +1,102 @@
+"""The looks at a study, as tags of its experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from attnlab.tracking.client import connect, runs_folder, search_runs
+from attnlab.tracking.runs import find_experiment, recorded_experiment
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run as Record
+
+ANNOUNCED_TAG = "attnlab.looks"  # first and last number of seeds, and (since 0.5.0) the time of the announcement, as JSON
+JUDGED_TAG = "attnlab.judged"  # number of seeds and time of each look, as JSON
+OWN_PREFIX = f"{JUDGED_TAG}."  # of a tag per comparison with looks of its own: its name and its looks, as JSON
+MAX_LOOKS = 200  # MLflow rejects an experiment's tag longer than 5,000 characters
+
+Looks = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class RecordedLooks:
+    """The record of the looks at a study, in the order of time.
+
+    The fields are those of `attnlab.stats.look_history.LookHistory`, but the record also has looks at runs of earlier
+    configurations, so that numbers of seeds need not increase.
+    """
+
+    announced: tuple[int, int, int] | None = None
+    study: Looks = ()
+    own: Mapping[str, Looks] = field(default_factory=dict)
+
+
+def read_looks(study: str, root: str | Path | None = None) -> RecordedLooks:
+    """Read the looks at a study; a study without a record has none.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(study, root)
+    if recorded is None:
+        return RecordedLooks()
+    tags = recorded[1].tags
+    own = dict(json.loads(value) for key, value in tags.items() if key.startswith(OWN_PREFIX))
+    announced = json.loads(tags[ANNOUNCED_TAG]) if ANNOUNCED_TAG in tags else None
+    return RecordedLooks(
+        (announced[0], announced[1], announced[2] if len(announced) > 2 else 0) if announced else None,
+        _pairs(json.loads(tags.get(JUDGED_TAG, "[]"))),
+        {name: _pairs(looks) for name, looks in own.items()},
+    )
+
+
+def add_looks(study: str, looks: RecordedLooks, root: str | Path | None = None) -> None:
+    """Add looks at a study to its record; those that it has already are not added again.
+
+    Raises:
+        UserError: the study does not exist, or the MLflow store does not accept the record.
+    """
+    client = connect(runs_folder(root))
+    experiment = find_experiment(client, study)
+    earlier = read_looks(study, root)
+    new = {JUDGED_TAG: json.dumps(_merged(earlier.study, looks.study))}
+    if looks.announced and looks.announced[:2] != (earlier.announced or ())[:2]:
+        new[ANNOUNCED_TAG] = json.dumps(looks.announced)
+    for name, own in looks.own.items():
+        new[f"{OWN_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, _merged(earlier.own.get(name, ()), own)])
+    for key, value in new.items():
+        if experiment.tags.get(key) != value:
+            client.set_experiment_tag(experiment.experiment_id, key, value)
+
+
+def earliest_start(study: str, root: str | Path | None = None) -> int | None:
+    """Return the start of the earliest completed run that the study reports, in ms since the epoch; None if it has none."""
+    recorded = recorded_experiment(study, root)
+    if recorded is None:
+        return None
+    records = search_runs(recorded[0], recorded[1].experiment_id)
+    return start_of(record for record in records if record.data.tags.get("attnlab.current") != "no")
+
+
+def start_of(records: Iterable[Record]) -> int | None:
+    """Return the start of the earliest completed run among these records, trials of a search left out; None without one."""
+    starts = [
+        record.info.start_time
+        for record in records
+        if record.data.tags.get("attnlab.state") == "completed" and record.data.tags.get("attnlab.phase") != "search"
+    ]
+    return min(starts, default=None)
+
+
+def _merged(earlier: Looks, new: Looks) -> Looks:
+    """Return both in the order of time: the latest ones, as many as a tag can hold."""
+    return tuple(sorted({*earlier, *new}, key=lambda look: look[1])[-MAX_LOOKS:])
+
+
+def _pairs(looks: list[list[int]]) -> Looks:
+    return tuple((seeds, time) for seeds, time in looks)
