@@ -14,6 +14,7 @@ from typing import Any
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.models.classifier import Classifier
+from attnlab.stats.sweep import best_values
 from attnlab.study.trained import TrainedModel, load_model
 from attnlab.tasks import Batch
 from attnlab.tasks.validation import prepare_task
@@ -38,7 +39,7 @@ class RecordedMap:
 def record_attention_maps(
     study: str, *, length: int = 48, root: str | Path | None = None, trust: bool = False
 ) -> list[RecordedMap]:
-    """Record the maps of the first completed run of each cell; return the outcome for each cell.
+    """Record the maps of the first completed run of each cell, of a sweep at the cell's best value; return the outcomes.
 
     Args:
         study: its name; the trials of a search are left out, as in the report.
@@ -54,7 +55,7 @@ def record_attention_maps(
     runs = load_runs(study, root)
     done = runs.loc[(runs["state"] == RunState.COMPLETED) & (runs["phase"] != "search")].sort_values(by="seed")
     recorded = []
-    for record in done.drop_duplicates("cell").to_dict("records"):
+    for record in _at_best_values(done.to_dict("records"), study, root):
         cell = str(record["cell"])
         try:
             attention_map = _compute_map(Path(record["folder"]), length=length, trust=trust)
@@ -64,6 +65,22 @@ def record_attention_maps(
         log_attention_map(str(record["run_id"]), attention_map, root=root)
         recorded.append(RecordedMap(cell, attention_map.reason or _describe_shape(attention_map)))
     return recorded
+
+
+def _at_best_values(runs: list[dict[Any, Any]], study: str, root: str | Path | None) -> list[dict[Any, Any]]:
+    """Return the first run of each cell; of a cell with a sweep, the first at its best value."""
+    from attnlab.tracking.runs import questions
+
+    path = next((path for run in runs if run["phase"] == "sweep" for path in run["params"]), None)
+    if path is not None:
+        question = questions(study, root)[-1]
+        best = best_values(runs, path=path, metric=question["metric"], direction=question["direction"])
+        chosen = {cell.cell: cell.value for cell in best}
+        runs = [run for run in runs if run["params"].get(path) == chosen.get(run["cell"])]
+    first: dict[str, dict[Any, Any]] = {}
+    for run in runs:
+        first.setdefault(run["cell"], run)
+    return list(first.values())
 
 
 def _describe_shape(attention_map: AttentionMap) -> str:

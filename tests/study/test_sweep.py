@@ -10,11 +10,13 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, Run, plan
+from attnlab.study import attention_maps
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import StudyResult, run
 from attnlab.study.sweep import extend_sweep, with_recorded_extensions
+from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import QUIET, study, trained
 
@@ -172,6 +174,21 @@ def test_a_study_trains_its_sweep_with_its_extension_once(root: Path) -> None:
     again = go(root, LOW, MIDDLE, HIGH)
     assert again.plan.sweep_values == result.plan.sweep_values and all(row.reused for row in again.rows)
     assert len(trained(root)) == 8
+
+
+def test_attention_maps_are_those_of_the_best_value(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = go(root, LOW, MIDDLE, HIGH, 0.1)
+    folders: list[str] = []
+
+    def compute_map(folder: Path, **options: Any) -> AttentionMap:
+        folders.append(folder.name)
+        return AttentionMap(reason="not computed in this test")
+
+    monkeypatch.setattr(attention_maps, "_compute_map", compute_map)
+    attention_maps.record_attention_maps("small", root=root)
+    runs = {run.key: run for run in result.plan.runs}
+    chosen = {runs[key].cell.name: runs[key].params["train.lr"] for key in folders}
+    assert chosen == {"dense learned": HIGH, "no_wo learned": MIDDLE} and len(folders) == 2
 
 
 class _Interrupting(ProgressDisplay):
