@@ -151,7 +151,7 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
         yield Simulation(3, partial(added_seeds, *case, studies, seed))
     yield Simulation(2 * rules.RULES * len(rules.CASES), partial(rule_comparison, studies, seed))
     for setting in factorial.SETTINGS:
-        yield Simulation(len(factorial.QUANTITIES), partial(factorial.simulated_lines, setting, studies, seed))
+        yield Simulation(len(factorial.QUANTITIES), partial(factorial.simulated_lines, setting, max(500, studies // 3), seed))
     for design in sweeps.designs():
         yield Simulation(2, partial(sweeps.simulate_rates, design, max(500, studies // 2), seed))
     for noise in trends.NOISES:
