@@ -16,6 +16,7 @@ from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.sweep import swept_path
 from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
@@ -54,6 +55,7 @@ class StudyInfo:
         calls: The calls that ran it, as recorded; empty for a study of an older version.
         left_out: Finished runs that it leaves out, as `attnlab.tracking.runs.left_out_runs` returns them.
         changes: Descriptions of earlier comparisons, if they changed after the study had results.
+        uncertainty: The uncertainty of each difference, split into seeds and test items.
     """
 
     spec: ComparisonSpec
@@ -66,6 +68,7 @@ class StudyInfo:
     calls: tuple[Call, ...] = ()
     left_out: tuple[Mapping[str, Any], ...] = ()
     changes: tuple[str, ...] = ()
+    uncertainty: tuple[UncertaintyParts, ...] = ()
 
     def position(self, cell: str) -> int:
         """Return a cell's position in the grid; cells that are not in the grid come last."""

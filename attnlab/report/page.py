@@ -11,6 +11,7 @@ from attnlab._util.run_state import RunState
 from attnlab.report.export import export
 from attnlab.report.factorial import effect_plots, effects_section, summarize_effects
 from attnlab.report.figures import Figure, cell_colors, draw_figures
+from attnlab.report.items import item_notes
 from attnlab.report.left_out import describe_left_out
 from attnlab.report.lengths import LengthsSection, lengths_section
 from attnlab.report.methods import StudyInfo, describe_methods, introduction
@@ -139,7 +140,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         ],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
-        notes=[*notes(cells, spec), *_matched_cells(records, spec), *reference_notes(scores)],
+        notes=[*notes(cells, spec), *item_notes(info.uncertainty), *_matched_cells(records, spec), *reference_notes(scores)],
         sections=_trend_sections(trends, shares, spec, figures, colors)
         + _sections(
             cells,

@@ -17,6 +17,7 @@ from attnlab.report.methods import StudyInfo, load_study_info
 from attnlab.report.page import Page, make_page, write_page
 from attnlab.report.stored import save
 from attnlab.stats.compare import summarize_cells
+from attnlab.stats.items import split_uncertainty
 from attnlab.stats.search import exclude_trials
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
     from attnlab.study.looks import record_look
     from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.client import snapshot
+    from attnlab.tracking.items import load_items
     from attnlab.tracking.runs import load_curves, load_runs
 
     with snapshot():
@@ -64,6 +66,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
         info = load_study_info(runs, root=root)
         cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
         info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
+        info = replace(info, uncertainty=split_uncertainty(load_items(study, root), cells, info.spec))
     page = write(folder, info=info, runs=runs, curves=curves, maps=maps)
     log_report(study, folder, root=root, note=page.summary.text)
     return page
