@@ -84,11 +84,14 @@ def tables(noise: str, n: int, *, studies: int, seed: int) -> Iterator[list[list
     yield from (cells - baseline).tolist()
 
 
-def judge(table: list[list[float]], *, margin: float | None = None, looks: Looks | None = None) -> list[paired.Difference]:
+def judge(
+    table: list[list[float]], *, margin: float | None = None, looks: Looks | None = None, moderated: bool = False
+) -> list[paired.Difference]:
     """Return the differences of a table as in a report; a cell has as many seeds as values."""
     zero = dict.fromkeys(range(max(map(len, table))), 0.0)
-    differences = paired.correct([paired.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table])
-    return [difference for difference in differences if difference is not None]
+    differences = [paired.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table]
+    corrected = paired.correct(paired.moderate(differences) if moderated else differences)
+    return [difference for difference in corrected if difference is not None]
 
 
 def false_verdicts(noise: str, n: int, *, studies: int, seed: int) -> tuple[Share, Share]:
@@ -154,6 +157,7 @@ def until_conclusive(
     shift: float = 0.0,
     margin: float | None = None,
     corrected: bool = True,
+    moderated: bool = False,
     studies: int,
     seed: int,
 ) -> AddedSeeds:
@@ -168,7 +172,7 @@ def until_conclusive(
         counts = [first] * CELLS
         while True:
             seen = [gaps[:n] for gaps, n in zip(cells, counts, strict=True)]
-            differences = judge(seen, margin=margin, looks=looks)
+            differences = judge(seen, margin=margin, looks=looks, moderated=moderated)
             undecided = [i for i, difference in enumerate(differences) if not difference.conclusion and counts[i] < last]
             if not undecided:
                 break

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attnlab.stats.sequential import Looks
-from benchmarks import factorial, intervals, predictions, rules, simulate, sweeps, trends
+from benchmarks import factorial, intervals, moderation, predictions, rules, simulate, sweeps, trends
+from benchmarks.moderation_page import moderation_section
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, MAX_SEEDS, Line, Share
 from benchmarks.validity_page import page
@@ -26,6 +27,8 @@ KNOWN = ((1.0, None, 1), (1.5, None, CELLS), (0.0, 1.0, 1), (0.0, 1.0, CELLS), (
 PREDICTED_FROM = (4, 5, 8)  # numbers of seeds
 FEW_SIZES = (3, 5, 12)
 CHOSEN = (1.0, 2.0, 3.0)  # true differences
+# Distribution, first look, true difference and margin of studies with added seeds and moderated t-tests.
+MODERATED_LOOKS = (("normal", 2, 0.0, None), ("normal", 3, 0.0, None), ("t3", 3, 0.0, None), ("normal", 3, 2.0, 2.0))
 
 
 class Simulation(NamedTuple):
@@ -93,12 +96,21 @@ def chosen(effect: float, n: int, studies: int, seed: int) -> list[Line]:
 
 
 def added_seeds(
-    noise: str, first: int, shift: float, margin: float | None, corrected: bool, studies: int, seed: int
+    noise: str,
+    first: int,
+    shift: float,
+    margin: float | None,
+    corrected: bool,
+    studies: int,
+    seed: int,
+    *,
+    moderated: bool = False,
 ) -> list[Line]:
     """Simulate tables whose seeds are added until they are conclusive."""
-    options = {"first": first, "last": 12, "shift": shift, "margin": margin, "corrected": corrected}
+    options = {"first": first, "last": 12, "shift": shift, "margin": margin, "corrected": corrected, "moderated": moderated}
     outcome = simulate.until_conclusive(noise, **options, studies=studies, seed=seed)
     case = f"{'at the margin' if margin else 'none'}, {first} to 12, {'corrected' if corrected else 'NOT corrected'}"
+    case += ", moderated" if moderated else ""
     return [
         share_line("looks", noise, case, "false", outcome.equal if margin else outcome.differ),
         share_line("looks", noise, case, "covered", outcome.covered),
@@ -161,6 +173,11 @@ def simulations(studies: int, seed: int) -> Iterator[Simulation]:
     cases += [("normal", 5, 2.0, 2.0, True), ("normal", 5, 0.0, None, False)]
     for case in cases:
         yield Simulation(2, partial(seeds_by_hand, *case, studies, seed))
+    for noise, first, shift, margin in MODERATED_LOOKS:
+        run = partial(added_seeds, noise, first, shift, margin, True, studies, seed, moderated=True)
+        yield Simulation(3, run)
+    for spreads in moderation.SETTINGS:
+        yield Simulation(len(moderation.QUANTITIES), partial(moderation.simulated_lines, spreads, studies, seed))
 
 
 def simulate_all(results: ResultsFile, studies: int, seed: int) -> list[Line]:
@@ -181,6 +198,11 @@ def read_line(row: dict[str, str]) -> Line:
     return Line(row["part"], row["noise"], row["case"], row["quantity"], *numbers)
 
 
+def report(lines: Sequence[Line], command: str) -> str:
+    """Return the text of the page; `command` made the lines."""
+    return page(lines, command=command, level=2 * Looks(3, 12).nominal_level(0.025)) + moderation_section(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.validity", description="Simulate the validity of verdicts.")
@@ -193,9 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = ResultsFile(options.out / "validity.csv", configuration, fresh=options.fresh)
     lines = simulate_all(results, options.studies, options.seed)
     command = f"python -m benchmarks.validity --studies {options.studies} --seed {options.seed}"
-    (options.out / "README.md").write_text(
-        page(lines, command=command, level=2 * Looks(3, 12).nominal_level(0.025)), encoding="utf-8"
-    )
+    (options.out / "README.md").write_text(report(lines, command), encoding="utf-8")
     print(options.out / "README.md")
 
 

@@ -69,7 +69,6 @@ def predict(difference: Difference, seeds: int) -> Prediction:
         raise ValueError(f"expected a t-test of fewer than {seeds} pairs, got {present}")
     added = seeds - present.n
     present_sd, degrees_of_freedom = present.moderated_sd, present.degrees_of_freedom
-    assert present_sd is not None
     sd, normal = _draws(degrees_of_freedom)
     sd = present_sd * sd  # the true one
     deviation = sd * normal * math.sqrt(1 / present.n + 1 / added)  # mean of the added pairs minus that of the present ones

@@ -9,7 +9,6 @@ import pytest
 from attnlab.stats.sequential import Looks
 from benchmarks import simulate, validity
 from benchmarks.predictions import DECILES
-from benchmarks.validity_page import page
 from tests.support.paths import ROOT
 
 STUDIES = 2_000
@@ -82,7 +81,7 @@ def test_the_page_hides_no_setting_that_breaks_and_no_prediction_that_fails() ->
     with (folder / "validity.csv").open() as file:
         lines = [validity.read_line(row) for row in csv.DictReader(file)]
     command = "python -m benchmarks.validity --studies 3000 --seed 0"
-    text = page(lines, command=command, level=2 * Looks(3, 12).nominal_level(0.025))
+    text = validity.report(lines, command)
     assert text == (folder / "README.md").read_text()
     head = text.partition("Distributions of the seeds")[0]
     holds, breaks = head.split("**What breaks:**")

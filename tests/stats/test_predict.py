@@ -98,26 +98,3 @@ def test_a_prediction_does_not_depend_on_the_unit_or_on_earlier_calls() -> None:
 def test_only_a_t_test_with_fewer_pairs_has_a_prediction(values: list[float], seeds: int) -> None:
     with pytest.raises(ValueError, match="t-test"):
         predict(difference(values), seeds)
-
-
-def test_a_prior_counts_in_the_prediction() -> None:
-    """The posterior of a moderated variance, and the moderated t-test with more pairs, drawn pair by pair."""
-    from scipy.stats import t
-
-    random, n, added, studies, margin = numpy.random.RandomState(0), len(VALUES), 2, 40_000, 0.02
-    prior = VariancePrior(4, 1e-4, 6)
-    plain = difference(VALUES, margin=margin)
-    moderated = replace(plain, interval=replace(plain.interval, prior=prior))
-    squares = 4 * prior.variance + (n - 1) * numpy.var(VALUES, ddof=1)
-    variance = squares / random.chisquare(n + 3, studies)
-    truth = numpy.mean(VALUES) + numpy.sqrt(variance / n) * random.standard_normal(studies)
-    new = truth[:, None] + numpy.sqrt(variance)[:, None] * random.standard_normal((studies, added))
-    values = numpy.hstack([numpy.tile(VALUES, (studies, 1)), new])
-    df = 4 + n + added - 1
-    spread = numpy.sqrt((4 * prior.variance + (n + added - 1) * values.var(1, ddof=1)) / df)
-    mean, error = abs(values.mean(1)), spread / (n + added) ** 0.5
-    differs, equivalent = mean / error > t.ppf(0.975, df), (margin - mean) / error > t.ppf(0.95, df)
-    prediction = predict(moderated, n + added)
-    assert prediction.differs == pytest.approx(differs.mean(), abs=0.012)
-    assert prediction.equivalent == pytest.approx((equivalent & ~differs).mean(), abs=0.012)
-    assert abs(prediction.conclusive - predict(plain, n + added).conclusive) > 0.03
