@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, POWER
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
+from attnlab.stats.power import POWER
 from benchmarks.intervals import FAR
 from benchmarks.predictions import DECILES, MARGIN
 from benchmarks.simulate import MAX_SEEDS, Line

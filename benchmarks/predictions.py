@@ -67,7 +67,7 @@ def _deciles(forecasts: Sequence[tuple[float, bool]]) -> list[Decile]:
 
 
 def kept_predictions(population: str, pairs: int, *, most: int, studies: int, seed: int) -> tuple[Share, float]:
-    """Continue inconclusive studies to the number of seeds that is predicted to be conclusive with probability `paired.POWER`.
+    """Continue inconclusive studies to the number of seeds that is predicted to be conclusive with probability `power.POWER`.
 
     Studies with a number above `most` are left out.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from attnlab.stats import paired
+from attnlab.stats import paired, power
 from attnlab.stats.sequential import Looks
 
 CELLS = 4
@@ -121,7 +121,7 @@ def false_equivalence(noise: str, n: int, *, margin: float, studies: int, seed: 
 def kept_promise(mean: float, *, margin: float | None, level: float, studies: int, seed: int) -> tuple[int, Share]:
     """Return the number of seeds from `seeds_needed` for a known mean and spread (1), and the share of conclusive studies."""
     known = paired.Difference(paired.Interval(2, mean, 1.0), p=1.0, margin=margin, levels=(level, level))
-    n = paired.seeds_needed(known)
+    n = power.seeds_needed(known)
     assert n is not None
     random, conclusive = numpy.random.RandomState(seed), 0
     for gaps in random.normal(mean, 1, (studies, n)).tolist():

@@ -18,7 +18,7 @@ def margin_notes(spec: ComparisonSpec) -> list[str]:
     start = f"{name[0].upper()}{name[1:]} is {spec.margin:.3g} in {spec.metric}"
     return [
         f"{start}: the slope of the baseline's validation curve over the logarithm of the steps, in the second half of "
-        f"training (the median over its runs), times the logarithm of {1 + spec.margin_share:g}. Caution: a "
-        "learning rate that decays to zero flattens the end of the curve, so this margin is narrower than the difference "
-        "between two trainings of different lengths."
+        f"training (the median over its runs), times the logarithm of {1 + spec.margin_share:g}. Caution: "
+        "trainings of different lengths can differ by more than the slope within one training suggests. The margin is then "
+        "narrow, and verdicts of equivalent are rarer."
     ]

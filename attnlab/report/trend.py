@@ -159,7 +159,7 @@ def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
         "significant sign. “Changes sign”: significantly better at one end of the range and significantly worse at the "
         "other. “Shrinks or changes sign” and the like: the slope is significant, but these seeds do not show which of "
         "the two. “Inconclusive” does not mean that the difference stays the same.",
-        "Trends are tested at the 5 % level by a paired t-test of the slopes, corrected by Holm's method over the "
+        "Trends are tested at a level of 5 % by a paired t-test of the slopes, corrected by Holm's method over the "
         "trends of the table, separately from the verdicts; the values halfway are tested in the same way, at 5 % of "
         "their own. Only seeds that completed at every level count.",
     ]

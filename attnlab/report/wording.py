@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.paired import LEVEL, MAX_SEEDS, POWER, Difference, Interval
+from attnlab.stats.paired import LEVEL, Difference, Interval
+from attnlab.stats.power import MAX_SEEDS, POWER
 from attnlab.stats.sequential import EXTRA, Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind

@@ -19,7 +19,7 @@ from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.control import sensitivity
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
-from attnlab.stats.records import comparison_name, finite, is_infinite
+from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
@@ -346,8 +346,3 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
     baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in states)
     verdict = judge(difference, direction=spec.direction)
     return replace(verdict, seeds=len(cell.values), lost=lost, baseline_lost=baseline_lost)
-
-
-def axis_text(value: Any) -> str:
-    """Return an axis value as comparable text: MLflow returns params as text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

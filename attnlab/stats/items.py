@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 
@@ -53,11 +53,8 @@ def split_uncertainty(
         cells: The study's cell summaries.
         spec: What is compared; items of another metric are left out.
     """
-    items = items[items["metric"] == spec.metric]
-    runs = {
-        (str(cell), int(seed)): (run["score"].to_numpy(), run["count"].to_numpy())
-        for (cell, seed), run in items.groupby(["cell", "seed"])
-    }
+    groups: Any = items[items["metric"] == spec.metric].groupby(["cell", "seed"])
+    runs = {(str(cell), int(seed)): (run["score"].to_numpy(), run["count"].to_numpy()) for (cell, seed), run in groups}
     parts = []
     for comparison in comparisons(cells):
         if comparison.difference is not None:

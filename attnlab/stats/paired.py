@@ -16,16 +16,13 @@ tested by its sign: if both directions were equally likely, n seeds would all ag
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, VariancePrior, table_prior
-from attnlab.stats.sequential import Looks, levels_at
+from attnlab.stats.sequential import Looks
 
 LEVEL = 0.05
-POWER = 0.8  # probability of a conclusion at the number of seeds that `seeds_needed` names
-MAX_SEEDS = 1000  # largest number of seeds that `seeds_needed` considers
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
 ROUNDING = 1e-12  # relative to the values: differences closer than this are equal
 
@@ -109,7 +106,7 @@ class Difference:
         if self.p is None or self.interval.sd is None:
             return ""
         if self.identical:
-            return "identical" if _sign_test(self.interval.n) < LEVEL else ""
+            return "identical" if sign_test(self.interval.n) < LEVEL else ""
         if self.is_significant:
             return "lower" if self.interval.mean < 0 else "higher"
         return "equivalent" if self.within_margin else ""
@@ -160,7 +157,7 @@ def interval_ends(mean: Interval, level: float, *, looks: Looks | None = None) -
     """Return the ends of the t-interval that misses the true mean with probability `level`, at all of the looks together."""
     assert mean.moderated_sd is not None
     tail = level / 2 if looks is None else looks.extend_to(mean.n).nominal_level(level / 2, mean.n)
-    half_width = _t_quantile(1 - tail, mean.degrees_of_freedom) * mean.moderated_sd / math.sqrt(mean.n)
+    half_width = t_quantile(1 - tail, mean.degrees_of_freedom) * mean.moderated_sd / math.sqrt(mean.n)
     return mean.mean - half_width, mean.mean + half_width
 
 
@@ -269,94 +266,22 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def seeds_needed(difference: Difference) -> int | None:
-    """Estimate the total number of seeds for a conclusion, if mean and spread stay as observed.
-
-    A conclusion means that, with probability `POWER`, the difference from zero or (with a margin) the equivalence is
-    significant at the level that Holm's correction and the looks leave to it. The estimate is rough from few seeds, and too
-    low the more often the smaller the difference is (see `reports/validity`).
-
-    Returns:
-        A number larger than that of the present pairs, or None beyond `MAX_SEEDS`.
-    """
-    mean = difference.interval
-    assert mean.sd is not None
-    if mean.sd == 0:  # the sign test: no power to compute, only a number of seeds that suffices
-        kinds = 2 if difference.margin and abs(mean.mean) < difference.margin else 1  # of tests that can be conclusive
-
-        def target(n: int) -> float:
-            level, level_equivalent = levels_at(difference.levels, difference.looks, n)
-            return LEVEL if difference.identical else max((level / 2, level_equivalent)[:kinds])
-
-        return next(n for n in range(mean.n + 1, MAX_SEEDS) if _sign_test(n) < target(n))
-    if not (mean.mean or difference.margin):
-        return None
-    assert mean.moderated_sd is not None
-    options = {"sd": mean.moderated_sd, "margin": difference.margin, "prior": mean.prior}
-    candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)
-    index = bisect_left(
-        candidates,
-        POWER,
-        key=lambda n: power(n, mean.mean, levels=levels_at(difference.levels, difference.looks, n), **options),
-    )
-    return candidates[index] if index < len(candidates) else None
-
-
-def power(
-    n: int,
-    mean: float,
-    *,
-    sd: float,
-    margin: float | None = None,
-    levels: tuple[float, float] = (LEVEL, LEVEL),
-    prior: VariancePrior | None = None,
-) -> float:
-    """Return the probability that `n` seeds are conclusive.
-
-    For a given sample spread, the result is inconclusive if the sample mean is too close to zero to differ from it and too far
-    away to be equivalent. The probability is averaged over 200 quantiles of the sample spread.
-
-    Args:
-        n: Number of pairs.
-        mean: The true difference.
-        sd: The true standard deviation of the pairs' differences.
-        margin: Largest difference that counts as equivalent.
-        levels: Levels of the two-sided t-test, and of the two one-sided tests.
-        prior: That of the variances of the table.
-    """
-    import numpy
-    from scipy.special import chdtri, ndtr
-
-    upper = 1 - (numpy.arange(200) + 0.5) / 200
-    error = sd / math.sqrt(n)
-    borrowed = prior.degrees_of_freedom * prior.variance if prior else 0
-    degrees_of_freedom = n - 1 + (prior.degrees_of_freedom if prior else 0)
-    sample_error = numpy.sqrt((borrowed + sd**2 * chdtri(n - 1, upper)) / degrees_of_freedom / n)
-    differs = _t_quantile(1 - levels[0] / 2, degrees_of_freedom) * sample_error
-    equals = numpy.maximum(0, (margin or 0) - _t_quantile(1 - levels[1], degrees_of_freedom) * sample_error)
-
-    def within(edge: numpy.ndarray) -> numpy.ndarray:
-        return ndtr((edge - mean) / error) - ndtr((-edge - mean) / error)
-
-    return float(1 - numpy.mean(numpy.where(equals < differs, within(differs) - within(equals), 0)))
-
-
 def _one_sided_p(mean: Interval, distance: float) -> float:
     """Return the one-sided p-value of a mean that lies `distance` beyond the tested value (negative: on the wrong side)."""
     from scipy.special import stdtr
 
     if mean.sd == 0:
-        return _sign_test(mean.n) if distance > 0 else 1.0
+        return sign_test(mean.n) if distance > 0 else 1.0
     assert mean.moderated_sd is not None
     return float(stdtr(mean.degrees_of_freedom, -distance / (mean.moderated_sd / math.sqrt(mean.n))))
 
 
-def _sign_test(n: int) -> float:
+def sign_test(n: int) -> float:
     """Return the probability that `n` seeds all lie on a given side if both sides are equally likely."""
     return 0.5**n
 
 
-def _t_quantile(probability: float, degrees_of_freedom: int) -> float:
+def t_quantile(probability: float, degrees_of_freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees_of_freedom, probability))

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from attnlab.stats.paired import MAX_SEEDS, POWER, Difference
+from attnlab.stats.paired import Difference, t_quantile
+from attnlab.stats.power import MAX_SEEDS, POWER
 from attnlab.stats.sequential import levels_at
 
 if TYPE_CHECKING:
@@ -77,10 +78,10 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     mean = numpy.abs(present.mean + deviation * added / seeds)
     error = numpy.sqrt(squares / (degrees_of_freedom + added) / seeds)
     level, level_equivalent = levels_at(difference.levels, difference.looks, seeds)
-    differs = mean > _t_quantile(1 - level / 2, degrees_of_freedom + added) * error
+    differs = mean > t_quantile(1 - level / 2, degrees_of_freedom + added) * error
     if difference.margin is None:
         return Prediction(seeds, float(differs.mean()))
-    within = difference.margin - mean > _t_quantile(1 - level_equivalent, degrees_of_freedom + added) * error
+    within = difference.margin - mean > t_quantile(1 - level_equivalent, degrees_of_freedom + added) * error
     return Prediction(seeds, float(differs.mean()), float((within & ~differs).mean()))
 
 
@@ -119,9 +120,3 @@ def _uniform(dimension: int) -> numpy.ndarray:
     import numpy
 
     return (0.5 + numpy.arange(1, POINTS + 1) * PLASTIC ** -(dimension + 1)) % 1
-
-
-def _t_quantile(probability: float, degrees_of_freedom: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees_of_freedom, probability))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference, seeds_needed
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference
+from attnlab.stats.power import seeds_needed
 from attnlab.stats.predict import Prediction, predict, predicted_seeds
 
 
@@ -57,9 +58,9 @@ class Verdict:
         pairs: Number of seeds that both the cell and its baseline completed.
         seeds: Number of seeds that the cell completed; 0 where it does not matter.
         prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.
-        needed: Number of seeds in total with which the comparison is conclusive with probability `paired.POWER`, or, if all
+        needed: Number of seeds in total with which the comparison is conclusive with probability `power.POWER`, or, if all
             pairs have the same difference, with which it is if it stays the same; None where there is no prediction, or the
-            number is above `paired.MAX_SEEDS`.
+            number is above `power.MAX_SEEDS`.
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
         within_margin: The cell differs from its baseline, by less than the margin.
         constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.

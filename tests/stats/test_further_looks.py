@@ -90,7 +90,11 @@ def test_a_difference_is_corrected_for_the_look_that_it_has_reached() -> None:
     later = paired.difference(values, dict.fromkeys(values, 0.0), looks=Looks(5, 5))
     assert plain and first and later and plain.p and later.p
     assert (first.p, first.interval) == (plain.p, plain.interval), "one look needs no correction"
-    assert later.looks == Looks(5, 5, (8,)) and later.p == pytest.approx(2 * later.looks.adjust(plain.p / 2))
+    assert (
+        later.looks is not None
+        and later.looks == Looks(5, 5, (8,))
+        and later.p == pytest.approx(2 * later.looks.adjust(plain.p / 2))
+    )
     assert later.interval.half_width and plain.interval.half_width
     assert later.interval.half_width > plain.interval.half_width
     fewer = paired.difference({s: values[s] for s in range(4)}, dict.fromkeys(values, 0.0), looks=Looks(5, 5))

@@ -45,7 +45,7 @@ def test_the_parts_are_the_standard_errors_over_seeds_and_over_items(of_seed: fl
 def test_runs_without_common_items_are_left_out() -> None:
     items, values = made_up(of_seed=0.01, of_item=0.02, seeds=3)
     cells = study(values)
-    assert split_uncertainty(items[items["seed"] == 0], cells, ONE) == (), "one seed"
+    assert split_uncertainty(items.query("seed == 0"), cells, ONE) == (), "one seed"
     assert split_uncertainty(items, cells, replace(ONE, metric="accuracy")) == ()
     other = items.copy()
     other.loc[other["cell"] == "dense", "count"] = 8

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from attnlab.stats import paired
+from attnlab.stats import paired, power
 from attnlab.stats.moderation import prior_degrees_of_freedom, table_prior
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import simultaneous_interval
@@ -130,16 +130,16 @@ def test_power_is_the_share_of_conclusive_comparisons(n: int, mean: float, margi
     differences = moderate(gaps, margin=margin)
     prior = differences[0].interval.prior
     assert prior is not None and prior.variance == pytest.approx(1, abs=0.05)
-    expected = paired.power(n, mean, sd=1, margin=margin, prior=prior)
+    expected = power.power(n, mean, sd=1, margin=margin, prior=prior)
     assert sum(bool(d.conclusion) for d in differences) / comparisons == pytest.approx(expected, abs=0.025)
-    assert expected > paired.power(n, mean, sd=1, margin=margin) + 0.05, "borrowing gains power"
+    assert expected > power.power(n, mean, sd=1, margin=margin) + 0.05, "borrowing gains power"
 
 
 def test_borrowing_needs_fewer_seeds() -> None:
     prior = table_prior([1.0] * 4, [5] * 4)
     plain = paired.Difference(paired.Interval(5, 0.8, 1.0, 0, 0), p=1.0)
     borrowed = replace(plain, interval=replace(plain.interval, prior=prior))
-    without, with_prior = paired.seeds_needed(plain), paired.seeds_needed(borrowed)
+    without, with_prior = power.seeds_needed(plain), power.seeds_needed(borrowed)
     assert without is not None and with_prior is not None and 5 < with_prior < without
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from attnlab.stats import paired
 from attnlab.stats.moderation import VariancePrior
+from attnlab.stats.power import POWER
 from attnlab.stats.predict import predict, predicted_seeds
 from attnlab.stats.sequential import Looks
 
@@ -78,7 +79,7 @@ def test_the_predicted_number_of_seeds_is_the_first_that_reaches_the_probability
     close = difference(VALUES, margin=margin)
     seeds = predicted_seeds(close)
     assert seeds is not None and seeds > len(VALUES) + 1
-    assert predict(close, seeds - 1).conclusive < paired.POWER <= predict(close, seeds).conclusive
+    assert predict(close, seeds - 1).conclusive < POWER <= predict(close, seeds).conclusive
     assert predicted_seeds(close, 0.5) < seeds  # type: ignore[operator]
 
 
