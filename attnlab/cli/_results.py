@@ -10,7 +10,7 @@ from attnlab.cli._effects import print_effects
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
-    from attnlab.stats.compare import CellSummary
+    from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.look_history import LookHistory
     from attnlab.study.run import StudyResult
 
@@ -23,14 +23,13 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     Args:
         history: the looks at the study, this one included.
     """
-    from attnlab._util.cost_metrics import shown_in
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.margin import margin_notes
     from attnlab.report.reference_scores import labels
     from attnlab.report.search import describe_search
     from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
-    from attnlab.report.wording import better, describe_verdict, format_difference, format_metric, format_value, value_heading
+    from attnlab.report.wording import better, format_metric
     from attnlab.stats.compare import summarize_cells
     from attnlab.stats.search import different_values, exclude_trials, summarize_searches, unconfirmed_cells
     from attnlab.stats.trend import summarize_trends
@@ -41,24 +40,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     searches = summarize_searches(records, spec, search) if search else []
     searches.sort(key=lambda summary: order[summary.cell])
     cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, searches)], spec)
-    costs = shown_in("terminal")
-    headings = ["cell", value_heading(spec), "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
-    rows, several = [], any(cell.further for cell in cells)
-    for cell in sorted(cells, key=lambda cell: order[cell.name]):
-        rows.append(
-            [
-                cell.name,
-                format_value(cell),
-                str(len(cell.values) or ""),
-                format_difference(cell),
-                _against(cell, describe_verdict(cell.verdict), several=several),
-                cell.outcome if cell.value and cell.outcome != RunState.COMPLETED else "",
-                *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
-            ]
-        )
-        for further in cell.further:
-            verdict = _against(further, describe_verdict(further.verdict), several=several)
-            rows.append([cell.name, "", "", format_difference(further), verdict, *[""] * (len(headings) - 5)])
+    headings, rows, costs = _cell_rows(sorted(cells, key=lambda cell: order[cell.name]), spec)
     references = [
         [label, format_metric(score.value), *[""] * (len(headings) - 2)]
         for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True)
@@ -68,7 +50,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()
     print_text(f"{plan.study.study}: {caption}")
-    _print_cells(headings, rows, references, costs=[metric.heading for metric in costs])
+    _print_cells(headings, rows, references, costs=costs)
     for note in margin_notes(spec):
         print_text(f"note: {note}")
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
@@ -87,6 +69,32 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
             print_text(f"note: {summary.cell}: {warning}")
     for warning in different_values(searches, search) if search else ():
         print_text(f"note: search: {warning}")
+
+
+def _cell_rows(cells: Sequence[CellSummary], spec: ComparisonSpec) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the headings of the table, its rows, and the headings that are costs."""
+    from attnlab._util.cost_metrics import shown_in
+    from attnlab.report.wording import describe_verdict, format_difference, format_value, value_heading
+
+    costs = shown_in("terminal")
+    headings = ["cell", value_heading(spec), "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
+    rows, several = [], any(cell.further for cell in cells)
+    for cell in cells:
+        rows.append(
+            [
+                cell.name,
+                format_value(cell),
+                str(len(cell.values) or ""),
+                format_difference(cell),
+                _against(cell, describe_verdict(cell.verdict), several=several),
+                cell.outcome if cell.value and cell.outcome != RunState.COMPLETED else "",
+                *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
+            ]
+        )
+        for further in cell.further:
+            verdict = _against(further, describe_verdict(further.verdict), several=several)
+            rows.append([cell.name, "", "", format_difference(further), verdict, *[""] * (len(headings) - 5)])
+    return headings, rows, [metric.heading for metric in costs]
 
 
 def _against(cell: CellSummary, verdict: str, *, several: bool) -> str:

@@ -145,7 +145,7 @@ def describe_method(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
     versus = baselines[0] if len(baselines) == 1 else "its baseline"
     return (
         f"Difference of each cell from {versus} at {', '.join(levels)} {noun(spec)}, trained with the same seeds at "
-        "each level, and the change of that difference. Nothing is said about levels outside this range."
+        "each level, and the change of that difference. The result does not extend to levels outside this range."
     )
 
 

@@ -56,7 +56,7 @@ def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultane
 
 
 def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:
-    """Every shown interval that excludes zero stands beside a significant difference or has the simultaneous one."""
+    """An interval excludes zero only if the difference is significant, or if the simultaneous interval is shown too."""
     for cell in table().values():
         if cell.difference is not None:
             low, high = cell.difference.interval.low, cell.difference.interval.high
