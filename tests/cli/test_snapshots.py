@@ -191,11 +191,17 @@ def test_a_study_on_a_terminal(tmp_path: Path) -> None:
     study = STUDY | {"grid": {"variant": ["dense"]}, "reference_scores": False}
     (tmp_path / "tiny.yaml").write_text(json.dumps(study))
     command = [sys.executable, "-m", "attnlab", "run", "tiny.yaml", "--workers", "2", "--no-report"]
+    command += [
+        "--set",
+        "train.steps=1000",
+        "--set",
+        "train.eval_every=500",
+    ]  # longer than the time between two refreshes of the bars
     code, output = run_in_terminal(command, columns=80, cwd=tmp_path, environment={"ATTNLAB_RUNS": str(tmp_path / "runs")})
     lines = plain_lines(output)
     assert code == 0 and max(map(len, lines)) <= 80
     with_metrics = [line for line in lines if "loss " in line]
-    assert with_metrics and all(" left  " in line and "/20  " in line and "━" in line for line in with_metrics)
+    assert with_metrics and all(" left  " in line and "/1000  " in line and "━" in line for line in with_metrics)
     assert any(line.startswith("all runs") and " 2/2 " in line for line in lines)
 
 
