@@ -11,7 +11,8 @@ from attnlab.config.axes import Label, labels, pick
 from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
 from attnlab.config.run import RunConfig, set_path
-from attnlab.config.study import StudyConfig, assignment
+from attnlab.config.study import StudyConfig
+from attnlab.config.study_source import assignment
 from attnlab.config.validation import validate
 from attnlab.config.yaml import Loc
 from attnlab.errors import UserError

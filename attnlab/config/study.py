@@ -1,8 +1,6 @@
 """The typed content of a study file. ``reader`` reads and checks one, ``grid`` expands it into cells."""
 
-import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +16,7 @@ from pydantic import (
 
 from attnlab.config.design import Design
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
+from attnlab.config.study_source import StudySource
 from attnlab.config.sweep import SweepConfig
 from attnlab.config.types import Section, Seeds, expected
 from attnlab.config.yaml import Loc, SourceMap
@@ -211,7 +210,7 @@ class StudyConfig(Section):
     retries: int = Field(default=1, ge=0, description="how often a failed run is repeated")
 
     _path: Path | None = PrivateAttr(None)
-    _source: "StudySource" = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
+    _source: StudySource = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
     _merged: dict[str, Any] | None = PrivateAttr(None)
 
@@ -289,7 +288,7 @@ class StudyConfig(Section):
         return ("factors", axis, *rest)
 
     def set_source(
-        self, path: Path | None, source: "StudySource", sets: dict[str, Any], *, merged: dict[str, Any] | None = None
+        self, path: Path | None, source: StudySource, sets: dict[str, Any], *, merged: dict[str, Any] | None = None
     ) -> None:
         """Record the file, the places of its values and the assignments over the base. For ``reader`` only."""
         self._path, self._source, self._sets, self._merged = path, source, sets, merged
@@ -308,38 +307,6 @@ class StudyConfig(Section):
     def reported_seeds(self) -> list[int]:
         """The seeds of the runs that are reported: those of ``confirm`` if the study has a search."""
         return self.seeds if self.confirm is None else self.confirm.seeds
-
-
-@dataclass(frozen=True)
-class StudySource:
-    """The source of each part of a study: its file, or an assignment over it.
-
-    Attributes:
-        source_map: the places in the file.
-        assignments: dotted path of a part of the study -> value.
-        keys: the top-level keys of the file.
-        over: the axis of the grid that the file has under ``over``.
-    """
-
-    source_map: SourceMap
-    assignments: dict[str, Any]
-    keys: frozenset[str] = frozenset()
-    over: str = ""
-
-    def at(self, loc: Loc, /, *, key: bool = False) -> str:
-        """Return the place of ``loc``: the most specific assignment over it, else the place in the file."""
-        if self.over and loc[:2] == ("grid", self.over):
-            loc = ("over", *loc[1:])
-        paths = [".".join(map(str, loc[:length])) for length in range(len(loc), 0, -1)]
-        if loc and loc[0] not in self.keys:  # a section that only assignments set
-            paths += [path for path in self.assignments if path.startswith(f"{loc[0]}.")]
-        path = next((path for path in paths if path in self.assignments), None)
-        return self.source_map.at(loc, key=key) if path is None else assignment(path, self.assignments[path])
-
-
-def assignment(key: str, value: Any) -> str:
-    """Return an assignment in command-line syntax, for messages."""
-    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
 
 
 def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:

@@ -9,7 +9,8 @@ from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import pick
 from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
-from attnlab.config.study import StudyConfig, assignment, check_axis
+from attnlab.config.study import StudyConfig, check_axis
+from attnlab.config.study_source import assignment
 from attnlab.errors import UserError, nearest
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs

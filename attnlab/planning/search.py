@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
-from attnlab.config.study import StudyConfig, assignment
+from attnlab.config.study import StudyConfig
+from attnlab.config.study_source import assignment
 from attnlab.errors import UserError
 from attnlab.planning.advice import advice, evaluation_schedule
 from attnlab.planning.matching import check_fixed_costs

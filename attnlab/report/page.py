@@ -40,6 +40,7 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparis
 from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.search import (
     NOT_CONFIRMED,
+    RunRecord,
     SearchSummary,
     different_values,
     exclude_trials,
@@ -105,13 +106,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
     spec = info.spec
-    everything = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
-    everything.sort(key=lambda record: (info.position(cell_of(record, spec)), record["seed"]))
-    # Trials choose a configuration; only the other runs are compared.
-    searches = summarize_searches(everything, spec, info.search) if info.search else []
-    trials, records = [r for r in everything if r.get("phase") == "search"], exclude_trials(everything)
-    cells = summarize_cells([*records, *unconfirmed_cells(everything, spec, searches)], spec)
-    cells.sort(key=lambda cell: info.position(cell.name))
+    searches, trials, records, cells = _summarize(info, runs)
     # Plots. Curves over steps and lengths are those of one configuration per cell.
     colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
     figures, effects = draw_figures(cells, alike, curves, spec=spec), estimate_effects(cells, spec)
@@ -161,6 +156,20 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         runs=run_table(records, spec),
         cells=cells,
     )
+
+
+def _summarize(
+    info: StudyInfo, runs: pandas.DataFrame
+) -> tuple[list[SearchSummary], list[RunRecord], list[RunRecord], list[CellSummary]]:
+    """Return the summaries of searches, the trials, the other runs, which alone are compared, and the cells, in order."""
+    spec = info.spec
+    everything: list[RunRecord] = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
+    everything.sort(key=lambda record: (info.position(cell_of(record, spec)), record["seed"]))
+    searches = summarize_searches(everything, spec, info.search) if info.search else []
+    trials, records = [r for r in everything if r.get("phase") == "search"], exclude_trials(everything)
+    cells = summarize_cells([*records, *unconfirmed_cells(everything, spec, searches)], spec)
+    cells.sort(key=lambda cell: info.position(cell.name))
+    return searches, trials, records, cells
 
 
 def _changes(info: StudyInfo) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from attnlab._util.redact import command_line
-from attnlab.config.study import assignment
+from attnlab.config.study_source import assignment
 from attnlab.tracking.tags import command, study_text
 
 if TYPE_CHECKING:
