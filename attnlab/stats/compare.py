@@ -8,19 +8,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from attnlab._util import cost_metrics
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
-from attnlab.config.design import FactorialDesign
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
+from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.control import sensitivity
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
 from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite
-from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
 # States in which a seed has no value and never will.
@@ -29,115 +28,6 @@ LOST_STATES = (RunState.DIVERGED, RunState.OUT_OF_MEMORY, RunState.FAILED, RunSt
 
 # Columns that determine the batches of a seed: equal columns, equal batches in the same order.
 BATCH_FIELDS = ("task", "data", "length", "train.batch_size", "train.steps", "train.epochs")
-
-
-@dataclass(frozen=True)
-class ComparisonSpec:
-    """The metric, baseline and margin by which a study compares its cells.
-
-    Attributes:
-        study: The study's name.
-        axes: Names of the grid's axes, in order.
-        metric: Name of the metric.
-        direction: "min" where smaller values are better, else "max".
-        baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
-        margin: Largest difference that counts as equivalent, in the metric's unit.
-        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
-        looks: The numbers of seeds at which the study was judged; None if it never was.
-        own_looks: Name of a comparison (`comparison_name`) -> its looks, where they are not those of the study.
-        doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
-        further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
-        sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
-            optima of the curves fitted over it.
-        control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
-        factorial: The factors of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`).
-        over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
-            differences; "" if there is none.
-        moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
-    """
-
-    study: str
-    axes: tuple[str, ...]
-    metric: str
-    direction: str
-    baseline: Mapping[str, Any] = field(default_factory=dict)
-    margin: float | None = None
-    looks: Looks | None = None
-    doubles: Mapping[str, str] = field(default_factory=dict)
-    further_baselines: tuple[Mapping[str, Any], ...] = ()
-    sweep: str | None = None
-    control: Mapping[str, Any] | None = None
-    margin_share: float | None = None
-    factorial: FactorialDesign | None = None
-    over: str = ""
-    moderate: bool = True
-    own_looks: Mapping[str, Looks] = field(default_factory=dict)
-
-    @property
-    def baselines(self) -> tuple[Mapping[str, Any], ...]:
-        """All baselines; empty if cells are not compared."""
-        return (self.baseline, *self.further_baselines) if self.baseline else ()
-
-    def is_control(self, axes: Mapping[str, str]) -> bool:
-        """Return True for the axes of a control."""
-        return self.control is not None and all(axes[axis] == axis_text(value) for axis, value in self.control.items())
-
-
-@dataclass(frozen=True)
-class CellSummary:
-    """One cell over its seeds, and its comparison with the baseline.
-
-    Attributes:
-        name: The cell's name.
-        axes: Axis -> value, as text.
-        values: Seed -> value of the metric, of the completed runs; in a study with a sweep, the seed's contribution to the
-            metric at the fitted optimum.
-        value: Mean and interval of `values`; None if no run completed, or in a study with a sweep, if there is no optimum.
-        costs: Cost metric -> mean and interval over the completed runs.
-        states: State -> number of runs.
-        reasons: Why some runs did not complete, each reason once.
-        baseline: Name of the baseline cell, "" if there is none.
-        difference: The cell minus its baseline; None without a shared seed.
-        verdict: None if the study has no baseline, or no run of this cell completed.
-        test: What its runs are tested on (the column `test` of `attnlab.load_runs`); "" if unknown.
-        batches: What its training batches depend on besides the seed, as names and values.
-        ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
-        further: This cell again for each further baseline, with that baseline, difference and verdict.
-        curve: Its curve over the swept hyperparameter, in a study with a sweep.
-    """
-
-    name: str
-    axes: Mapping[str, str]
-    values: Mapping[int, float]
-    value: paired.Interval | None
-    costs: Mapping[str, paired.Interval]
-    states: Mapping[str, int]
-    reasons: tuple[str, ...] = ()
-    baseline: str = ""
-    difference: paired.Difference | None = None
-    verdict: Verdict | None = None
-    test: str = ""
-    batches: Mapping[str, str] = field(default_factory=dict)
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    further: tuple[CellSummary, ...] = ()
-    curve: LearningRateCurve | None = None
-
-    @property
-    def is_baseline(self) -> bool:
-        """True for a cell that others are compared with."""
-        return self.verdict is not None and self.verdict.kind is VerdictKind.BASELINE
-
-    @property
-    def is_inconclusive(self) -> bool:
-        """True for a cell that shares seeds with its baseline, too few for a conclusion."""
-        return self.verdict is not None and self.verdict.kind is VerdictKind.INCONCLUSIVE
-
-    @property
-    def outcome(self) -> str:
-        """The states as text: "completed" if all runs completed, else as in "2 completed, 1 diverged"."""
-        if len(self.states) == 1:
-            return next(iter(self.states))
-        return ", ".join(f"{count} {state}" for state, count in self.states.items())
 
 
 def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> list[CellSummary]:
@@ -228,23 +118,12 @@ def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     return f"{spec.metric} is {value:g}" if is_infinite(value) else str(run.get("reason") or "")
 
 
-def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:
-    """Return each cell, followed by its comparisons with further baselines."""
-    return [comparison for cell in cells for comparison in (cell, *cell.further)]
-
-
 def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary]:
     """Fill in baselines, differences (corrected over the whole table) and verdicts.
 
     Two cells are compared once: of two baselines, the later one with the earlier one.
     """
-    by_axes = {tuple(cell.axes.values()): cell for cell in cells}
-    by_name = {cell.name: cell for cell in cells}
-
-    def baseline_of(cell: CellSummary, baseline: Mapping[str, Any]) -> CellSummary | None:
-        axes = {axis: axis_text(baseline.get(axis, cell.axes[axis])) for axis in spec.axes}
-        return by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
-
+    baseline_of = _cell_finder(cells, spec)
     compared = [[_pair(cell, baseline_of(cell, spec.baseline), spec)] for cell in cells]
     pairs = {frozenset((group[0].name, group[0].baseline)) for group in compared}
     for further in spec.further_baselines:
@@ -254,12 +133,40 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
             if cell.value is not None and baseline is not cell and pair not in pairs:
                 group.append(_pair(cell, baseline, spec))
                 pairs.add(pair)
-    differences = [comparison.difference for group in compared for comparison in group]
-    corrected = iter(paired.correct(paired.moderate(differences) if spec.moderate else differences))
-    judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in group] for group in compared]
+    grouped = [replace(group[0], further=tuple(group[1:])) for group in compared]
+    differences = [comparison.difference for comparison in comparisons(grouped)]
+    return judge_cells(grouped, paired.correct(paired.moderate(differences) if spec.moderate else differences), spec)
+
+
+def judge_cells(
+    cells: Sequence[CellSummary], differences: Iterable[paired.Difference | None], spec: ComparisonSpec
+) -> list[CellSummary]:
+    """Return compared cells with other differences, and with the verdicts that follow from these.
+
+    Args:
+        cells: Each with its baselines.
+        differences: One for each of `comparisons(cells)`, corrected over a table by `attnlab.stats.paired.correct`.
+        spec: What is compared.
+    """
+    by_name, corrected = {cell.name: cell for cell in cells}, iter(differences)
+    judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in comparisons([cell])] for cell in cells]
     if spec.control:
-        judged = _with_sensitivity(judged, spec, baseline_of)
+        judged = _with_sensitivity(judged, spec, _cell_finder(cells, spec))
     return [replace(group[0], further=tuple(group[1:])) for group in judged]
+
+
+def _cell_finder(
+    cells: Sequence[CellSummary], spec: ComparisonSpec
+) -> Callable[[CellSummary, Mapping[str, Any]], CellSummary | None]:
+    """Return a function that finds the cell with the axes of another, some of them replaced."""
+    by_axes = {tuple(cell.axes.values()): cell for cell in cells}
+    by_name = {cell.name: cell for cell in cells}
+
+    def cell_with(cell: CellSummary, replaced: Mapping[str, Any]) -> CellSummary | None:
+        axes = {axis: axis_text(replaced.get(axis, cell.axes[axis])) for axis in spec.axes}
+        return by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
+
+    return cell_with
 
 
 def _with_sensitivity(

@@ -133,6 +133,11 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
             key = name_without_level(comparison, spec), name_without_level(by_name[comparison.baseline], spec)
             groups.setdefault(key, {})[float(comparison.axes[spec.over])] = comparison
     trends = [_fit(*key, dict(sorted(levels.items())), by_name, spec) for key, levels in groups.items()]
+    return correct_trends(trends)
+
+
+def correct_trends(trends: Sequence[Trend]) -> list[Trend]:
+    """Correct trends over their table by Holm's method, and fill in their outcomes."""
     slopes = paired.correct([trend.slope for trend in trends])
     middles = paired.correct([trend.middle for trend in trends])
     corrected = [
