@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from attnlab._util.colors import BUILT_IN
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, format_weight
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
+from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
@@ -134,22 +134,24 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
         yield f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero."
 
 
-def effects_section(result: FactorialResult, spec: ComparisonSpec, figures: Sequence[Any]) -> dict[str, Any]:
-    """Return the parts of the page's section on effects, as the arguments of a `PageSection`."""
+def effects_section(result: FactorialResult | None, spec: ComparisonSpec) -> PageSection | None:
+    """Return the section on the effects of a factorial study; None for another study."""
+    if result is None:
+        return None
     if result.problem:
-        return {"title": "Effects", "paragraphs": [f"No effect can be estimated: {result.problem}."]}
-    return {
-        "title": "Effects",
-        "paragraphs": describe_estimation(result),
-        "warnings": describe_omissions(result),
-        "plots": figures,
-        "table": effect_table(result),
-        "notes": list(effect_notes(result, spec)),
-    }
+        return PageSection("Effects", [f"No effect can be estimated: {result.problem}."])
+    return PageSection(
+        "Effects",
+        describe_estimation(result),
+        warnings=describe_omissions(result),
+        plots=list(_plots(result, spec)),
+        table=effect_table(result),
+        notes=list(effect_notes(result, spec)),
+    )
 
 
-def effect_plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[tuple[str, str, str]]:
-    """Yield (file, title, SVG) of the main effects, the interactions, and all effects against half-normal scores."""
+def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
+    """Draw the main effects, the interactions, and all effects against half-normal scores."""
     margin = "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     groups = (("main effects", result.main, MAIN_COLOR), ("interactions", result.interactions, INTERACTION_COLOR))
     for name, effects, color in groups:
@@ -159,9 +161,9 @@ def effect_plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[tupl
             thin = " (thin: simultaneous)" if any(row.outer_low is not None for row in rows) else ""
             note = f"on minus off; 95 % interval{thin}; rings: seeds{margin}"
             svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
-            yield f"{name.replace(' ', '-')}.svg", title, svg
+            yield Figure(f"{name.replace(' ', '-')}.svg", title, svg)
     if len(result.effects) >= MIN_HALF_NORMAL:
-        yield "half-normal.svg", "half-normal plot of the effects", _half_normal(result, spec)
+        yield Figure("half-normal.svg", "half-normal plot of the effects", _half_normal(result, spec))
 
 
 def _forest_row(effect: Effect, color: str) -> ForestRow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from attnlab.report.plots.learning import MAX_CELLS, learning_curves
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.svg import fits_title
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
+from attnlab.report.section import Figure
 from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.simultaneous import simultaneous_interval
@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
 MAX_HEAT_MAPS = 6
 MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier to read
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A plot: its file name, its title, the SVG, and its section.
-
-    Sections are "differences", "effects", "trend", "learning", "lengths", "cost", "grid", "maps" and "sweep".
-    """
-
-    file: str
-    title: str
-    svg: str
-    section: str
 
 
 def cell_colors(cells: Sequence[CellSummary]) -> dict[str, str]:
@@ -53,28 +40,9 @@ def cell_colors(cells: Sequence[CellSummary]) -> dict[str, str]:
     return {cell.name: shades(palette[i % len(palette)], rounds)[i // len(palette)] for i, cell in enumerate(cells)}
 
 
-def draw_figures(
-    cells: Sequence[CellSummary],
-    records: Sequence[Mapping[str, Any]],
-    curves: pandas.DataFrame,
-    *,
-    spec: ComparisonSpec,
-) -> list[Figure]:
-    """Draw every plot that the study has data for; without a completed run, learning curves at most.
-
-    Args:
-        cells: In the report's order.
-        records: The compared runs.
-        curves: As `attnlab.load_curves` returns them.
-        spec: What is compared.
-    """
-    colors = cell_colors(cells)
-    figures = _differences(cells, spec, colors) + _seeds(cells, spec, colors)
-    for file, title, svg in learning_curves(cells, records, curves, spec=spec, colors=colors):
-        figures.append(Figure(f"{file}.svg", title, svg, "learning"))
-    # Two factors of a design at a time would be averages over different levels of the others.
-    heat_maps = [] if spec.factorial else _heat_maps(cells, spec)
-    return figures + _tradeoffs(cells, spec, colors) + heat_maps
+def draw_differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
+    """Draw the differences from the baselines, and the score of every seed."""
+    return _differences(cells, spec, colors) + _seeds(cells, spec, colors)
 
 
 def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
@@ -101,7 +69,7 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
         note = "95 % interval; thin: simultaneous; rings: seeds"
         note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     drawing = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
-    return [Figure("forest.svg", title, drawing, "differences")]
+    return [Figure("forest.svg", title, drawing)]
 
 
 def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
@@ -115,10 +83,31 @@ def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
     title = f"{spec.metric}, every seed"
     bars = "; bar: 95 % interval" if any(row.low is not None for row in rows) else ""
     note = f"{better(spec.direction)}{bars}{'; thin lines join one seed' if joined else ''}"
-    return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined), "differences")]
+    return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined))]
 
 
-def _tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
+def draw_learning_curves(
+    cells: Sequence[CellSummary],
+    records: Sequence[Mapping[str, Any]],
+    curves: pandas.DataFrame,
+    *,
+    spec: ComparisonSpec,
+    colors: Mapping[str, str],
+) -> list[Figure]:
+    """Draw the curves of the compared runs, as far as there are any.
+
+    Args:
+        cells: In the report's order.
+        records: The compared runs.
+        curves: As `attnlab.load_curves` returns them.
+        spec: What is compared.
+        colors: Cell -> color.
+    """
+    drawn = learning_curves(cells, records, curves, spec=spec, colors=colors)
+    return [Figure(f"{file}.svg", title, svg) for file, title, svg in drawn]
+
+
+def draw_tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
     """Draw the metric against each cost that has a trade-off plot and that at least two cells have."""
     completed = [cell for cell in cells if cell.value is not None]
     figures = []
@@ -145,7 +134,7 @@ def _tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mappi
             axis_labels=(cost.heading, spec.metric),
             footer=_tradeoff_footer(points),
         )
-        figures.append(Figure(f"{cost.name}.svg", title, svg, "cost"))
+        figures.append(Figure(f"{cost.name}.svg", title, svg))
     return figures
 
 
@@ -172,7 +161,7 @@ def _tradeoff_footer(points: Sequence[TradeoffPoint]) -> list[str]:
     return [bar] if any(point.low is not None for point in points) else []
 
 
-def _heat_maps(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Figure]:
+def draw_heat_maps(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Figure]:
     """Draw the two axes with the most values against each other, one heat map per combination of the other axes."""
     axis_values = {axis: list(dict.fromkeys(cell.axes[axis] for cell in cells)) for axis in spec.axes}
     ranked = sorted((axis for axis in axis_values if len(axis_values[axis]) > 1), key=lambda axis: -len(axis_values[axis]))
@@ -197,5 +186,5 @@ def _heat_maps(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Figur
         note = f"{row_axis} down, {column_axis} across; darker is {darker}"
         limits = (min(means), max(means))
         svg = heat_map(values, rows=rows, columns=columns, title=title, note=note, direction=spec.direction, limits=limits)
-        figures.append(Figure(f"heat-{len(figures)}.svg", title, svg, "grid"))
+        figures.append(Figure(f"heat-{len(figures)}.svg", title, svg))
     return figures[:MAX_HEAT_MAPS]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab._util import cost_metrics
-from attnlab.report.page import Page, two_columns
+from attnlab.report.page import Page
 from attnlab.report.render import render
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.table import Column, Table, TableRow, two_columns
 
 METHODS = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
 
@@ -20,7 +20,7 @@ def write_index(folder: Path, pages: Sequence[Page]) -> None:
             "page": page,
             "name": page.study,
             "table": without_costs(page.table),
-            "plots": [figure for figure in page.figures if figure.section == "differences"],
+            "plots": page.differences,
             "methods": _methods(page),
         }
         for page in pages

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attnlab._util.metrics import at_length, length_of
@@ -17,6 +16,7 @@ from attnlab.config.grid import cell_name
 from attnlab.report.plots import svg
 from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.plots.curves import DASHES
+from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
@@ -27,19 +27,9 @@ REASON_PREFIX = "length."  # of the columns with the reason for a missing score
 MAX_CELLS = 9  # cells in one plot; with more, one plot for each value of the axes other than the variant
 
 
-@dataclass(frozen=True)
-class LengthsSection:
-    """The section: plots as (file, title, SVG), a table and notes."""
-
-    title: str
-    plots: Sequence[tuple[str, str, str]]
-    table: Table
-    notes: Sequence[str]
-
-
 def lengths_section(
     cells: Sequence[CellSummary], records: Iterable[Mapping[str, Any]], *, spec: ComparisonSpec, colors: Mapping[str, str]
-) -> LengthsSection | None:
+) -> PageSection | None:
     """Return the section on `evaluate.lengths`, or None if no run was evaluated at another length.
 
     Args:
@@ -69,7 +59,7 @@ def lengths_section(
         by_panel = {panel: [curve for curve in drawn if panels[curve.name] == panel] for panel in order}
     else:
         by_panel = {"": drawn}
-    return LengthsSection(TITLE, _plots(by_panel, spec), _table(curves, spec), list(_notes(curves, spec)))
+    return PageSection(TITLE, plots=_plots(by_panel, spec), table=_table(curves, spec), notes=list(_notes(curves, spec)))
 
 
 def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec, *, color: str, dash: str) -> LengthCurve:
@@ -98,7 +88,7 @@ def _is_present(value: Any) -> bool:
     return value is not None and value == value
 
 
-def _plots(panels: Mapping[str, Sequence[LengthCurve]], spec: ComparisonSpec) -> list[tuple[str, str, str]]:
+def _plots(panels: Mapping[str, Sequence[LengthCurve]], spec: ComparisonSpec) -> list[Figure]:
     """Draw a plot for each panel that has cells, all with the same vertical axis."""
     scores = [score for curves in panels.values() for c in curves for seeds in c.values.values() for score in seeds]
     note = f"test split; {better(spec.direction)}; ringed: trained; band: all seeds"
@@ -107,7 +97,8 @@ def _plots(panels: Mapping[str, Sequence[LengthCurve]], spec: ComparisonSpec) ->
         if curves:
             title = f"{spec.metric} by length{f', {panel}' if panel else ''}"
             file = f"lengths{f'-{i}' if len(panels) > 1 else ''}.svg"
-            plots.append((file, title, length_plot(curves, title=title, note=note, limits=svg.padded_limits(scores))))
+            drawing = length_plot(curves, title=title, note=note, limits=svg.padded_limits(scores))
+            plots.append(Figure(file, title, drawing))
     return plots
 
 

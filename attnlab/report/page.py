@@ -9,46 +9,44 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.report.export import export
-from attnlab.report.factorial import effect_plots, effects_section, summarize_effects
-from attnlab.report.figures import Figure, cell_colors, draw_figures
+from attnlab.report.factorial import effects_section, summarize_effects
+from attnlab.report.figures import (
+    cell_colors,
+    draw_differences,
+    draw_heat_maps,
+    draw_learning_curves,
+    draw_tradeoffs,
+)
 from attnlab.report.items import item_notes
 from attnlab.report.left_out import describe_left_out
-from attnlab.report.lengths import LengthsSection, lengths_section
+from attnlab.report.lengths import lengths_section
 from attnlab.report.methods import StudyInfo, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.reference_scores import matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
-from attnlab.report.search import search_method, search_table
+from attnlab.report.search import search_section
+from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Summary, summarize
-from attnlab.report.sweep import SweepSection, runs_at_best, sweep_section
-from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.training_share import TITLE, share_notes, share_paragraphs, share_table
-from attnlab.report.trend import (
-    TREND_FILES,
-    describe_method,
-    draw_trends,
-    export_trends,
-    noun,
-    trend_notes,
-    trend_table,
-    with_trends,
-)
+from attnlab.report.sweep import runs_at_best, sweep_section
+from attnlab.report.table import Column, Table, TableRow, two_columns
+from attnlab.report.training_share import share_section
+from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
-from attnlab.stats.factorial import FactorialResult, estimate_effects
+from attnlab.stats.factorial import estimate_effects
+from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.search import (
     NOT_CONFIRMED,
     RunRecord,
     SearchSummary,
-    different_values,
     exclude_trials,
     summarize_searches,
     unconfirmed_cells,
 )
-from attnlab.stats.share_summary import CellShare, summarize_shares
-from attnlab.stats.trend import Trend, summarize_trends
+from attnlab.stats.share_summary import summarize_shares
+from attnlab.stats.trend import summarize_trends
 
 if TYPE_CHECKING:
     import pandas
@@ -57,18 +55,6 @@ if TYPE_CHECKING:
 
 FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet", "report.json")
 EFFECT_FILES = ("effects.csv", "effects.parquet")
-
-
-@dataclass(frozen=True)
-class PageSection:
-    """A section of the page; empty parts are left out."""
-
-    title: str
-    paragraphs: Sequence[str] = ()
-    warnings: Sequence[str] = ()
-    plots: Sequence[Figure] = ()
-    table: Table | None = None
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +69,7 @@ class Page:
     table: Table
     notes: Sequence[str]
     sections: Sequence[PageSection]
-    figures: Sequence[Figure]
+    differences: Sequence[Figure]
     reproduction: Reproduction
     methods: Sequence[tuple[str, str]]
     search: PageSection | None
@@ -94,6 +80,11 @@ class Page:
     def study(self) -> str:
         """The study's name."""
         return self.info.spec.study
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All plots, in reading order."""
+        return [*self.differences, *(plot for section in self.sections for plot in section.plots)]
 
 
 def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()) -> Page:
@@ -107,23 +98,27 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     """
     spec = info.spec
     searches, trials, records, cells = _summarize(info, runs)
-    # Plots. Curves over steps and lengths are those of one configuration per cell.
+    # Curves over steps and lengths are those of one configuration per cell.
     colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
-    figures, effects = draw_figures(cells, alike, curves, spec=spec), estimate_effects(cells, spec)
-    if effects is not None:
-        figures += [Figure(file, title, svg, "effects") for file, title, svg in effect_plots(effects, spec)]
-    maps = sorted(maps, key=lambda map_: info.position(map_.cell))
-    figures += [Figure(f"{file}.svg", title, svg, "maps") for file, title, svg in draw_maps(maps)]
-    sweep = sweep_section(cells, spec, colors)
-    figures += [Figure(file, title, svg, "sweep") for file, title, svg in (sweep.plots if sweep else ())]
-    lengths = lengths_section(cells, alike, spec=spec, colors=colors)
-    figures += [Figure(file, title, svg, "lengths") for file, title, svg in (lengths.plots if lengths else ())]
-    trends = summarize_trends(cells, spec)
-    figures += draw_trends(trends, spec, colors=colors)
+    effects, trends = estimate_effects(cells, spec), summarize_trends(cells, spec)
     shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
-    # Text and tables.
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
-    search, methods = _search_section(searches, info), describe_methods(records, axes=spec.axes, trials=trials)
+    methods = describe_methods(records, axes=spec.axes, trials=trials)
+    search = search_section(searches, spec, info.search)
+    sections = [
+        trend_section(trends, spec, colors=colors),
+        share_section(shares, spec, colors=colors),
+        effects_section(effects, spec),
+        _grid_section(cells, spec),
+        search,
+        sweep_section(cells, spec, colors),
+        _learning_section(cells, alike, curves, spec=spec, colors=colors),
+        lengths_section(cells, alike, spec=spec, colors=colors),
+        _cost_section(cells, spec, colors),
+        _maps_section(sorted(maps, key=lambda map_: info.position(map_.cell))),
+        _incomplete_runs(cells, info),
+        PageSection("Methods", table=two_columns(methods)),
+    ]
     return Page(
         info=info,
         introduction=introduction(info.yaml),
@@ -136,20 +131,8 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
         notes=[*notes(cells, spec), *item_notes(info.uncertainty), *_matched_cells(records, spec), *reference_notes(scores)],
-        sections=_trend_sections(trends, shares, spec, figures, colors)
-        + _sections(
-            cells,
-            figures,
-            colors,
-            effects=_effects_section(effects, figures, spec),
-            search=search,
-            info=info,
-            methods=methods,
-            maps=maps,
-            lengths=lengths,
-            sweep=sweep,
-        ),
-        figures=figures,
+        sections=[section for section in sections if section is not None],
+        differences=draw_differences(cells, spec, colors),
         reproduction=reproduction(info, records),
         methods=methods,
         search=search,
@@ -188,77 +171,36 @@ def _data_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"Data: {note}." for note in dict.fromkeys(note for record in records for note in record.get("data_notes") or ())]
 
 
-def _sections(
+def _grid_section(cells: Sequence[CellSummary], spec: ComparisonSpec) -> PageSection | None:
+    # Two factors of a design at a time would be averages over different levels of the others.
+    plots = [] if spec.factorial else draw_heat_maps(cells, spec)
+    return PageSection("Two axes at a time", plots=plots) if plots else None
+
+
+def _learning_section(
     cells: Sequence[CellSummary],
-    figures: Sequence[Figure],
-    colors: Mapping[str, str],
+    records: Sequence[Mapping[str, Any]],
+    curves: pandas.DataFrame,
     *,
-    effects: PageSection | None,
-    search: PageSection | None,
-    info: StudyInfo,
-    methods: Sequence[tuple[str, str]],
-    maps: Sequence[AttentionMap],
-    lengths: LengthsSection | None,
-    sweep: SweepSection | None,
-) -> list[PageSection]:
-    """Return the sections after the verdicts, in reading order."""
-    plots = {
-        name: [f for f in figures if f.section == name] for name in ("learning", "lengths", "cost", "grid", "maps", "sweep")
-    }
-    costs = cost_table(cells, colors=colors)
-    map_paragraphs, map_notes = describe_maps(maps)
-    sections = [
-        effects,
-        PageSection("Two axes at a time", plots=plots["grid"]) if plots["grid"] else None,
-        search,
-        _sweep_part(sweep, plots["sweep"]),
-        PageSection("Learning curves", _at_best(sweep), plots=plots["learning"]) if plots["learning"] else None,
-        PageSection(lengths.title, plots=plots["lengths"], table=lengths.table, notes=lengths.notes) if lengths else None,
-        PageSection("Costs", plots=plots["cost"], table=costs, notes=[COST_NOTE]) if costs else None,
-        PageSection("Attention maps", map_paragraphs, plots=plots["maps"], notes=map_notes) if maps else None,
-        _incomplete_runs(cells, info),
-        PageSection("Methods", table=two_columns(methods)),
-    ]
-    return [section for section in sections if section is not None]
-
-
-def _effects_section(result: FactorialResult | None, figures: Sequence[Figure], spec: ComparisonSpec) -> PageSection | None:
-    """Return the section on the effects of a factorial study."""
-    if result is None:
-        return None
-    return PageSection(**effects_section(result, spec, [figure for figure in figures if figure.section == "effects"]))
-
-
-def _trend_sections(
-    trends: Sequence[Trend],
-    shares: Sequence[CellShare],
     spec: ComparisonSpec,
-    figures: Sequence[Figure],
     colors: Mapping[str, str],
-) -> list[PageSection]:
-    """Return the sections on the differences over the levels of `over` and on shares of training, as far as there are any."""
-    sections = []
-    if trends:
-        plots = [figure for figure in figures if figure.section == "trend"]
-        table, about = trend_table(trends, spec, colors=colors), [describe_method(trends, spec)]
-        sections.append(
-            PageSection(f"Trend over {noun(spec)}", about, plots=plots, table=table, notes=trend_notes(trends, spec))
-        )
-    if shares:
-        table, about = share_table(shares, colors=colors), share_paragraphs(shares, spec)
-        sections.append(PageSection(TITLE, about, table=table, notes=share_notes(shares)))
-    return sections
+) -> PageSection | None:
+    plots = draw_learning_curves(cells, records, curves, spec=spec, colors=colors)
+    about = [f"Runs at each cell's best {hyperparameter_name(spec.sweep)} tried."] if spec.sweep else []
+    return PageSection("Learning curves", about, plots=plots) if plots else None
 
 
-def _sweep_part(sweep: SweepSection | None, plots: Sequence[Figure]) -> PageSection | None:
-    if sweep is None:
+def _cost_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> PageSection | None:
+    table = cost_table(cells, colors=colors)
+    return PageSection("Costs", plots=draw_tradeoffs(cells, spec, colors), table=table, notes=[COST_NOTE]) if table else None
+
+
+def _maps_section(maps: Sequence[AttentionMap]) -> PageSection | None:
+    if not maps:
         return None
-    return PageSection(sweep.title, sweep.paragraphs, sweep.warnings, plots, sweep.table, sweep.notes)
-
-
-def _at_best(sweep: SweepSection | None) -> list[str]:
-    """Return the paragraph that names the runs of the learning curves in a study with a sweep."""
-    return [f"Runs at each cell's best {sweep.title.lower()} tried."] if sweep else []
+    paragraphs, about_missing = describe_maps(maps)
+    plots = [Figure(f"{file}.svg", title, svg) for file, title, svg in draw_maps(maps)]
+    return PageSection("Attention maps", paragraphs, plots=plots, notes=about_missing)
 
 
 def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:
@@ -269,20 +211,6 @@ def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSecti
         return None
     columns = [Column("cell", is_text=True), Column("state", is_text=True), Column("reason", is_text=True)]
     return PageSection("Incomplete runs", table=Table(columns, [TableRow(row) for row in rows]))
-
-
-def two_columns(pairs: Sequence[tuple[str, str]]) -> Table:
-    """Return a table of names and values without headings."""
-    return Table([Column("", is_text=True), Column("", is_text=True)], [TableRow(list(pair)) for pair in pairs])
-
-
-def _search_section(summaries: Sequence[SearchSummary], info: StudyInfo) -> PageSection | None:
-    if info.search is None or not summaries:
-        return None
-    warnings = [f"{summary.cell}: {warning}." for summary in summaries for warning in summary.warnings]
-    warnings += [f"{warning[:1].upper()}{warning[1:]}." for warning in different_values(summaries, info.search)]
-    table = search_table(summaries, info.spec, info.search)
-    return PageSection("Search", paragraphs=[search_method(info.search, info.spec)], warnings=warnings, table=table)
 
 
 def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
@@ -312,8 +240,7 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
     if trends := summarize_trends(page.cells, page.info.spec):
         export_trends(folder, trends)
-    differences = [figure for figure in page.figures if figure.section == "differences"]
     files = (*FILES, *(EFFECT_FILES if page.info.spec.factorial else ()), *(TREND_FILES if trends else ()))
-    fields = {"page": page, "files": files, "differences": differences, "script": SCRIPT}
+    fields = {"page": page, "files": files, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

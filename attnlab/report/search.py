@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attnlab.report.section import PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import format_metric
 from attnlab.stats.compare import ComparisonSpec
-from attnlab.stats.search import SearchSummary, format_param
+from attnlab.stats.search import SearchSummary, different_values, format_param
 
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
+
+
+def search_section(summaries: Sequence[SearchSummary], spec: ComparisonSpec, search: SearchConfig | None) -> PageSection | None:
+    """Return the section on the search; None for a study without one."""
+    if search is None or not summaries:
+        return None
+    warnings = [f"{summary.cell}: {warning}." for summary in summaries for warning in summary.warnings]
+    warnings += [f"{warning[:1].upper()}{warning[1:]}." for warning in different_values(summaries, search)]
+    table = search_table(summaries, spec, search)
+    return PageSection("Search", [search_method(search, spec)], warnings=warnings, table=table)
 
 
 def describe_search(summary: SearchSummary, spec: ComparisonSpec) -> str:

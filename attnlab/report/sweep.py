@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attnlab.report.plots.rate_curves import RateCurve, curve_limits, rate_plot
+from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, count, format_interval, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
@@ -14,18 +14,6 @@ from attnlab.stats.lr_curve import PHASE, WINDOW, CurveProblem, LearningRateCurv
 from attnlab.stats.paired import LEVEL
 
 MAX_CELLS = 6  # cells in one plot
-
-
-@dataclass(frozen=True)
-class SweepSection:
-    """The section: plots as (file, title, SVG), paragraphs, warnings, a table and notes."""
-
-    title: str
-    paragraphs: Sequence[str]
-    warnings: Sequence[str]
-    plots: Sequence[tuple[str, str, str]]
-    table: Table
-    notes: Sequence[str]
 
 
 def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:
@@ -44,7 +32,7 @@ def runs_at_best(
     return [r for r, chosen in zip(records, params, strict=True) if chosen.get(spec.sweep) == best.get(cell_of(r, spec))]
 
 
-def sweep_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> SweepSection | None:
+def sweep_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> PageSection | None:
     """Return the section; None if the study has no sweep, or no run of it has ended.
 
     Args:
@@ -56,7 +44,7 @@ def sweep_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Ma
     if spec.sweep is None or not curves:
         return None
     drawn = [RateCurve(name, colors[name], curve) for name, curve in curves]
-    return SweepSection(
+    return PageSection(
         hyperparameter_name(spec.sweep).capitalize(),
         [describe_sweep([curve for _, curve in curves], spec)],
         [f"{warning}." for warning in sweep_warnings(cells, spec)],
@@ -117,7 +105,7 @@ def _describe_shape(curves: Sequence[LearningRateCurve]) -> str:
     return f"The curve is {'; '.join(texts)}, over at most {WINDOW} values around the best of each cell."
 
 
-def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[tuple[str, str, str]]:
+def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
     assert spec.sweep
     limits = curve_limits(curves, direction=spec.direction)
     groups = [curves[i : i + MAX_CELLS] for i in range(0, len(curves), MAX_CELLS)]
@@ -136,7 +124,7 @@ def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[tuple[str,
             direction=spec.direction,
             clip=f"sweep{suffix}",
         )
-        plots.append((f"sweep{suffix}.svg", title, drawing))
+        plots.append(Figure(f"sweep{suffix}.svg", title, drawing))
     return plots
 
 

@@ -54,6 +54,11 @@ class Table:
         return any(column.heading for column in self.columns)
 
 
+def two_columns(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and values without headings."""
+    return Table([Column("", is_text=True), Column("", is_text=True)], [TableRow(list(pair)) for pair in pairs])
+
+
 def escape_tags(text: str) -> str:
     """Escape HTML tags, links and images in text for Markdown: names and reasons may come from the user's own code."""
     return re.sub(r"\](?=[(\[:])", r"\]", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text))

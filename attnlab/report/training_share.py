@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from attnlab.report.plots.trend import format_level
+from attnlab.report.section import PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.paired import Interval
@@ -48,6 +49,15 @@ def _format(share: Interval | None, *, bounded: bool) -> str:
 
 def _number(value: float) -> str:
     return "> 99" if value > 99 else f"{value:.2f}" if math.isfinite(value) else "> 99"
+
+
+def share_section(shares: Sequence[CellShare], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> PageSection | None:
+    """Return the section on shares of training; None without shares."""
+    if not shares:
+        return None
+    return PageSection(
+        TITLE, share_paragraphs(shares, spec), table=share_table(shares, colors=colors), notes=share_notes(shares)
+    )
 
 
 def share_table(shares: Sequence[CellShare], *, colors: Mapping[str, str]) -> Table:

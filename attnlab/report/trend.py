@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.report.figures import Figure
 from attnlab.report.plots.curves import DASHES
 from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
+from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import count, format_interval, format_p_value, format_simultaneous
@@ -113,6 +113,19 @@ def _equals(p: str) -> str:
     return p if p.startswith("<") else f"= {p}"
 
 
+def trend_section(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> PageSection | None:
+    """Return the section on the differences over the levels of `over`; None without trends."""
+    if not trends:
+        return None
+    return PageSection(
+        f"Trend over {noun(spec)}",
+        [describe_method(trends, spec)],
+        plots=draw_trends(trends, spec, colors=colors),
+        table=trend_table(trends, spec, colors=colors),
+        notes=trend_notes(trends, spec),
+    )
+
+
 def trend_table(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> Table:
     """Return the differences by level with one row per trend.
 
@@ -190,7 +203,7 @@ def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
     for i, chunk in enumerate(chunks):
         file = f"trend{f'-{i}' if len(chunks) > 1 else ''}.svg"
         drawing = trend_plot(chunk, title=title, note=note, axis=noun(spec), margin=spec.margin)
-        figures.append(Figure(file, title, drawing, "trend"))
+        figures.append(Figure(file, title, drawing))
     return figures
 
 

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-import pandas
 import pytest
 
 from attnlab._util.run_state import RunState
@@ -84,14 +83,15 @@ def test_a_page_without_such_intervals_has_no_notes_on_them() -> None:
 def test_the_forest_draws_the_simultaneous_interval_of_each_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[str, ForestRow] = {}
     monkeypatch.setattr(figures, "forest_plot", lambda rows, **_: drawn.update({row.label: row for row in rows}) or "")
-    cells, empty = table(), pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
-    figures.draw_figures(list(cells.values()), [], empty, spec=SPEC)
+    cells = table()
+    figures.draw_differences(list(cells.values()), SPEC, figures.cell_colors(list(cells.values())))
     assert drawn.keys() == NOISE.keys()
     for name, row in drawn.items():
         difference = cells[name].difference
         assert difference is not None and (outer := simultaneous_interval(difference)) is not None
         assert (row.outer_low, row.outer_high) == (outer.low, outer.high) and "simultaneous" not in row.text
-    figures.draw_figures(study({"dense": STEADY, "near": VALUES["near"]}, SPEC), [], empty, spec=SPEC)
+    single = study({"dense": STEADY, "near": VALUES["near"]}, SPEC)
+    figures.draw_differences(single, SPEC, figures.cell_colors(single))
     assert (drawn["near"].outer_low, drawn["near"].outer_high) == (None, None), "one comparison has one interval"
 
 

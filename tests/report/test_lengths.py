@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from attnlab.report.figures import cell_colors
-from attnlab.report.lengths import LengthsSection, lengths_section
+from attnlab.report.lengths import lengths_section
 from attnlab.report.plots.by_length import LengthCurve, length_plot
+from attnlab.report.section import PageSection
+from attnlab.report.table import Table
 from attnlab.report.wording import format_interval
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
@@ -32,15 +34,20 @@ def records(**changes: Any) -> list[dict[str, Any]]:
     return [{**run, **changes} for run in runs]
 
 
-def section(runs: list[dict[str, Any]]) -> LengthsSection | None:
+def section(runs: list[dict[str, Any]]) -> PageSection | None:
     table = summarize_cells(runs, SPEC)
     return lengths_section(table, runs, spec=SPEC, colors=cell_colors(table))
 
 
-def made(runs: list[dict[str, Any]]) -> LengthsSection:
+def made(runs: list[dict[str, Any]]) -> PageSection:
     result = section(runs)
     assert result is not None
     return result
+
+
+def table_of(section: PageSection | None) -> Table:
+    assert section is not None and section.table is not None
+    return section.table
 
 
 def test_a_study_without_other_lengths_has_no_such_section() -> None:
@@ -52,7 +59,7 @@ def test_a_study_without_other_lengths_has_no_such_section() -> None:
 
 def test_cells_all_of_which_go_anywhere_have_the_section_too() -> None:
     anywhere = [run for run in records() if run["position"] == "rotary"]
-    assert [line.cells[0] for line in made(anywhere).table.rows][:2] == ["dense rotary", "einsum rotary"]
+    assert [line.cells[0] for line in table_of(made(anywhere)).rows][:2] == ["dense rotary", "einsum rotary"]
 
 
 def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
@@ -65,12 +72,12 @@ def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
     rows, spec = records(), replace(SPEC, direction="max")
     table = summarize_cells(rows, spec)
     higher = lengths_section(table, rows, spec=spec, colors=cell_colors(table))
-    assert higher is not None and all("higher is better" in svg for _, _, svg in higher.plots)
-    assert all("lower is better" in svg for _, _, svg in made(rows).plots)
+    assert higher is not None and all("higher is better" in plot.svg for plot in higher.plots)
+    assert all("lower is better" in plot.svg for plot in made(rows).plots)
 
 
 def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
-    table = made(records()).table
+    table = table_of(made(records()))
     assert [column.heading for column in table.columns] == ["cell", "trained at", "at 64", "at 128", "at 256", "at 512"]
     lines = {line.cells[0]: list(line.cells[1:]) for line in table.rows}
     assert lines["dense learned"][0] == "128" and lines["dense learned"][3:] == ["not evaluated", "not evaluated"]
@@ -94,7 +101,7 @@ def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
     for run in rows[1:3]:
         run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: requested 9 GiB"}
     result = made(rows)
-    cells = {line.cells[0]: line.cells[-2:] for line in result.table.rows}
+    cells = {line.cells[0]: line.cells[-2:] for line in table_of(result).rows}
     score = rows[0]["bits_per_byte_at/512"]
     assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
     notes = [note for note in result.notes if "512" in note]
@@ -104,7 +111,7 @@ def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
 def test_an_infinite_score_is_none() -> None:
     rows = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
     result = made(rows)
-    assert result.table.rows[0].cells[-1] == "not evaluated" and "inf" not in result.plots[0][2]
+    assert table_of(result).rows[0].cells[-1] == "not evaluated" and "inf" not in result.plots[0].svg
     assert result.notes[-1] == "Not evaluated at 512: dense rotary (bits_per_byte is inf)."
 
 
@@ -114,21 +121,21 @@ def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     table = summarize_cells(rows, looked)
     corrected = lengths_section(table, rows, spec=looked, colors=cell_colors(table))
     assert corrected is not None and "corrected for the looks" in corrected.notes[0] and "looks" not in made(rows).notes[0]
-    row, line = table[0], corrected.table.rows[0]
+    row, line = table[0], table_of(corrected).rows[0]
     assert line.cells[3] == format_interval(row.value), "at the trained length that of the verdicts"
-    assert format_interval(row.value) != made(rows).table.rows[0].cells[3]
+    assert format_interval(row.value) != table_of(made(rows)).rows[0].cells[3]
 
 
 def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
     few = [run for run in records() if run["variant"] in ("dense", "no_wo")]
-    assert [(file, title) for file, title, _ in made(few).plots] == [("lengths.svg", "bits_per_byte by length")]
+    assert [(plot.file, plot.title) for plot in made(few).plots] == [("lengths.svg", "bits_per_byte by length")]
     many = records()
     for run in [dict(run) for run in many if run["variant"] == "einsum"]:
         many.append(run | {"variant": "wide", "cell": f"wide {run['position']}"})
     plots = made(many).plots
-    titles = [title for _, title, _ in plots]
+    titles = [plot.title for plot in plots]
     assert titles == ["bits_per_byte by length, learned", "bits_per_byte by length, rotary"]
-    assert [set(re.findall(r"\b(?:learned|rotary)\b", svg)) for _, _, svg in plots] == [{"learned"}, {"rotary"}]
+    assert [set(re.findall(r"\b(?:learned|rotary)\b", plot.svg)) for plot in plots] == [{"learned"}, {"rotary"}]
 
 
 def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab._util.colors import BUILT_IN, DARK_PAPER, OTHERS, WHITE, color_of, contrast, on_dark, shades
 from attnlab.report import write
-from attnlab.report.figures import cell_colors, draw_figures
+from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.plots import svg
 from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.plots.curves import Curve, curve_plot
@@ -114,7 +114,8 @@ def test_a_long_name_of_the_baseline_does_not_truncate_the_title() -> None:
         for name in ("a variant whose name has no end", "b")
     ]
     spec = replace(SPEC, axes=("variant",), baseline={"variant": records[0]["variant"]})
-    forest = draw_figures(summarize_cells(records, spec), [], made_up()[1], spec=spec)[0]
+    cells = summarize_cells(records, spec)
+    forest = draw_differences(cells, spec, cell_colors(cells))[0]
     assert forest.title == "difference in bits_per_byte from the baseline" and "…" not in forest.svg.split("</text>")[0]
 
 

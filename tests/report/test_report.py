@@ -204,9 +204,10 @@ def test_the_front_holds_what_no_other_cell_beats_in_both(direction: str, cheap:
 
 
 def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
-    spec, (runs, points) = replace(SPEC, direction="max"), made_up()
-    records = runs.to_dict("records")
-    drawn = figures.draw_figures(compare.summarize_cells(records, spec), records, points, spec=spec)  # type: ignore[arg-type]
+    spec = replace(SPEC, direction="max")
+    cells = compare.summarize_cells(made_up()[0].to_dict("records"), spec)  # type: ignore[arg-type]
+    colors = figures.cell_colors(cells)
+    drawn = [*figures.draw_differences(cells, spec, colors), *figures.draw_tradeoffs(cells, spec, colors)]
     svgs = {figure.file: figure.svg for figure in drawn}
     better = {"seeds.svg": "higher is", "tokens_per_s.svg": "upper right is", "saved_mib.svg": "upper left is"}
     for file, words in better.items():
@@ -217,8 +218,8 @@ def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
 def test_the_marks_of_a_forest_are_the_differences_of_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[str, ForestRow] = {}
     monkeypatch.setattr(figures, "forest_plot", lambda effects, **_: drawn.update({row.label: row for row in effects}) or "")
-    cells, (_, points) = table(), made_up()
-    figures.draw_figures(list(cells.values()), [], points, spec=SPEC)
+    cells = table()
+    figures.draw_differences(list(cells.values()), SPEC, figures.cell_colors(list(cells.values())))
     for name, effect in drawn.items():
         base = cells[cells[name].baseline].values
         assert effect.values == [value - base[seed] for seed, value in cells[name].values.items() if seed in base]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from attnlab.report.control import control_notes
-from attnlab.report.figures import draw_figures
+from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import describe_verdict
@@ -101,7 +101,6 @@ def test_each_baseline_has_its_own_comparison_with_the_control() -> None:
 
 
 def test_table_summary_plot_and_notes_say_so() -> None:
-    import pandas
 
     cells = study({"dense": STEADY, "no_wo": NEAR, "none": NOISY}, CONTROLLED)
     row = next(row for row in verdict_table(cells, CONTROLLED).rows if row.cells[0] == "no_wo")
@@ -110,9 +109,7 @@ def test_table_summary_plot_and_notes_say_so() -> None:
     assert "1 is equivalent within ±0.02, but without a control that was found worse" in sentence
     (note,) = control_notes(cells, CONTROLLED)
     assert "Control: none" in note and note in notes(cells, CONTROLLED) and not control_notes(cells, ONE)
-    forest = draw_figures(cells, [], pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"]), spec=CONTROLLED)[
-        0
-    ].svg
+    forest = draw_differences(cells, CONTROLLED, cell_colors(cells))[0].svg
     assert "none (control)" in forest and "no_wo (control not worse)" in forest
 
 

@@ -11,7 +11,7 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.export import cells_frame
-from attnlab.report.figures import draw_figures
+from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.methods import load_study_info
 from attnlab.report.page import overview
 from attnlab.report.summary import summarize
@@ -88,10 +88,7 @@ def test_the_report_shows_every_comparison() -> None:
     assert "variant a or variant b" in overview(cells, SPEC)
     assert any("Holm" in note for note in notes(cells, SPEC))
     assert cells_frame(cells, SPEC)["baseline"].tolist() == ["", "a", "a", "b"]
-    import pandas
-
-    empty = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
-    forest = next(figure for figure in draw_figures(cells, records(), empty, spec=SPEC) if figure.file == "forest.svg")
+    forest = next(figure for figure in draw_differences(cells, SPEC, cell_colors(cells)) if figure.file == "forest.svg")
     assert "c against a" in forest.svg and "c against b" in forest.svg
 
 
