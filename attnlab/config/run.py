@@ -84,7 +84,9 @@ class TrainConfig(Section):
     eval_every: Count | None = Field(
         default=None, description="steps between evaluations; null: each epoch, or only at the end"
     )
-    checkpoint_every: Count | None = Field(default=None, description="steps between checkpoints; null: at each evaluation")
+    checkpoint_every: Count | None = Field(
+        default=None, description="steps between checkpoints; null: at each evaluation, and about every 10 minutes"
+    )
     log_every: Count = Field(default=10, description="steps between two points of a curve")
     checkpoint_selection: Literal["last", "best"] = Field(
         default="last", description="weights that are evaluated on the test split"

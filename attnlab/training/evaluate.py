@@ -7,12 +7,15 @@ it is full, for any ``evaluate.batch_size``. A limited evaluation also empties t
 each stretch of the text (``attnlab.tasks.stretches``).
 """
 
+from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from attnlab._util.metrics import merge
+from attnlab._util.progress import show_progress
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.classifier import Classifier
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from attnlab.tasks import Batch, Task
 
 FILLED = 16
+PROGRESS_SECONDS = 1.0  # between two reports of an evaluation that takes longer
 
 
 def forward(
@@ -43,6 +47,7 @@ def evaluate(
     config: RunConfig,
     device: torch.device,
     items: ItemScores | None = None,
+    label: str = "",
 ) -> dict[str, float]:
     """Return every metric of the task on ``valid`` or ``test``, under the configured protocol and limit.
 
@@ -55,6 +60,7 @@ def evaluate(
         config: of the run.
         device: of the model.
         items: collects the score of each row.
+        label: the name of the evaluation in reports of its progress; default: the split.
 
     Raises:
         UserError: the task yields no batch for the split, or its scores lack its primary metric.
@@ -64,8 +70,8 @@ def evaluate(
     protocol: dict[str, Any] = {"limit": limit, "protocol": eval_config.protocol, "stride": eval_config.stride}
     # Limit the rows so that every row fills its memory early.
     rows = eval_config.batch_size or config.train.batch_size
-    tokens = task.eval_tokens(split, **protocol) if config.model.mem_len else None
-    if tokens is not None:
+    tokens = task.eval_tokens(split, **protocol)
+    if tokens is not None and config.model.mem_len:
         segments = -(-config.model.mem_len // task.length)  # that fill the memory
         rows = max(1, min(rows, tokens // task.length // (FILLED * segments)))
     batches = task.eval_batches(split, batch_size=rows, **protocol)
@@ -73,7 +79,7 @@ def evaluate(
     memory: list[Tensor] | None = None
     model.eval()
     with torch.inference_mode(), autocast(device, config.train.precision):
-        for batch in batches:
+        for batch in _with_progress(batches, label or split, length=task.length, total=tokens):
             batch = batch.to(device)
             logits, memory = forward(model, batch, memory)
             scores.append(task.score(logits.float(), batch))
@@ -85,3 +91,14 @@ def evaluate(
         got = f"{len(scores)} batches with scores named {', '.join(means)}" if scores else "no batch"
         raise UserError(f"task {config.task.label}: expected a score named {task.metric} on {split}, got {got}")
     return means
+
+
+def _with_progress(batches: "Iterable[Batch]", label: str, *, length: int, total: int | None) -> "Iterator[Batch]":
+    """Yield the batches, and show at intervals how many of ``total`` tokens were read, with every row at full ``length``."""
+    done, shown = 0, monotonic()
+    for batch in batches:
+        yield batch
+        done += len(batch.inputs) * length
+        if total and monotonic() - shown >= PROGRESS_SECONDS:
+            shown = monotonic()
+            show_progress(label, min(done, total), total)

@@ -90,7 +90,8 @@ def _evaluated(
     eval_config = config.evaluate.model_copy(update={"batch_size": rows})
     try:
         length_task = prepare_task(_task(config, length), config)
-        scores = evaluate(model, length_task, "test", config=config.model_copy(update={"evaluate": eval_config}), device=device)
+        config = config.model_copy(update={"evaluate": eval_config})
+        scores = evaluate(model, length_task, "test", config=config, device=device, label=f"test at length {length}")
     except Exception as error:  # a user's position scheme or variant may raise anything
         reason = f"out of memory: requested {requested_memory(error)}" if is_out_of_memory(error) else _describe(error)
     else:

@@ -6,6 +6,7 @@ stores, is therefore its model, optimiser, random streams, scores on ``valid`` a
 
 import math
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
@@ -30,6 +31,8 @@ from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
 from attnlab.training.slope import final_slopes
 from attnlab.training.timing import Timer
+
+CHECKPOINT_SECONDS = 600.0  # between two checkpoints, if the configuration does not say how often
 
 
 class _EarlyEnd(Exception):
@@ -79,6 +82,7 @@ class Trainer:
         self.history: History = []
         self.selection = Selection(self.task, config.train)
         self.items = ItemScores()  # of the test split, on rank 0
+        self.checkpoint_time = monotonic()  # of the last checkpoint, or of the start
         own = [group.rank] if group.size > 1 else []
         torch.manual_seed(derive_seed(config.seed, "dropout", *own))
 
@@ -88,7 +92,7 @@ class Trainer:
             # Train, with evaluations, log points and checkpoints when they are due.
             while self.step < self.total and not self.selection.out_of_patience:
                 self._step()
-                if self.step % self.config.train.log_every == 0 or self._evaluation_due():
+                if self._log_due():
                     self._log()
                 if self._evaluation_due():
                     self._validate()
@@ -186,6 +190,9 @@ class Trainer:
         if self.group.on_rank_zero(lambda: self.report(self.step, metrics)):
             raise _EarlyEnd("pruned", self.step, f"pruned at step {self.step}")
 
+    def _log_due(self) -> bool:
+        return self.step % self.config.train.log_every == 0 or self._evaluation_due()
+
     def _evaluation_due(self) -> bool:
         train_config = self.config.train
         every = train_config.eval_every
@@ -197,11 +204,18 @@ class Trainer:
         if self.folder is None or self.step == self.total:
             return False
         every = self.config.train.checkpoint_every
-        return self._evaluation_due() if every is None else self.step % every == 0
+        if every is not None:
+            return self.step % every == 0
+        return self._evaluation_due() or (self._log_due() and self._checkpoint_overdue())
+
+    def _checkpoint_overdue(self) -> bool:
+        """Return whether the last checkpoint is too old. Rank 0 decides, because the clocks of the ranks differ."""
+        return self.group.on_rank_zero(lambda: monotonic() - self.checkpoint_time >= CHECKPOINT_SECONDS)
 
     def _save(self) -> None:
         with self.timer.exclude("checkpoint"):
             self._write_checkpoint()
+        self.checkpoint_time = monotonic()
 
     def _write_checkpoint(self) -> None:
         """Gather the state of every rank; rank 0 writes it."""

@@ -126,6 +126,16 @@ def test_the_time_left_follows_the_average_rate() -> None:
     assert display.bars()[1].seconds_left == 6
 
 
+def test_an_evaluation_is_named_until_the_next_point_of_a_curve() -> None:
+    display = ProgressDisplay(io.StringIO(), clock=_Clock())
+    display.start_study("mine", runs=1, finished=0, workers=1)
+    display.start_run("dense s0", total=100)
+    display.evaluation("dense s0", "test", 1_000, 25_000)
+    assert display.bars()[1].notes == ["evaluating test 4%"]
+    display.metrics("dense s0", 100, {"train/loss": 2.0})
+    assert display.bars()[1].notes == ["loss 2.000"]
+
+
 def score(name: str, value: float) -> ReferenceScore:
     return ReferenceScore(name, "pydocs length=17", "data", None, "bits_per_byte", value, 1.0, "a compressor")
 

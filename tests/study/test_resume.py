@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from attnlab.config.run import RunConfig
-from attnlab.training import checkpoint, costs
+from attnlab.training import checkpoint, costs, trainer
 from attnlab.training import weights as saved
 from attnlab.training.result import digest, remove_result
 from attnlab.training.train import Result
@@ -323,6 +323,32 @@ def test_a_file_that_is_no_result_is_trained_again(text: bytes, tmp_path: Path, 
     result, _ = recorded(tiny(), tmp_path)
     assert (result.state, result.step) == ("completed", 12)
     assert "result.json" in log.messages[0] and log.records[0].levelname == "WARNING"
+
+
+@pytest.mark.parametrize(("seconds", "every", "steps"), [(0, None, [3, 6, 9]), (600, None, []), (0, 5, [5, 10])])
+def test_a_long_run_is_saved_by_the_clock_unless_the_study_says_how_often(
+    seconds: float, every: int | None, steps: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(train__eval_every=None, train__checkpoint_every=every, model__dropout=0.2)
+    saved_at, save, step = [], checkpoint.save_newest, Trainer._step
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr(
+        checkpoint, "save_newest", lambda state, *words, **more: (saved_at.append(state["step"]), save(state, *words, **more))
+    )
+    whole = undisturbed(config, tmp_path / "whole")
+    assert saved_at == steps and not checkpoint.exists(tmp_path / "whole")
+
+    def cut(self: Trainer) -> None:
+        step(self)
+        if self.step == 11:
+            raise Cut
+
+    with monkeypatch.context() as patch, pytest.raises(Cut):
+        patch.setattr(Trainer, "_step", cut)
+        recorded(config, tmp_path / "again")
+    assert checkpoint.exists(tmp_path / "again") == bool(steps)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 1e9)  # other clocks, the same bits
+    assert same(whole, undisturbed(config, tmp_path / "again"))
 
 
 def test_running_out_of_memory_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from attnlab._util.lock import file_lock
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
+from attnlab.study.execution import progress
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.worker import Job, _thread_count
@@ -515,10 +516,12 @@ def test_an_impatient_ctrl_c_leaves_no_child_behind(root: Path, tmp_path: Path) 
     assert go(root, "hangs_once").ok
 
 
-def test_the_real_thing_in_the_small(root: Path) -> None:
+def test_the_real_thing_in_the_small(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = {"variant": ["dense"], "position": ["learned"]}
     output = (root / "said.txt").open("w+")
-    result = run(study(grid=grid, seeds=[3]), root=root, display=ProgressDisplay(output))
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    fake = "tests.support.study_fakes:shows_every_batch"
+    result = run(study(grid=grid, seeds=[3]), root=root, display=ProgressDisplay(output), train=fake)
     assert result.ok
     summary = result.rows[0].summary
     assert 5 < summary["bits_per_byte"] < 9 and summary["steps"] == 20 and summary["saved_mib"] > 0
@@ -527,6 +530,8 @@ def test_the_real_thing_in_the_small(root: Path) -> None:
     assert lines[0] == "small: 1 run to do"
     assert any("dense learned s3: completed, bits_per_byte" in line for line in lines)  # lines on reference scores may follow
     assert any("step 10/20" in line and "tokens/s" in line for line in lines)
+    evaluated = [line.partition(": evaluating ")[2].split() for line in lines if ": evaluating " in line]
+    assert {split for split, _ in evaluated} == {"valid", "test"} and evaluated[-1] == ["test", "100%"]
     assert set(load_curves("small", root)["metric"]) >= {"train/loss", "train/lr", "valid/bits_per_byte"}
 
 

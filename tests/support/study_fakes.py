@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config.run import RunConfig
+from attnlab.training import evaluate
 from attnlab.training.train import Result, train
 from tests.support.surroundings import fill
 
@@ -122,6 +123,12 @@ def valued(config: RunConfig, *, report: Report, folder: Path) -> Result:
 def pruned(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Report no point, and return that the run was pruned."""
     return Result("pruned", {}, 3, "pruned at step 3")
+
+
+def shows_every_batch(config: RunConfig, *, report: Report, folder: Path) -> Result:
+    """Train, and show the progress of its evaluations after each batch."""
+    evaluate.PROGRESS_SECONDS = 0.0
+    return train(config, report=report, folder=folder)
 
 
 def disk_fills(config: RunConfig, *, report: Report, folder: Path) -> Result:

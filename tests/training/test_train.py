@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from attnlab._util.progress import progress_to
 from attnlab.config.run import TrainConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import checkpoint, evaluate, gradients, trainer
+from attnlab.training.lengths import evaluate_lengths
 from attnlab.training.optim import learning_rate
 from attnlab.training.selection import Selection
 from attnlab.training.train import train
@@ -103,6 +105,23 @@ def test_an_evaluation_is_by_the_protocol_the_stride_and_the_limits_of_the_confi
         by_hand = sum(float(total) for total, _ in pairs) / sum(int(count) for _, count in pairs)
         scores = evaluate.evaluate(model, task, split, config=config, device=CPU)
         assert scores["bits_per_byte"] == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.parametrize("protocol", [{}, {"evaluate__protocol": "sliding", "evaluate__stride": 5}])
+def test_an_evaluation_shows_how_much_of_it_is_done(protocol: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    config, task = tiny(evaluate__batch_size=2, evaluate__lengths=[48], **protocol), PyDocs(length=24)
+    model, shown = build(config, task), []
+    with progress_to(lambda *progress: shown.append(progress)):
+        evaluate.evaluate(model, task, "valid", config=config, device=CPU)
+        assert shown == [], "a short evaluation is not worth a line"
+        monkeypatch.setattr(evaluate, "PROGRESS_SECONDS", 0.0)
+        evaluate.evaluate(model, task, "valid", config=config, device=CPU)
+    done = [parts for _, parts, _ in shown]
+    assert {(label, total) for label, _, total in shown} == {("valid", done[-1])}
+    assert len(set(done)) == len(done) > 5 and done == sorted(done)
+    with progress_to(lambda *progress: shown.append(progress)):
+        evaluate_lengths(model, task, {}, config=config, device=CPU)
+    assert shown[-1][0] == "test at length 48" and shown[-1][1] == shown[-1][2]
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:

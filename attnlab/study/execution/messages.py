@@ -34,6 +34,15 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """The progress of an evaluation that takes long: its name, such as ``test``, and how much of it is done."""
+
+    label: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Tag:
     """A text to record with the run: ``length.1024`` -> the reason why that length has no score."""
 
@@ -65,6 +74,6 @@ class DiskFull:
     reason: str
 
 
-Update = Notice | Started | Metrics | Tag
+Update = Notice | Started | Metrics | Evaluation | Tag
 Outcome = Ended | Raised | DiskFull
 Message = Update | Outcome

@@ -30,9 +30,11 @@ class _RunProgress:
     first: tuple[float, int] | None = None  # time and step of the first point: a resumed run does not begin at 0
     newest: tuple[float, int] = (0.0, 0)
     last_line: float = 0.0
+    evaluation: str = ""  # the progress of the evaluation that is under way
 
     def update(self, now: float, step: int, values: dict[str, float]) -> None:
         self.values |= values
+        self.evaluation = ""
         self.newest = (now, step)
         self.first = self.first or self.newest
 
@@ -138,6 +140,14 @@ class ProgressDisplay:
             of = f"/{run.total}" if run.total else ""
             self.print(f"  {name}: step {step}{of}  {'  '.join(_describe(run.values))}")
 
+    def evaluation(self, name: str, label: str, done: int, total: int) -> None:
+        """Show how much of an evaluation of a run is done; the next points of its curves end it."""
+        run, now = self._progress_of(name), self._clock()
+        run.evaluation = f"{label} {done / total:.0%}"
+        if self._live is None and now - run.last_line >= PLAIN_SECONDS:
+            run.last_line = now
+            self.print(f"  {name}: evaluating {run.evaluation}")
+
     def end_run(self, name: str, ending: Ending, *, again: bool = False) -> None:
         """Show how a run ended, and whether it is tried ``again`` at once."""
         run = self._runs.pop(name, None) or _RunProgress(self._clock())
@@ -159,7 +169,8 @@ class ProgressDisplay:
         notes = [f"{format_clock(elapsed)} elapsed"]
         bars = [Bar("all runs", self._done, self._count, left, notes, style="" if self._console.no_color else "bold")]
         for name, run in list(self._runs.items()):
-            notes = _describe(run.values, metric=self._metric) or ["starting"]
+            evaluation = [f"evaluating {run.evaluation}"] if run.evaluation else []
+            notes = [*evaluation, *_describe(run.values, metric=self._metric)] or ["starting"]
             bars.append(Bar(name, run.newest[1], run.total, run.seconds_left(now), notes))
         return bars
 

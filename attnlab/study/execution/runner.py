@@ -18,7 +18,7 @@ from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution import rows
 from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
-from attnlab.study.execution.messages import DiskFull, Ended, Metrics, Notice, Outcome, Raised, Started, Tag
+from attnlab.study.execution.messages import DiskFull, Ended, Evaluation, Metrics, Notice, Outcome, Raised, Started, Tag
 from attnlab.study.execution.rows import Row
 from attnlab.study.execution.worker import Job, Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
@@ -261,6 +261,8 @@ class Runner:
                     self._tracker.log_metrics(run_id, step, values)
                     self._display.metrics(name, step, values)
                     self._answer_trial(active, step, values)
+                case Evaluation(label, done, total):
+                    self._display.evaluation(name, label, done, total)
                 case Tag(tag, text):
                     self._tracker.set_tag(run_id, f"attnlab.{tag}", text)
                 case Ended() | Raised() | DiskFull():
@@ -345,5 +347,4 @@ class Runner:
                 active.claimed.queue.release(active.claimed.ticket)
         if isinstance(error, KeyboardInterrupt):
             done = len(self._scheduler.finished) + sum(row.state not in WITHOUT_RESULT for row in self._rows.values())
-            total = self._expected_total
-            error.args = (f"interrupted: {done} of {total} runs are finished; rerun the same command to resume",)
+            error.args = (f"interrupted: {done} of {self._expected_total} runs are finished; rerun the same command to resume",)

@@ -30,13 +30,14 @@ from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
 from attnlab._util.process import fork, fork_server_id
+from attnlab._util.progress import progress_to
 from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
-from attnlab.study.execution.messages import DiskFull, Ended, Message, Metrics, Notice, Raised, Started, Tag
+from attnlab.study.execution.messages import DiskFull, Ended, Evaluation, Message, Metrics, Notice, Raised, Started, Tag
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 
@@ -227,7 +228,8 @@ def _train(job: Job, pipe: Connection) -> Ended:
         pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
         return job.pruning_metric in metrics and pipe.recv()
 
-    result = _function(job.train)(job.config, report=report, folder=job.folder)
+    with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
+        result = _function(job.train)(job.config, report=report, folder=job.folder)
     for name, text in result.tags.items():
         pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}

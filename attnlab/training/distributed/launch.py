@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from attnlab._util.progress import show_progress
 from attnlab.config.run import RunConfig
 from attnlab.training.distributed import ADDRESS
 from attnlab.training.result import Report, Result
@@ -66,7 +67,7 @@ def train_on_ranks(config: RunConfig, *, report: Report, folder: Path | None) ->
 
 
 def _receive(ranks: list[_Rank], report: Report) -> Result:
-    """Pass the reports of rank 0 to ``report`` until a rank sends the result."""
+    """Pass on the reports and the progress of rank 0 until a rank sends the result."""
     connected = {rank.pipe: rank for rank in ranks}
     last = ""
     while connected:
@@ -79,6 +80,8 @@ def _receive(ranks: list[_Rank], report: Report) -> Result:
                 raise RuntimeError(f"{name} died without a message; its output may tell why") from None
             if kind == "metrics":
                 pipe.send(report(*value))
+            elif kind == "progress":
+                show_progress(*value)
             elif kind == "result":
                 return value
             elif kind == "mistake":

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 from attnlab._util.log import log_to
+from attnlab._util.progress import progress_to
 from attnlab.errors import UserError
 from attnlab.training.distributed import ADDRESS
 
@@ -35,7 +36,7 @@ def main() -> None:
 
     if rank:  # every rank reads the same checkpoints: one of them logs
         logging.getLogger("attnlab").setLevel(logging.CRITICAL)
-    with log_to(print):
+    with log_to(print), progress_to(lambda *progress: pipe.send(("progress", progress))):
         message = _train(rank, size, config=config, folder=folder, rendezvous=rendezvous, report=report)
     pipe.send(message)
     sys.stdout.flush()
