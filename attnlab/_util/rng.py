@@ -1,7 +1,7 @@
 """Named streams of random numbers, all derived from the seed of a run.
 
-Two cells with the same seed draw the same batches in the same order and start parameters with the same name and shape from the
-same values, however many numbers the rest of the model consumes, so that the cells differ only in the compared setting.
+Two cells with the same seed draw the same batches in the same order and start parameters with the same name from the same
+values, however many numbers the rest of the model consumes, so that the cells differ only in the compared setting.
 """
 
 import hashlib

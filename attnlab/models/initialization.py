@@ -1,20 +1,25 @@
-"""Initial values: each tensor of a model is drawn from a random stream of its own, named after its place in the model.
+"""Initial values: each tensor of a model is drawn from random streams of its own, named after its place in the model.
 
 Constructors draw from PyTorch's generator in the order in which they are written, so an additional layer would move the
 values of all layers after it. ``initialize`` removes the effect of the order:
 
 1. It constructs the model and follows each random draw, through all operations, to the tensor of the model that it reaches.
 2. It constructs the model again and seeds each draw with the name of its tensor, such as
-   ``backbone.blocks.3.attention.out.weight``.
+   ``backbone.blocks.3.attention.out.weight``, in tiles of a fixed shape (``attnlab.models.tiles``).
 
-The distributions are those that the constructors choose. Two models with one seed start every tensor that has the same
-name and shape, and is drawn in the same manner, from the same values.
+The distributions are those that the constructors choose. Two models with one seed start every tensor that has the same name,
+and is drawn in the same manner, from the same values. Of tensors with different shapes, such as the feed-forward of a cell
+that is matched to the parameters of its baseline, the common leading slice agrees, up to the scale that the initializer
+derives from the shape. Leading slices ignore what rows mean: with fewer heads of the same width, the remaining heads agree;
+with heads of another width, rows of one head of the first model belong to another head of the second. Tensors of different
+shapes share nothing if their draws are transformed as a whole, as by ``nn.init.orthogonal_`` and ``nn.init.sparse_``.
 """
 
 import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -26,6 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attnlab._util.rng import derive_seed
+from attnlab.models.tiles import draw_in_tiles
 
 M = TypeVar("M", bound=nn.Module)
 DrawNames = list[list[str]]  # for each call that draws, the tensors that its draws reach; "" for none
@@ -37,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 def initialize(construct: Callable[[], M], seed: int) -> M:
-    """Return the module that ``construct`` constructs, each of its tensors drawn from the stream of its own name.
+    """Return the module that ``construct`` constructs, each of its tensors drawn from the streams of its own name.
 
     The global generator of the CPU is unchanged afterwards. Draws that reach no tensor of the module, such as those of a
     list of numbers, are numbered in their own stream.
@@ -51,6 +57,9 @@ def initialize(construct: Callable[[], M], seed: int) -> M:
         >>> small = initialize(lambda: nn.ModuleDict({"out": nn.Linear(2, 2)}), seed=0)
         >>> large = initialize(lambda: nn.ModuleDict({"gate": nn.Linear(3, 3), "out": nn.Linear(2, 2)}), seed=0)
         >>> torch.equal(small["out"].weight, large["out"].weight)
+        True
+        >>> wide = initialize(lambda: nn.ModuleDict({"out": nn.Linear(2, 5)}), seed=0)
+        >>> torch.equal(small["out"].weight, wide["out"].weight[:2])
         True
     """
     if torch.get_default_device().type == "meta":  # as in a plan, which constructs many models
@@ -83,11 +92,11 @@ def _construct(construct: Callable[[], M], seed: int, assumed: DrawNames) -> tup
 
 
 class _NamedDraws(TorchDispatchMode):
-    """Seed each random draw with the name of a tensor, and record the storages that each draw reaches.
+    """Draw each tensor from streams of its name, and record the storages that each draw reaches.
 
     Args:
         seed: the seed of a run.
-        assumed: the names of the draws, found in an earlier pass; [] if there was none.
+        assumed: the names of the draws, found in an earlier pass; [] in the first pass, whose values are not used.
     """
 
     def __init__(self, seed: int, assumed: DrawNames) -> None:
@@ -109,9 +118,11 @@ class _NamedDraws(TorchDispatchMode):
         kwargs = kwargs or {}
         inputs = [self._reached.get(_address(z), frozenset()) for z in _tensors((args, kwargs))]
         draws = frozenset[int]().union(*inputs)
-        is_random = torch.Tag.nondeterministic_seeded in func.tags
-        draw = self._seed_draw(sys._getframe(1)) if is_random else None
-        result = func(*args, **kwargs)
+        draw = self._count_draw(sys._getframe(1)) if torch.Tag.nondeterministic_seeded in func.tags else None
+        if draw is not None and self._assumed:
+            result = draw_in_tiles(func, args, kwargs, self._stream())
+        else:
+            result = func(*args, **kwargs)
         for z in _tensors(result):
             fills = draw is not None and any(z is argument for argument in args)  # in place: no old value remains
             self._record(z, draws if draw is None else draws | {draw}, filled_by=draw if fills else None)
@@ -121,8 +132,8 @@ class _NamedDraws(TorchDispatchMode):
         self._frame = None  # it refers to its callers, and so to this object: the module would live until garbage collection
         super().__exit__(*error)
 
-    def _seed_draw(self, frame: FrameType | None) -> int:
-        """Seed PyTorch's generator for the next draw, and return its number.
+    def _count_draw(self, frame: FrameType | None) -> int:
+        """Assign the next draw to its call, and return its number.
 
         The draws of one call are counted together: by rejection sampling (``nn.init.trunc_normal_``) a call may draw more
         often in one pass than in another.
@@ -133,12 +144,16 @@ class _NamedDraws(TorchDispatchMode):
             self._frame = frame
         draw, self._total = self._total, self._total + 1
         self._calls[-1].append(draw)
+        return draw
+
+    def _stream(self) -> Callable[..., int]:
+        """Return the stream of the last draw: a function from the index of a tile to its seed."""
         call = len(self._calls) - 1
         names = self._assumed[call] if call < len(self._assumed) else [""]
         name = names[min(len(self._calls[-1]), len(names)) - 1]
-        torch.default_generator.manual_seed(derive_seed(self._seed, "initialisation", name, self._count[name]))
+        count = self._count[name]
         self._count[name] += 1
-        return draw
+        return partial(derive_seed, self._seed, "initialisation", name, count)
 
     def _record(self, z: Tensor, draws: frozenset[int], *, filled_by: int | None) -> None:
         """Record that the storage of ``z`` depends on ``draws``, or on ``filled_by`` alone if this draw filled all of it."""
@@ -176,8 +191,12 @@ def _caller(frame: FrameType | None) -> FrameType | None:
 
 
 def _without_repeated_end(names: list[str]) -> list[str]:
+    """Drop the end of the names that further draws of the call repeat: the last name, or "" for a draw without effect.
+
+    Rejection sampling draws as often as its values require, and its last draw may only show that all values are accepted.
+    """
     end = len(names)
-    while end > 1 and names[end - 1] == names[end - 2]:
+    while end > 1 and names[end - 1] in ("", names[end - 2]):
         end -= 1
     return names[:end]
 

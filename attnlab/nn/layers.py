@@ -143,7 +143,8 @@ class Projections(nn.Module):
         self.heads, self.kv_heads = heads, kv_heads
         kv_width = width // heads * kv_heads
         self.widths = (width, kv_width, kv_width)
-        self.weight = nn.Parameter(nn.Linear(dim, sum(self.widths), bias=False).weight.data)  # (widths, dim): W_Q, W_K, W_V
+        # (widths, dim): W_Q, W_K, W_V. Each is drawn by itself, so that models of other widths start each from the same values.
+        self.weight = nn.Parameter(torch.cat([nn.Linear(dim, rows, bias=False).weight.data for rows in self.widths]))
 
     def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Project x to queries, and ``context`` to keys and values.

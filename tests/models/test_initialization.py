@@ -152,11 +152,56 @@ def assert_shared(one: dict[str, Tensor], other: dict[str, Tensor], *, at_least:
         assert torch.equal(one[name], other[name]), f"{label}: {name}"
 
 
+def unstacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    stacked = {name: z for name, z in tensors.items() if name.endswith("project.weight")}
+    parts = {f"{name}.{i}": part for name, z in stacked.items() for i, part in enumerate(z.chunk(3))}
+    return {name: z for name, z in tensors.items() if name not in stacked} | parts
+
+
+def assert_leading_slices_agree(one: dict[str, Tensor], other: dict[str, Tensor], *, at_least: int) -> None:
+    """Assert that tensors of one name agree in their common leading slice up to one factor.
+
+    W_Q, W_K and W_V, which some variants stack, agree each by itself.
+
+    Args:
+        one: the tensors of a model by name.
+        other: those of another model.
+        at_least: the number of tensors whose shapes differ.
+    """
+    reshaped, (one, other) = 0, (unstacked(one), unstacked(other))
+    for name in one.keys() & other.keys():
+        common = tuple(slice(min(n, m)) for n, m in zip(one[name].shape, other[name].shape, strict=True))
+        a, b = one[name][common], other[name][common]
+        factor = a.norm() / b.norm() if b.any() else 1
+        assert torch.allclose(a, factor * b, rtol=1e-4, atol=1e-6), name
+        reshaped += one[name].shape != other[name].shape
+    assert reshaped >= at_least
+
+
 def test_every_pair_of_variants_starts_tensors_of_one_name_and_shape_alike() -> None:
     models = {name: initial(name) for name in BUILT_IN}
     for one, other in combinations(models, 2):
         assert_shared(models[one], models[other], at_least=10, label=f"{one}, {other}")
     assert "backbone.blocks.1.attention.out.weight" in models["narrow"].keys() & models["dense"].keys()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reshaped"),
+    [
+        (("dense", {"model__ff_mult": 4}), ("no_wo", {"model__ff_mult": 4.625}), 6),  # as {name: no_wo, match: params}
+        (("dense", {"model__dim": 24}), ("dense", {"model__dim": 36, "model__heads": 3}), 20),
+        (("none", {"model__dim": 24}), ("none", {"model__dim": 33, "model__ff_mult": 2}), 20),
+        (("narrow", {"model__heads": 2}), ("narrow", {"model__heads": 4}), 6),
+        (("gru", {"model__dim": 24}), ("dense", {"model__dim": 36}), 10),
+        (("initialised_Direct", {"model__dim": 24}), ("initialised_Direct", {"model__dim": 48}), 24),
+        (("initialised_Truncated", {"model__ff_mult": 2}), ("initialised_Truncated", {"model__ff_mult": 3.5}), 6),
+    ],
+)
+def test_narrower_and_wider_tensors_agree_in_their_leading_slice(
+    one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]], reshaped: int
+) -> None:
+    first, second = (initial(variant, position="learned", **changes) for variant, changes in (one, other))
+    assert_leading_slices_agree(first, second, at_least=reshaped)
 
 
 @pytest.mark.parametrize("variant", ["initialised_GateFirst", "initialised_Swapped", "initialised_DrawnAgain"])
