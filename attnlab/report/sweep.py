@@ -150,10 +150,10 @@ def _table(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
 
 
 def format_optimum(curve: LearningRateCurve) -> str:
-    """Format an optimal value with its interval as in "0.00312 (0.0027 to 0.00361)"; "none" without one."""
+    """Format an optimal value with its interval as in "0.00312 (0.0027 to 0.00361)"; "none" without one, "any" if flat."""
     optimum = curve.optimum
     if optimum is None:
-        return "none"
+        return "any" if curve.is_flat else "none"
     text = f"{10**optimum.mean:.3g}"
     if optimum.low is None or optimum.high is None:
         return text
@@ -183,6 +183,8 @@ def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterabl
             "Three values determine a parabola, which cannot show that a curve is lopsided. If it is, and the optima of two "
             "cells lie apart, false verdicts are more frequent than promised; five values allow for it."
         )
+    if any(curve.is_flat for curve in curves):
+        yield f"Any: the cell has the same {spec.metric} at every {name} tried, and is compared by it without a fit."
     yield (
         f"A cell has no verdict if its best {name} is the smallest or largest tried, or if the test for lack of fit rejects "
         f"its curve at the {100 * LEVEL:.0f} % level."

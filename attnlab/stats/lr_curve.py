@@ -8,6 +8,7 @@ test split, which each run reads once; the best rate tried, around which it is c
 
 A cell has no fitted optimum, and therefore no verdict, if its best rate is the smallest or largest tried, or if the curve
 does not fit. A rate at which a run of the cell diverged is worse than any other: it bounds the optimum and is not fitted.
+A cell with the same metric at every rate, such as a control at chance level, is compared by that metric without a fit.
 
 The *learning-rate sensitivity* of a cell is the mean over the swept range, uniform in log10 of the rate, of its loss minus
 the loss at its optimum, after Wortsman et al. (2023). They cap losses at that of the untrained model. Here the loss of a
@@ -87,7 +88,7 @@ class LearningRateCurve:
         best: Best rate tried, on the validation split; None if fewer than two completed.
         problem: Reason why there is no fitted optimum, else None.
         fitted: Rates that the curve is fitted to.
-        optimum: log10 of the optimal rate, with its interval over seeds.
+        optimum: log10 of the optimal rate, with its interval over seeds; None if all rates are equally good.
         values: Seed -> its contribution to the metric at the optimum, whose mean is the fitted metric at the optimum.
         shape: Coefficients of the second and higher powers of log10(rate) - log10(optimum), in the metric's unit.
         fit_p: P-value of the test for lack of fit; None if it cannot be tested.
@@ -107,6 +108,11 @@ class LearningRateCurve:
     shared_with: int = 0
     sensitivity: paired.Interval | None = None
     sensitivity_is_bound: bool = False
+
+    @property
+    def is_flat(self) -> bool:
+        """True for a cell that has the same metric at every rate, in each seed."""
+        return bool(self.values) and self.optimum is None
 
     def at(self, rate: float) -> float:
         """Return the fitted metric at a rate."""
@@ -152,7 +158,7 @@ def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, L
     """
     sign = 1.0 if direction == "min" else -1.0
     curves = {name: _without_fit(runs, direction) for name, runs in cells.items() if runs.tried}
-    names = [name for name, curve in curves.items() if curve.problem is None]
+    names = [name for name, curve in curves.items() if curve.problem is None and not curve.is_flat]
     while names:
         losses = [_losses(curves[name], sign) for name in names]
         many = max(len(cell.positions) for cell in losses) > 2
@@ -181,11 +187,21 @@ def _without_fit(runs: SweptRuns, direction: str) -> LearningRateCurve:
     best = best_value("", runs.scores, direction=direction)
     start = min(max(bisect_left(usable, best.value) - WINDOW // 2, 0), max(len(usable) - WINDOW, 0))
     curve = LearningRateCurve(runs, best.value, fitted=tuple(usable[start : start + WINDOW]))
+    if flat := _flat_values(runs):
+        return replace(curve, values=flat)
     if best.edge:
         return replace(curve, problem=CurveProblem.SMALLEST_TRIED if best.is_smallest else CurveProblem.LARGEST_TRIED)
     if not _common_seeds(runs.values, curve.fitted):
         return replace(curve, problem=CurveProblem.INCOMPLETE_SEEDS)
     return curve
+
+
+def _flat_values(runs: SweptRuns) -> SeedValues:
+    """Return seed -> metric if each seed has one metric at all rates tried; else an empty mapping."""
+    seeds = _common_seeds(runs.values, runs.usable)
+    first = {seed: runs.values[runs.usable[0]][seed] for seed in seeds}
+    is_flat = not runs.diverged and all(runs.values[rate] == first for rate in runs.usable)
+    return first if is_flat else {}
 
 
 def _common_seeds(values: Mapping[float, SeedValues], rates: Sequence[float]) -> list[int]:

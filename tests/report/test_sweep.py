@@ -125,3 +125,13 @@ def test_a_study_without_a_sweep_has_no_section():
     assert not [part for part in page.sections if part.title == "Learning rate"]
     assert page.table.columns[1].heading == "bits_per_byte"
     assert not [name for name in cells_frame(page.cells, INFO.spec) if name.startswith("optimal")]
+
+
+def test_a_cell_with_one_score_at_every_rate_has_no_optimum_but_a_verdict():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1), "none": (3e-3, 8.0)})
+    records = [r | ({"bits_per_byte": 8.0, "valid_bits_per_byte": 8.0} if r["cell"] == "none" else {}) for r in records]
+    page = swept_page(records)
+    part = section(page)
+    assert rows_of(part.table)["none"][2] == "any" and not part.warnings
+    assert any(note.startswith("Any:") for note in part.notes)
+    assert any(text.startswith("worse") for text in rows_of(page.table)["none"])

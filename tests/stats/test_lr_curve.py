@@ -208,8 +208,13 @@ def test_one_seed_has_an_optimum_without_an_interval():
     assert verdict_of(cell) == (VerdictKind.INCONCLUSIVE, Reason.ONE_SEED)
 
 
-def test_a_flat_curve_has_no_optimum():
-    records = [sweep_record(v, rate, seed, 2.0) for v in ("dense", "no_wo") for rate in RATES for seed in range(3)]
+def test_a_curve_that_is_flat_but_for_noise_has_no_optimum():
+    records = [
+        sweep_record(v, rate, seed, 2.1 if (rate, seed) == (RATES[1], 0) else 2.0, valid_bits_per_byte=2.0)
+        for v in ("dense", "no_wo")
+        for rate in RATES
+        for seed in range(3)
+    ]
     assert {curve_of(cell).problem for cell in summarize(records).values()} == {CurveProblem.NO_MINIMUM}
 
 
@@ -226,3 +231,16 @@ def test_equal_optima_seldom_differ(rates, apart, lopsidedness):
         wrong += verdict_of(cell)[0] in (VerdictKind.BETTER, VerdictKind.WORSE)
     assert judged > 120
     assert wrong <= 0.1 * judged
+
+
+def test_a_cell_with_one_score_at_every_rate_is_compared_by_it():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1), "none": (3e-3, 8.0)})
+    records = [r | ({"bits_per_byte": 8.0, "valid_bits_per_byte": 8.0} if r["cell"] == "none" else {}) for r in records]
+    cells, without = summarize(records), summarize([r for r in records if r["cell"] != "none"])
+    none = cells["none"]
+    assert curve_of(none).is_flat and curve_of(none).problem is None and set(none.values.values()) == {8.0}
+    assert none.verdict.kind is VerdictKind.WORSE
+    assert none.difference.interval.mean == pytest.approx(8.0 - cells["dense"].value.mean)
+    assert cells["no_wo"].values == without["no_wo"].values, "a flat cell has no part in the shape of the others"
+    diverged = [r | {"state": "diverged"} if r["cell"] == "none" and r[PATH] == RATES[-1] else r for r in records]
+    assert not curve_of(summarize(diverged)["none"]).is_flat
