@@ -154,6 +154,9 @@ class StudyConfig(Section):
         max_length=100,
         description="its name: letters, digits, _ - .",
     )
+    question: str | None = Field(
+        default=None, min_length=1, max_length=500, description="the question that it answers, shown at the top of its report"
+    )
     include: str | None = Field(
         default=None, description="a YAML file that this one is merged over; its path is relative to this file"
     )

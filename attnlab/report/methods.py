@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,7 @@ class StudyInfo:
         left_out: Finished runs that it leaves out, as `attnlab.tracking.runs.left_out_runs` returns them.
         changes: Descriptions of earlier comparisons, if they changed after the study had results.
         uncertainty: The uncertainty of each difference, split into seeds and test items.
+        question: The question that the study answers, if it states one.
     """
 
     spec: ComparisonSpec
@@ -69,6 +70,7 @@ class StudyInfo:
     left_out: tuple[Mapping[str, Any], ...] = ()
     changes: tuple[str, ...] = ()
     uncertainty: tuple[UncertaintyParts, ...] = ()
+    question: str = ""
 
     def position(self, cell: str) -> int:
         """Return a cell's position in the grid; cells that are not in the grid come last."""
@@ -126,7 +128,8 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
     changes = tuple(_describe_change(before, now) for before in earlier)
     left_out = tuple(left_out_runs(every_run, runs_folder(root)))
-    return StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), left_out, changes)
+    info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), left_out, changes)
+    return replace(info, question=study.question or "")
 
 
 def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

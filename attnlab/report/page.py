@@ -35,6 +35,7 @@ from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
+from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.factorial import estimate_effects
 from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.search import (
@@ -74,12 +75,17 @@ class Page:
     methods: Sequence[tuple[str, str]]
     search: PageSection | None
     runs: Table
-    cells: Sequence[CellSummary] = field(repr=False)
+    results: StudyTable = field(repr=False)
 
     @property
     def study(self) -> str:
         """The study's name."""
         return self.info.spec.study
+
+    @property
+    def cells(self) -> Sequence[CellSummary]:
+        """The compared cells."""
+        return self.results.cells
 
     @property
     def figures(self) -> list[Figure]:
@@ -121,7 +127,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     ]
     return Page(
         info=info,
-        introduction=introduction(info.yaml),
+        introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
         summary=with_trends(summarize(cells, spec), trends, spec) if effects is None else summarize_effects(effects, spec),
         warnings=[
             text
@@ -137,7 +143,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         methods=methods,
         search=search,
         runs=run_table(records, spec),
-        cells=cells,
+        results=StudyTable(spec.study, spec, cells, trends, shares),
     )
 
 

@@ -11,21 +11,31 @@ from pathlib import Path
 
 from attnlab._version import __version__
 from attnlab.errors import UserError
+from attnlab.report.index import load_index, write_index
+from attnlab.report.page import Page
 from attnlab.report.stored import FILE, load, stored_version
 from attnlab.report.write import write
 
 
-def rerender(folder: Path) -> None:
-    """Write the page in `folder` again.
+def rerender(folder: Path) -> Page | None:
+    """Write the page in `folder` again, and those of its studies if it is one on several.
+
+    Returns:
+        The page of a study.
 
     Raises:
         UserError: The folder has no report of this version; one of another version is made again by its own commands.
     """
+    if index := load_index(folder):
+        studies, question = index
+        pages = [page for study in studies if (page := rerender(folder / study)) is not None]
+        write_index(folder, pages, question=question)
+        return None
     version = stored_version(folder)
     if version != __version__:
         made_by = f"one of attnlab {version}" if version else f"none ({FILE} is missing)"
         raise UserError(f"expected a report of attnlab {__version__}, got {made_by}", str(folder))
-    write(folder, **load(folder))
+    return write(folder, **load(folder))
 
 
 def main(folders: Sequence[str]) -> int:

@@ -20,6 +20,13 @@ TREND_FILES = ("trends.csv",)
 MAX_LINES = 8  # in one plot
 MAX_NAMED = 3  # trends named in the sentence at the top; the table has all of them
 
+PHRASES = {  # verbs with "the difference" as the subject
+    TrendKind.SHRINKS: "shrinks",
+    TrendKind.GROWS: "grows",
+    TrendKind.REVERSES: "changes sign",
+    TrendKind.CHANGES: "changes",
+    TrendKind.STEADY: "is steady within the margin",
+}
 REASONS = {
     TrendReason.ONE_LEVEL: "it shares seeds with its baseline at one level only",
     TrendReason.NO_SHARED_SEED: "no seed completed at every level",
@@ -218,18 +225,11 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
     """Return the summary of a study with a sentence on its trends after the conclusive verdicts."""
     if not trends:
         return summary
-    phrases: dict[TrendKind, str] = {
-        TrendKind.SHRINKS: "shrinks",
-        TrendKind.GROWS: "grows",
-        TrendKind.REVERSES: "changes sign",
-        TrendKind.CHANGES: "changes",
-        TrendKind.STEADY: "is steady within the margin",
-    }
     groups: list[str] = []
-    for kind, phrase in phrases.items():
+    for kind, phrase in PHRASES.items():
         named = [trend for trend in trends if trend.kind is kind]
         if named:
-            names = "; ".join(_named(trend, spec) for trend in named[:MAX_NAMED])
+            names = "; ".join(f"{trend.name} ({describe_ends(trend)})" for trend in named[:MAX_NAMED])
             more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
             groups += ["; " if groups else "", "the difference ", Strong(phrase), f" for {names}{more}"]
     levels = sorted({level for trend in trends for level in trend.levels})
@@ -242,12 +242,13 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
     return Summary([*summary.conclusive, opening, *groups, f"{rest}."], summary.open)
 
 
-def _named(trend: Trend, spec: ComparisonSpec) -> str:
-    """Return a trend as in "no_wo (-0.0455 to -0.0127, p = 0.006)", with the words of one that changes in some way."""
+def describe_ends(trend: Trend) -> str:
+    """Return the ends of a trend as in "-0.0455 to -0.0127, p = 0.006", with the words of one that changes in some way."""
     ends = [comparison.difference.interval.mean for comparison in trend.ends if comparison.difference is not None]
     first, last = (f"{mean:+.4f}" for mean in ends)
     change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
-    return f"{trend.name} ({first} to {last}, p {_equals(_p_value(trend))}{change})"
+    p = _p_value(trend)
+    return f"{first} to {last}{f', p {_equals(p)}' if p else ''}{change}"
 
 
 def export_trends(folder: Path, trends: Sequence[Trend]) -> None:

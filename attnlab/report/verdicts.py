@@ -70,7 +70,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
 
 def _comparison_texts(cell: CellSummary, *, several: bool, has_effects: bool) -> list[str]:
     """Return the texts of a comparison for the verdict table: with which baseline, the difference, and the verdict."""
-    texts = [*([cell.baseline] if several else []), format_difference(cell), _p_value(cell)]
+    texts = [*([cell.baseline] if several else []), format_difference(cell), verdict_p_value(cell)]
     return [*texts, *([_effect_size(cell)] if has_effects else []), describe_verdict(cell.verdict)]
 
 
@@ -79,7 +79,7 @@ def anchor(cell: str) -> str:
     return f"runs-{crc32(cell.encode()):08x}"
 
 
-def _p_value(cell: CellSummary) -> str:
+def verdict_p_value(cell: CellSummary) -> str:
     """Format the p-value that the verdict rests on: for equivalent cells that of the equivalence test."""
     difference = cell.difference
     if difference is None or difference.conclusion != "equivalent":

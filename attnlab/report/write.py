@@ -26,15 +26,18 @@ if TYPE_CHECKING:
     from attnlab.tracking.artifacts import AttentionMap
 
 
-def report(study: str | Sequence[str], root: str | Path | None = None, out: str | Path | None = None) -> Path:
+def report(
+    study: str | Sequence[str], root: str | Path | None = None, out: str | Path | None = None, *, question: str = ""
+) -> Path:
     """Write the report of a study, store a copy in the study's MLflow experiment, and return its folder.
 
-    With several studies, each report is in a subfolder, and a page above them has the main results of all.
+    With several studies, each report is in a subfolder, and a page above them has one answer and the main results of all.
 
     Args:
         study: Name of the study as in its YAML file, or several names.
         root: Folder of the runs; default `ATTNLAB_RUNS`, else `runs`.
         out: Folder of the report; default `reports/STUDY`. Required for several studies.
+        question: Shown at the top of the page in place of the study's own `question`.
 
     Raises:
         UserError: The study does not exist or has no runs, or there are several studies without `out`.
@@ -42,16 +45,16 @@ def report(study: str | Sequence[str], root: str | Path | None = None, out: str 
     names = [study] if isinstance(study, str) else list(dict.fromkeys(study))
     if len(names) == 1:
         folder = Path(out or Path("reports") / names[0])
-        _report_one(names[0], folder, root)
+        _report_one(names[0], folder, root, question=question)
         return folder
     if out is None:
         raise UserError(f"expected --out FOLDER for the page of several studies ({', '.join(names)}), got none")
     folder = Path(out)
-    write_index(folder, [_report_one(name, folder / name, root) for name in names])
+    write_index(folder, [_report_one(name, folder / name, root) for name in names], question=question)
     return folder
 
 
-def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
+def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> Page:
     from attnlab.study.looks import record_look
     from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.client import snapshot
@@ -64,6 +67,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None) -> Page:
             raise UserError(f"the study {study!r} has no runs yet, or all were withdrawn")
         curves, maps = load_curves(study, root), load_attention_maps(study, root)
         info = load_study_info(runs, root=root)
+        info = replace(info, question=question or info.question)
         cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
         info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
         info = replace(info, uncertainty=split_uncertainty(load_items(study, root), cells, info.spec))

@@ -41,7 +41,7 @@ def test_one_page_holds_what_a_reader_cites_and_each_study_its_report(root: Path
         for words in ("Background and limitations", "Two seeds of a toy", "is worse", "pydocs length=24", "--out reports/both"):
             assert words in text, (name, words)
     page = (folder / "index.html").read_text()
-    assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert page.count("<svg") == 6 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     for study in QUESTIONS:
         assert (folder / study / "index.html").is_file() and (folder / study / "runs.parquet").is_file()
         assert f"({study}/forest.svg)" in (folder / "README.md").read_text() and (folder / study / "forest.svg").is_file()

@@ -18,7 +18,8 @@ TEXT_HEIGHT = 20  # of a row's label and figures, which no line crosses
 class ForestRow:
     """One row: the difference of each seed, their mean and 95 % interval, and the difference as text.
 
-    `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps.
+    `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps. A row that is a
+    mean over studies has a diamond in place of its interval, and its prediction interval as the outer one.
     """
 
     label: str
@@ -30,6 +31,7 @@ class ForestRow:
     text: str
     outer_low: float | None = None
     outer_high: float | None = None
+    is_mean: bool = False
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:
@@ -67,11 +69,14 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
         svg.text(svg.WIDTH, y - 13, row.text, size=13, anchor="end"),
     ]
     parts += _interval(row.outer_low, row.outer_high, y, limits, row.color, width=1, cap=5)
-    parts += _interval(row.low, row.high, y, limits, row.color, width=2.2)
+    parts += [] if row.is_mean else _interval(row.low, row.high, y, limits, row.color, width=2.2)
     lows, highs = ([row.mean, *(end for end in ends if end is not None)] for ends in _ends(row))
     beyond = svg.ends_beyond((min(lows), max(highs)), limits)
     parts += [svg.arrow((x(edge) + 10 * sign, y), row.color, (sign, 0)) for edge, sign in beyond]
-    if limits[0] <= row.mean <= limits[1]:
+    if row.is_mean and row.low is not None and row.high is not None:
+        low, high = (min(max(end, limits[0]), limits[1]) for end in (row.low, row.high))
+        parts.append(svg.diamond((x(low), x(row.mean), x(high)), y, row.color, height=14))
+    elif limits[0] <= row.mean <= limits[1]:
         parts.append(svg.rect(x(row.mean) - 4.5, y - 4.5, 9, 9, row.color))
     parts += [svg.ring(x(value), y, row.color, radius=4) for value in row.values if limits[0] <= value <= limits[1]]
     return parts

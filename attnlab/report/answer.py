@@ -1,0 +1,215 @@
+"""The answer at the top of a page on several studies: sentences, plots and a table, with verdicts over the whole page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnlab.report.effects_by_study import (
+    Unit,
+    draw_effects,
+    effect_notes,
+    effect_table,
+    format_mean,
+    format_percent,
+    mean_kind,
+)
+from attnlab.report.section import Figure
+from attnlab.report.summary import Sentence, Strong
+from attnlab.report.table import Table
+from attnlab.report.trend import PHRASES, describe_ends, noun
+from attnlab.report.wording import format_p_value
+from attnlab.stats.cells import CellSummary
+from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable
+from attnlab.stats.control import sensitivity
+from attnlab.stats.pooling import MIN_STUDIES, Heterogeneity, scale_of
+from attnlab.stats.training_share import share_of
+from attnlab.stats.trend import TrendKind
+from attnlab.stats.verdict import Sensitivity, VerdictKind
+
+MAX_NAMED = 3  # contrasts with a paragraph and a plot; the table has all of them
+CONCLUSIVE = (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of several studies: paragraphs, further ones with details, plots, the table of all verdicts, and notes."""
+
+    paragraphs: Sequence[Sentence]
+    details: Sequence[Sentence]
+    plots: Sequence[Figure]
+    table: Table
+    notes: Sequence[str]
+
+
+def make_answer(result: JointResult, *, noun: str = "study") -> Answer | None:
+    """Return the answer of several studies; None if they compare nothing.
+
+    Args:
+        result: As `attnlab.stats.contrasts.combine` returns it.
+        noun: What the tables are: "study", or "task" for the tasks of one study.
+    """
+    if not result.contrasts:
+        return None
+    shared = [contrast for contrast in result.contrasts if len(contrast.studies) > 1]
+    unit = Unit(noun, "studies" if noun == "study" else f"{noun}s")
+    paragraphs = [_paragraph(contrast, unit) for contrast in shared[:MAX_NAMED]]
+    single = [contrast for contrast in result.contrasts if len(contrast.studies) == 1]
+    details = [text for contrast in shared[:MAX_NAMED] if (text := _details(contrast, unit))]
+    if single:
+        (details if shared else paragraphs).append(_single_studies(single, unit))
+    if controls := _controls(result.tables):
+        paragraphs.append([controls])
+    plots = [
+        Figure(f"effect{f'-{i}' if len(shared) > 1 else ''}.svg", f"effect of {contrast.label}", draw_effects(contrast, unit))
+        for i, contrast in enumerate(shared[:MAX_NAMED])
+        if any(study.effect for study in contrast.studies)
+    ]
+    return Answer(paragraphs, details, plots, effect_table(result, unit), effect_notes(result, unit))
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def _paragraph(contrast: Contrast, unit: Unit) -> list[str]:
+    """Return the paragraph on a contrast that several studies have."""
+    by_study = _by_study(contrast, unit)
+    mean, trends = _mean_sentence(contrast, unit), _trend_sentences(contrast)
+    return [*mean, " ", *by_study, *trends] if contrast.pooled else [*by_study, " ", *mean, *trends]
+
+
+def _by_study(contrast: Contrast, unit: Unit) -> list[str]:
+    """Return the sentence on the verdicts of a contrast in its studies."""
+    n = len(contrast.studies)
+    kinds = {cell.verdict.kind for study in contrast.studies for cell in study.comparisons if cell.verdict}
+    if len(kinds) != 1 or (kind := kinds.pop()) not in CONCLUSIVE:
+        return [*_by_verdict(contrast, unit), "."]
+    phrases = {VerdictKind.EQUIVALENT: "is equivalent to", VerdictKind.IDENTICAL: "is identical to"}
+    number = f"in {'both' if n == 2 else f'all {n}'} {unit.many}"
+    together = Strong(f"{contrast.name} {phrases.get(kind, f'is {kind} than')} {contrast.baseline} {number}")
+    return [together, f": {', '.join(_named_effects(study) for study in contrast.studies)}."]
+
+
+def _by_verdict(contrast: Contrast, unit: Unit) -> list[str]:
+    """Return the studies of a contrast by verdict: "no_wo against dense: better in a (-1.63 %); inconclusive in b"."""
+    parts: list[str] = [f"By {unit.one}: " if contrast.pooled else f"{contrast.label}: "]
+    first = True
+    for kind in (*CONCLUSIVE, VerdictKind.INCONCLUSIVE):
+        named = [text for study in contrast.studies if (text := _named_effects(study, kind))]
+        if named:
+            parts += ["" if first else "; ", Strong(kind.value), f" in {', '.join(named)}"]
+            first = False
+    return parts
+
+
+def _named_effects(study: ContrastEffect, kind: VerdictKind | None = None) -> str:
+    """Return a study with its effects as in "wo-enwik8 (-1.63 %)"; "" if it has none with a verdict of this kind."""
+    several = len(study.comparisons) > 1
+    texts = [
+        f"{f'{cell.name} ' if several else ''}{format_percent(effect.mean) if effect else _in_metric(cell)}"
+        for cell, effect in zip(study.comparisons, study.effects, strict=True)
+        if kind is None or (cell.verdict is not None and cell.verdict.kind is kind)
+    ]
+    return f"{study.table.name} ({', '.join(texts)})" if texts else ""
+
+
+def _in_metric(cell: CellSummary) -> str:
+    return f"{cell.difference.interval.mean:+.4f}" if cell.difference else ""
+
+
+def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
+    """Return the sentences on the mean of a contrast, or on the reason why there is none."""
+    pooled, independent = contrast.pooled, len(contrast.groups)
+    if pooled is None:
+        if any(study.effect is None for study in contrast.studies):
+            return [f"There is no mean, because not all of these {unit.many} have a metric with a natural zero."]
+        signs = {math.copysign(1, study.effect.mean) for study in contrast.studies if study.effect}
+        sign = "the same sign" if len(signs) == 1 else "opposite signs" if len(contrast.studies) == 2 else "both signs"
+        least = f"a mean needs {MIN_STUDIES} independent {unit.many}, and there {'is' if independent == 1 else 'are'} "
+        return [f"The estimates have {sign}; {least}{independent}."]
+    mean, p = pooled.mean, format_p_value(pooled.mean.p_holm, equals=True)
+    kind = mean_kind(mean)
+    verdict = {
+        VerdictKind.INCONCLUSIVE: f"the mean effect of {contrast.label} over {unit.count(independent)} is inconclusive",
+    }.get(kind, f"on average over {unit.count(independent)}, {contrast.name} is {kind}")
+    low, high = pooled.prediction
+    parts = [Strong(f"{verdict[0].upper()}{verdict[1:]}"), f": {format_mean(mean)} of the {_scales(contrast)}, p {p}. "]
+    expected = f"between {format_percent(low)} and {format_percent(high)}"
+    return [*parts, f"The effect in a further {unit.one} of this kind is expected {expected}."]
+
+
+def _details(contrast: Contrast, unit: Unit) -> list[str]:
+    """Return a paragraph on the spread of a contrast over studies and its share of training; empty without a mean."""
+    pooled, parts = contrast.pooled, []
+    if pooled is None:
+        return []
+    if pooled.heterogeneity is not None:
+        parts.append(f"{contrast.label}: {_describe_heterogeneity(pooled.heterogeneity, unit)}")
+    if contrast.pooled_share is not None:
+        share = share_of(contrast.pooled_share.mean.interval)
+        interval = f" [{share.low:.2f}, {share.high:.2f}]" if share.low is not None and share.high is not None else ""
+        parts.append(
+            f"On average, {contrast.name} takes {share.mean:.2f}{interval} of the steps to the score of {contrast.baseline}."
+        )
+    return [" ".join(parts)] if parts else []
+
+
+def _scales(contrast: Contrast) -> str:
+    """Return the quantities that the effects are per cent of."""
+    return " or ".join(dict.fromkeys(scale_of(study.table.spec) for study in contrast.studies))
+
+
+def _describe_heterogeneity(spread: Heterogeneity, unit: Unit) -> str:
+    """Return whether effects differ between studies, in one sentence."""
+    i_squared, low, high = (f"{100 * value:.0f} %" for value in (spread.i_squared, spread.low, spread.high))
+    shown = f"I² {i_squared}, 95 % interval {low} to {high}"
+    if spread.low > 0:
+        tau = f"a standard deviation of {spread.tau:.2f} %"
+        return f"the effects differ between {unit.many} by more than chance, with {tau} ({shown})."
+    return f"whether the true effects differ between {unit.many} is open ({shown})."
+
+
+def _trend_sentences(contrast: Contrast) -> list[str]:
+    parts: list[str] = []
+    for study in contrast.studies:
+        for trend in study.trends:
+            if not trend.levels:
+                continue
+            spec = study.table.spec
+            about = f" In {study.table.name}, " if len(study.trends) == 1 else f" In {study.table.name}, for {trend.name}, "
+            if trend.kind is TrendKind.INCONCLUSIVE:
+                parts.append(f"{about}the trend of the difference over {noun(spec)} is inconclusive.")
+            else:
+                levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {noun(spec)}"
+                parts += [about, "the difference ", Strong(PHRASES[trend.kind]), f" {levels} ({describe_ends(trend)})."]
+    return parts
+
+
+def _single_studies(contrasts: Sequence[Contrast], unit: Unit) -> list[str]:
+    """Return the paragraph on contrasts that only one study has."""
+    parts: list[str] = [f"In one {unit.one} only: "]
+    for i, contrast in enumerate(contrasts[:MAX_NAMED]):
+        parts += ["; " if i else "", *_by_verdict(contrast, unit)]
+    more = len(contrasts) - MAX_NAMED
+    trends = [part for contrast in contrasts[:MAX_NAMED] for part in _trend_sentences(contrast)]
+    return [*parts, f"; and {more} more." if more > 0 else ".", *trends]
+
+
+def _controls(tables: Sequence[StudyTable]) -> str:
+    """Return the sentence on the controls of the studies; "" if none has one."""
+    shown = {table.name: _control_is_worse(table) for table in tables if table.spec.control}
+    worse, not_worse = ([name for name, is_worse in shown.items() if is_worse is state] for state in (True, False))
+    parts = [f"was found worse in {', '.join(worse)}"] if worse else []
+    parts += [f"was not found worse in {', '.join(not_worse)}, where “equivalent” therefore shows little"] if not_worse else []
+    without = [table.name for table in tables if not table.spec.control] if shown else []
+    text = f"The control {', and '.join(parts)}." if parts else ""
+    return f"{text} There is no control in {', '.join(without)}." if without else text
+
+
+def _control_is_worse(table: StudyTable) -> bool:
+    """Return True if every control of a study was found worse than its baseline, by at least the margin."""
+    spec = table.spec
+    controls = [cell for cell in table.cells if spec.is_control(cell.axes)]
+    shown = [sensitivity(cell.verdict, cell.difference, margin=spec.margin) is Sensitivity.SHOWN for cell in controls]
+    return bool(shown) and all(shown)

@@ -1,0 +1,190 @@
+"""The effects of a contrast by study: the plot and the table of a page on several studies, with notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnlab._util.colors import color_of
+from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.svg import INK
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.verdicts import verdict_p_value
+from attnlab.report.wording import describe_verdict, format_p_value
+from attnlab.stats.cells import CellSummary
+from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult
+from attnlab.stats.paired import Difference
+from attnlab.stats.pooling import Effect, PooledEffect, relative_effect, scale_of, scaled_effect
+from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.verdict import VerdictKind
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The noun for the tables of a page, such as "study" and "studies"."""
+
+    one: str
+    many: str
+
+    def count(self, n: int) -> str:
+        return f"{n} {self.one if n == 1 else self.many}"
+
+
+def draw_effects(contrast: Contrast, unit: Unit) -> str:
+    """Draw the effect of a contrast in each study, and the mean with its prediction interval."""
+    rows = []
+    for study in contrast.studies:
+        if study.effect is not None:
+            several = len(study.comparisons) > 1
+            label = f"{study.table.name}{f' (mean of {len(study.comparisons)} cells)' if several else ''}"
+            color = color_of(contrast.name.partition(" ")[0])
+            rings = [effect.mean for effect in study.effects if effect] if several else []
+            rows.append(_row(label, color, study.effect, rings))
+    note = "95 % interval; thin: holds for the whole page together"
+    if contrast.pooled is not None:
+        effect, (low, high) = scaled_effect(contrast.pooled.mean.interval), contrast.pooled.prediction
+        label, text = f"mean of {unit.count(len(contrast.groups))}", _with_half_width(effect)
+        rows.append(ForestRow(label, INK, [], effect.mean, effect.low, effect.high, text, low, high, is_mean=True))
+        note = "95 % interval; thin: whole page; of the mean: prediction"
+    title = f"{contrast.label}: effect in %"
+    return forest_plot(rows, title=title, note=note, direction="min")
+
+
+def _row(label: str, color: str, effect: Effect, rings: Sequence[float]) -> ForestRow:
+    ends = (effect.outer_low, effect.outer_high)
+    return ForestRow(label, color, rings, effect.mean, effect.low, effect.high, _with_half_width(effect), *ends)
+
+
+def effect_table(result: JointResult, unit: Unit) -> Table:
+    """Return a table with a row per comparison, and one per mean, without the columns that no row fills."""
+    columns = [Column("cell", is_text=True), Column("compared with", is_text=True), Column(unit.one, is_text=True)]
+    columns += [Column("effect, %"), Column("steps"), Column("p (page)"), Column("verdict on this page", is_text=True)]
+    rows = []
+    for contrast in result.contrasts:
+        for study in contrast.studies:
+            rows += [_comparison_row(cell, study) for cell in (*study.lower_levels, *study.comparisons)]
+        if contrast.pooled is not None:
+            rows.append(_mean_row(contrast, contrast.pooled, unit))
+    kept = [i for i, column in enumerate(columns) if column.is_text or any(row.cells[i] for row in rows)]
+    return Table([columns[i] for i in kept], [TableRow([row.cells[i] for i in kept], row.color, row.kind) for row in rows])
+
+
+def _comparison_row(cell: CellSummary, study: ContrastEffect) -> TableRow:
+    table = study.table
+    baseline = next(other for other in table.cells if other.name == cell.baseline)
+    effect = relative_effect(cell, baseline, table.spec)
+    shares = [
+        share.share for share in table.shares if share.cell == cell.name and share.baseline in (cell.baseline, share.baseline)
+    ]
+    text = _with_half_width(effect) if effect else ""
+    if cell.difference is not None and effect is not None and hides_correction(cell.difference):
+        text += f" (page: ± {_half_width(effect.outer_low, effect.outer_high)})"
+    texts = [cell.name, cell.baseline, table.name, text, _share_text(shares[0].log_ratio.mean) if shares else ""]
+    return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict)])
+
+
+def _mean_row(contrast: Contrast, pooled: PooledEffect, unit: Unit) -> TableRow:
+    effect, mean = scaled_effect(pooled.mean.interval), pooled.mean
+    text = _with_half_width(effect)
+    if hides_correction(mean) and (outer := simultaneous_interval(mean)) is not None:
+        text += f" (page: ± {_half_width(outer.low, outer.high)})"
+    share = _share_text(contrast.pooled_share.mean.interval.mean) if contrast.pooled_share else ""
+    low, high = pooled.prediction
+    verdict = f"{mean_kind(mean)}; a further {unit.one}: {format_percent(low)} to {format_percent(high)}"
+    of = f"mean of {unit.count(len(contrast.groups))}"
+    return TableRow([contrast.name, contrast.baseline, of, text, share, format_p_value(mean.p_holm), verdict], kind="baseline")
+
+
+def effect_notes(result: JointResult, unit: Unit) -> list[str]:
+    """Return notes on the answer and its table."""
+    scales = {table.name: scale_of(table.spec) for table in result.tables}
+    known = list(dict.fromkeys(scale for scale in scales.values() if scale))
+    unknown = [name for name, scale in scales.items() if not scale]
+    texts = [
+        f"Verdicts, p-values and the outer intervals of this answer are corrected by Holm's method over the "
+        f"{result.family} tests of the page: all comparisons of all {unit.many}, controls included, and the means. "
+        "Trends are corrected over all trends of the page. Equivalence tests have a level of 5 % of their own.",
+        f"Effect: the difference from the baseline in per cent of the baseline's {' or '.join(known) or 'score'}; a positive "
+        "one is worse. ± is half the width of the 95 % interval; “page” is that of the interval that holds together with all "
+        "others of the page.",
+    ]
+    if unknown:
+        texts.append(f"The metric of {', '.join(unknown)} has no known natural zero, so that its effects are not in per cent.")
+    if any(contrast.pooled for contrast in result.contrasts):
+        texts.append(_note_on_means(unit))
+    texts += _note_on_groups(result, unit)
+    if any(study.share for contrast in result.contrasts for study in contrast.studies):
+        texts.append(
+            "Steps: the cell's steps to the final score of the baseline, as a ratio to the baseline's steps; see the section "
+            "“Share of training” of each report."
+        )
+    return texts
+
+
+def _note_on_means(unit: Unit) -> str:
+    return (
+        f"The mean weights all independent {unit.many} alike. Its interval is that of a t-test of their effects, and covers "
+        f"the mean of {unit.many} like these in at least 95 % of cases, however much effects and errors vary. The prediction "
+        f"interval is for the effect in one further {unit.one} of this kind. Both assume that these {unit.many} are a random "
+        "sample of those of interest."
+    )
+
+
+def _note_on_groups(result: JointResult, unit: Unit) -> list[str]:
+    texts: dict[str, None] = {}
+    for contrast in result.contrasts:
+        for group in contrast.groups:
+            if len(group) > 1:
+                names = " and ".join(contrast.studies[i].table.name for i in group)
+                texts[
+                    f"{names} have data and seeds in common: they count as one {unit.one}, with the mean of their effects."
+                ] = None
+    several = any(len(study.comparisons) > 1 for contrast in result.contrasts for study in contrast.studies)
+    if several:
+        texts[
+            f"Several cells of one {unit.one} share seeds and data: the {unit.one} counts once, with the mean of their "
+            "effects and of their intervals."
+        ] = None
+    if any(study.lower_levels for contrast in result.contrasts for study in contrast.studies):
+        texts[f"Of several levels, the highest one counts for the {unit.one}."] = None
+    return list(texts)
+
+
+def format_percent(value: float) -> str:
+    """Format an effect as in "+1.63 %"."""
+    return f"{value:+.2f} %" if abs(value) < 100 else f"{value:+,.0f} %"
+
+
+def format_mean(mean: Difference) -> str:
+    """Format a mean as in "+0.80 % (95 % interval +0.40 % to +1.20 %)", with the interval that agrees with its verdict."""
+    outer = simultaneous_interval(mean) if hides_correction(mean) else None
+    effect, over = scaled_effect(outer or mean.interval), " over the page" if outer else ""
+    ends = (
+        ""
+        if effect.low is None or effect.high is None
+        else f" (95 % interval{over} {format_percent(effect.low)} to {format_percent(effect.high)})"
+    )
+    return f"{format_percent(effect.mean)}{ends}"
+
+
+def _with_half_width(effect: Effect) -> str:
+    """Format an effect as in "+0.80 ± 0.40", without the sign of per cent."""
+    half_width = _half_width(effect.low, effect.high)
+    return f"{effect.mean:+.2f}{f' ± {half_width}' if half_width else ''}"
+
+
+def _half_width(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{(high - low) / 2:.2f}"
+
+
+def _share_text(log_ratio: float) -> str:
+    """Format a ratio of steps from its logarithm."""
+    ratio = math.exp(min(log_ratio, 50.0))
+    return f"{ratio:.2f}" if ratio < 100 else "> 99"
+
+
+def mean_kind(mean: Difference) -> VerdictKind:
+    """Return the outcome of the test of a mean, corrected over the page; positive effects are worse."""
+    kinds = {"higher": VerdictKind.WORSE, "lower": VerdictKind.BETTER}
+    return kinds.get(mean.conclusion, VerdictKind.INCONCLUSIVE)

@@ -1,0 +1,247 @@
+"""The contrasts of several studies: which effects they share, and verdicts that are corrected over all of them.
+
+All comparisons of the studies' tables, and the means over studies, are one family for Holm's method; trends are another. The
+equivalence tests have a level of their own, as in the table of one study.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from attnlab.config.grid import cell_name
+from attnlab.stats import paired
+from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.compare import judge_cells
+from attnlab.stats.paired import Difference
+from attnlab.stats.pooling import (
+    Effect,
+    PooledEffect,
+    average,
+    independent_groups,
+    pool,
+    relative_effect,
+    scaled_effect,
+)
+from attnlab.stats.records import axis_text
+from attnlab.stats.share_summary import CellShare
+from attnlab.stats.trend import Trend, correct_trends
+
+ContrastName = tuple[str, str]  # names of a cell and of its baseline, without the axes that both share
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """The results of one study.
+
+    Attributes:
+        name: The study's name.
+        spec: What it compares.
+        cells: Its cells, compared.
+        trends: As `attnlab.stats.trend.summarize_trends` returns them.
+        shares: As `attnlab.stats.share_summary.summarize_shares` returns them.
+    """
+
+    name: str
+    spec: ComparisonSpec
+    cells: Sequence[CellSummary]
+    trends: Sequence[Trend] = ()
+    shares: Sequence[CellShare] = ()
+
+
+@dataclass(frozen=True)
+class ContrastEffect:
+    """The effect of one contrast in one study.
+
+    Attributes:
+        table: The study.
+        comparisons: The cells that have the contrast, at the highest level of `over`.
+        lower_levels: The same at its other levels.
+        effects: The relative effect of each of them.
+        effect: Their mean; None if the study's metric has no known natural zero.
+        share: The logarithm of the share of training in which the cell reaches the baseline's score; None if it is not known.
+        trends: The trends of these cells, corrected over the page.
+    """
+
+    table: StudyTable
+    comparisons: tuple[CellSummary, ...]
+    lower_levels: tuple[CellSummary, ...]
+    effects: tuple[Effect | None, ...]
+    effect: Effect | None
+    share: Effect | None = None
+    trends: tuple[Trend, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A cell against a baseline, in all studies that compare them.
+
+    Attributes:
+        name: Of the cell, without the axes that it shares with its baseline.
+        baseline: Of the baseline, likewise.
+        studies: Its effect in each study.
+        groups: Indices of studies that count as one, because they share data and seeds.
+        pooled: The mean over the groups; None for too few groups, or if a study has no relative effect.
+        pooled_share: The same of the logarithms of the shares of training.
+    """
+
+    name: str
+    baseline: str
+    studies: tuple[ContrastEffect, ...]
+    groups: tuple[tuple[int, ...], ...] = ()
+    pooled: PooledEffect | None = None
+    pooled_share: PooledEffect | None = None
+
+    @property
+    def label(self) -> str:
+        """The names of the cell and its baseline: "no_wo against dense"."""
+        return f"{self.name} against {self.baseline}"
+
+
+@dataclass(frozen=True)
+class JointResult:
+    """The results of several studies, with verdicts corrected over all of them.
+
+    Attributes:
+        tables: The studies.
+        contrasts: Those in several studies first, otherwise in the order of the studies. Controls are left out.
+        family: Number of tests in the family of differences and means.
+    """
+
+    tables: tuple[StudyTable, ...]
+    contrasts: tuple[Contrast, ...]
+    family: int
+
+
+def combine(tables: Sequence[StudyTable]) -> JointResult:
+    """Correct the verdicts of several studies together, and pool the contrasts that they share."""
+    names = _contrast_names(tables)
+    contrasts = [_pooled(_contrast(name, tables)) for name in names]
+    differences = [[c.difference for c in comparisons(table.cells)] for table in tables]
+    means = [contrast.pooled.mean if contrast.pooled else None for contrast in contrasts]
+    family = [difference for table in differences for difference in table] + means
+    corrected = iter(paired.correct(family))
+    tables = [
+        replace(table, cells=judge_cells(table.cells, [next(corrected) for _ in of_table], table.spec))
+        for table, of_table in zip(tables, differences, strict=True)
+    ]
+    pooled_means = list(corrected)
+    tables = _with_joint_trends(tables)
+    judged = [
+        _with_mean(replace(contrast, studies=_contrast((contrast.name, contrast.baseline), tables).studies), mean)
+        for contrast, mean in zip(contrasts, pooled_means, strict=True)
+    ]
+    judged.sort(key=lambda contrast: -min(len(contrast.studies), 2))
+    tests = sum(difference is not None and difference.p is not None for difference in family)
+    return JointResult(tuple(tables), tuple(judged), tests)
+
+
+def _with_mean(contrast: Contrast, mean: Difference | None) -> Contrast:
+    return replace(contrast, pooled=replace(contrast.pooled, mean=mean)) if contrast.pooled and mean else contrast
+
+
+def _with_joint_trends(tables: Sequence[StudyTable]) -> list[StudyTable]:
+    """Correct the trends of all studies together; those of a table have its verdicts."""
+    prepared: list[Trend] = []
+    for table in tables:
+        by_pair = {(c.name, c.baseline): c for c in comparisons(table.cells)}
+        for trend in table.trends:
+            judged = tuple(by_pair[c.name, c.baseline] for c in trend.comparisons)
+            prepared.append(replace(trend, comparisons=judged))
+    corrected = iter(correct_trends(prepared))
+    return [replace(table, trends=tuple(next(corrected) for _ in table.trends)) for table in tables]
+
+
+def _contrast_names(tables: Sequence[StudyTable]) -> list[ContrastName]:
+    names: dict[ContrastName, None] = {}
+    for table in tables:
+        for comparison in comparisons(table.cells):
+            if comparison.difference is not None and not table.spec.is_control(comparison.axes):
+                names[contrast_name(comparison, table.spec)] = None
+    return list(names)
+
+
+def contrast_name(comparison: CellSummary, spec: ComparisonSpec) -> ContrastName:
+    """Return the names of a cell and its baseline, without the axes on which they agree."""
+    baseline = next(b for b in spec.baselines if _is_compared_with(comparison, b, spec))
+    axes = [axis for axis in baseline if comparison.axes[axis] != axis_text(baseline[axis])] or list(baseline)
+    return (
+        cell_name({axis: comparison.axes[axis] for axis in axes}),
+        cell_name({axis: axis_text(baseline[axis]) for axis in axes}),
+    )
+
+
+def _is_compared_with(comparison: CellSummary, baseline: Mapping[str, object], spec: ComparisonSpec) -> bool:
+    name = cell_name({axis: axis_text(baseline.get(axis, value)) for axis, value in comparison.axes.items()})
+    return comparison.baseline in (name, spec.doubles.get(name))
+
+
+def _contrast(name: ContrastName, tables: Sequence[StudyTable]) -> Contrast:
+    """Return a contrast with its effect in each study that has it."""
+    studies = []
+    for table in tables:
+        spec = table.spec
+        cells = [
+            c
+            for c in comparisons(table.cells)
+            if c.difference is not None and not spec.is_control(c.axes) and contrast_name(c, spec) == name
+        ]
+        if cells:
+            studies.append(_effect_in(table, cells))
+    return Contrast(*name, tuple(studies))
+
+
+def _effect_in(table: StudyTable, every: Sequence[CellSummary]) -> ContrastEffect:
+    """Return the effect of a contrast, given all comparisons of a study that have it."""
+    over = table.spec.over
+    highest = max(float(cell.axes[over]) for cell in every) if over else 0.0
+    cells = [cell for cell in every if not over or float(cell.axes[over]) == highest]
+    by_name = {cell.name: cell for cell in table.cells}
+    effects = tuple(relative_effect(cell, by_name[cell.baseline], table.spec) for cell in cells)
+    names = {cell.name for cell in cells}
+    known = [effect for effect in effects if effect is not None]
+    shares = [scaled_effect(share.share.log_ratio) for share in table.shares if share.cell in names]
+    trends = tuple(trend for trend in table.trends if {comparison.name for comparison in trend.comparisons} & names)
+    return ContrastEffect(
+        table,
+        tuple(cells),
+        tuple(cell for cell in every if cell not in cells),
+        effects,
+        average(known) if len(known) == len(effects) else None,
+        average(shares) if len(shares) == len(cells) else None,
+        trends,
+    )
+
+
+def _pooled(contrast: Contrast) -> Contrast:
+    """Return a contrast with its means over independent studies."""
+    identities = [(_data(study), frozenset(_seeds(study))) for study in contrast.studies]
+    groups = independent_groups(identities)
+    effects = [study.effect for study in contrast.studies]
+    shares = [study.share for study in contrast.studies]
+    return replace(
+        contrast,
+        groups=tuple(map(tuple, groups)),
+        pooled=_pool_groups(effects, groups),
+        pooled_share=_pool_groups(shares, groups),
+    )
+
+
+def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int]]) -> PooledEffect | None:
+    """Return the mean over groups; None if a study has no effect: a mean over the others would answer another question."""
+    known = [effect for effect in effects if effect is not None]
+    if len(known) < len(effects):
+        return None
+    return pool([average([known[i] for i in group]) for group in groups])
+
+
+def _data(study: ContrastEffect) -> str:
+    """Return the data that the cells of a contrast are tested on; "" if unknown."""
+    test = study.comparisons[0].test
+    fields = json.loads(test) if test else {}
+    return str(fields.get("data") or "")
+
+
+def _seeds(study: ContrastEffect) -> set[int]:
+    return {seed for comparison in study.comparisons for seed in comparison.values}
