@@ -1,20 +1,19 @@
 """Simulated tables with moderated t-tests (`attnlab.stats.moderation`) whose runs differ in spread.
 
-The tests are computed for many tables at once; `tests/benchmarks/test_moderation.py` compares them with those of a report. All
-cells of a table share their baseline, and the standard deviation of a run is 1 where nothing else is stated.
+All cells of a table share their baseline, and the standard deviation of a run is 1 where nothing else is stated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from functools import partial
 
 import numpy
 
-from attnlab.stats.moderation import prior_degrees_of_freedom
-from attnlab.stats.paired import LEVEL
-from benchmarks.simulate import Line, Share
+from benchmarks.looks import SEEDS, Added, until_conclusive
+from benchmarks.simulation import COVERED, FALSE, POWER, Quantity, Setting, Share, Simulation
+from benchmarks.table_tests import t_tests
 
 # Name -> standard deviation of the runs of the baseline, and of the first cell.
 SPREADS: dict[str, tuple[float, float]] = {
@@ -24,90 +23,88 @@ SPREADS: dict[str, tuple[float, float]] = {
     "baseline x4": (4, 1),
     "one cell x4": (1, 4),
 }
-PROMISED = ("equal", "baseline x2", "one cell x2")
-BOUND = 0.06  # share of false verdicts for PROMISED
+FACTOR_FOUR = "standard deviations that differ by a factor of 4"
 EFFECT = 3.0  # true difference of the last cell in the lines on power, in standard deviations of its pairs
-TABLES = 10  # tables per study of the other simulations: the tests are cheap
-QUANTITIES = ("false", "false, plain t", "covered", "power", "power, plain t")
 
 
-class Setting(NamedTuple):
-    """A setting that is simulated."""
-
-    spread: str
-    seeds: int
-    comparisons: int
-
-
-SETTINGS = [Setting(spread, seeds, comparisons) for spread in SPREADS for seeds in (2, 3, 5) for comparisons in (3, 6, 10)]
-
-
-class Tests(NamedTuple):
-    """The t-tests of many tables; each array has the shape (tables, comparisons).
-
-    Attributes:
-        mean: Mean differences.
-        error: Their standard errors.
-        p: Two-sided p-values, not corrected.
-        degrees_of_freedom: Of all tests.
-    """
-
-    mean: numpy.ndarray
-    error: numpy.ndarray
-    p: numpy.ndarray
-    degrees_of_freedom: int
-
-
-def draw(setting: Setting, *, tables: int, seed: int) -> numpy.ndarray:
-    """Return paired differences without a true one, shape (tables, comparisons, seeds)."""
+def draw(spread: str, seeds: int, comparisons: int, *, studies: int, seed: int) -> numpy.ndarray:
+    """Return paired differences without a true one, shape (studies, comparisons, seeds)."""
     random = numpy.random.RandomState(seed)
-    baseline, first = SPREADS[setting.spread]
-    cells = random.standard_normal((tables, setting.comparisons, setting.seeds))
+    baseline, first = SPREADS[spread]
+    cells = random.standard_normal((studies, comparisons, seeds))
     cells[:, 0] *= first
-    return cells - baseline * random.standard_normal((tables, 1, setting.seeds))
+    return cells - baseline * random.standard_normal((studies, 1, seeds))
 
 
-def t_tests(differences: numpy.ndarray, *, moderated: bool) -> Tests:
-    """Test the differences of each table, shape (tables, comparisons, seeds)."""
-    from scipy.special import stdtr
-
-    _, comparisons, n = differences.shape
-    prior = prior_degrees_of_freedom(n, comparisons) if moderated else 0
-    mean, variance = differences.mean(2), differences.var(2, ddof=1)
-    freedom = prior + n - 1
-    error = numpy.sqrt((prior * variance.mean(1, keepdims=True) + (n - 1) * variance) / freedom / n)
-    return Tests(mean, error, 2 * stdtr(freedom, -abs(mean / error)), freedom)
-
-
-def holm(p: numpy.ndarray) -> numpy.ndarray:
-    """Return the corrected p-values of each table, shape (tables, comparisons)."""
-    order = p.argsort(1)
-    steps = numpy.take_along_axis(p, order, 1) * numpy.arange(p.shape[1], 0, -1)
-    corrected = numpy.empty_like(p)
-    numpy.put_along_axis(corrected, order, numpy.minimum(1, numpy.maximum.accumulate(steps, 1)), 1)
-    return corrected
-
-
-def simulated_lines(setting: Setting, studies: int, seed: int) -> list[Line]:
-    """Simulate one setting; return its lines of ``validity.csv``, one for each of `QUANTITIES`."""
-    from scipy.special import stdtrit
-
-    tables = TABLES * studies
-    differences = draw(setting, tables=tables, seed=seed)
+def moderated_tables(spread: str, seeds: int, comparisons: int, studies: int, seed: int) -> Mapping[str, Share]:
+    """Simulate tables of a fixed number of seeds, with moderated t-tests and with those of each comparison alone."""
+    differences = draw(spread, seeds, comparisons, studies=studies, seed=seed)
     shifted = differences.copy()
-    shifted[:, -1] += EFFECT * math.sqrt(1 + SPREADS[setting.spread][0] ** 2)
-    shares = {}
-    for name, moderated in (("", True), (", plain t", False)):
-        shares[f"false{name}"] = (holm(t_tests(differences, moderated=moderated).p) < LEVEL).any(1).mean()
-        shares[f"power{name}"] = (holm(t_tests(shifted, moderated=moderated).p)[:, -1] < LEVEL).mean()
-    tests = t_tests(differences, moderated=True)
-    covered = abs(tests.mean) <= stdtrit(tests.degrees_of_freedom, 1 - LEVEL / 2) * tests.error
-    shares["covered"] = covered[:, 0].mean()  # of the first cell, which scatters most
-    case = f"{setting.seeds} seeds, {setting.comparisons} comparisons"
-    counted = {name: Share(float(shares[name]) * tables, tables) for name in QUANTITIES}
-    return [Line("moderated", setting.spread, case, name, share.value, share.error, tables) for name, share in counted.items()]
+    shifted[:, -1] += EFFECT * math.sqrt(1 + SPREADS[spread][0] ** 2)
+    moderated, plain = (t_tests(differences, moderated=moderated) for moderated in (True, False))
+    return {
+        "false": Share(moderated.differs.any(1).sum(), studies),
+        "covered": Share(moderated.covers(0)[:, 0].sum(), studies),  # of the first cell, which scatters most
+        "power": Share(t_tests(shifted, moderated=True).differs[:, -1].sum(), studies),
+        "false, plain": Share(plain.differs.any(1).sum(), studies),
+        "power, plain": Share(t_tests(shifted).differs[:, -1].sum(), studies),
+    }
 
 
-def promised(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines on false verdicts in settings for which a bound is promised."""
-    return [line for line in lines if line.quantity == "false" and line.noise in PROMISED]
+def _looks_setting(design: Added) -> Setting:
+    spread = f", one cell x{design.spread:g}" if design.spread != 1 else ""
+    group = f"{design.noise}{'' if design.margin is None else ', at the margin'}{spread}"
+    name = f"{design.first} to {design.last} seeds, {design.comparisons}"
+    return Setting(group, name, partial(until_conclusive, design))
+
+
+MODERATION = Simulation(
+    "moderation",
+    "Moderated t-tests",
+    f"""\
+In tables of at least three comparisons, the variance of each is averaged with the mean of all (`attnlab.stats.moderation`).
+Here nothing differs, and the standard deviation of a run is 1, except for 2 or 4 in the runs of the baseline or of one cell.
+Coverage is that of the interval of the first cell, which scatters most. Power: one cell truly differs by {EFFECT:g} standard
+deviations of its pairs. “Plain”: with the t-test of each comparison alone (`moderate: false`).""",
+    settings=[
+        Setting(
+            f"{seeds} seeds, {comparisons} comparisons",
+            spread,
+            partial(moderated_tables, spread, seeds, comparisons),
+            FACTOR_FOUR if spread.endswith("x4") else "",
+        )
+        for seeds in (2, 3, 5)
+        for comparisons in (3, 6, 10)
+        for spread in SPREADS
+    ],
+    quantities=(
+        FALSE,
+        COVERED,
+        POWER,
+        Quantity("false, plain", "false verdicts of plain t-tests"),
+        Quantity("power, plain", "true differences found by plain t-tests", POWER.kind),
+    ),
+    conclusion="""\
+The price of moderation is the coverage of the interval of a cell that scatters more than the others. Intervals of the other
+cells are too wide then.""",
+)
+
+MODERATED_LOOKS = Simulation(
+    "moderated-looks",
+    "Seeds added until conclusive, with moderated t-tests",
+    """\
+As above, with a look at each number of seeds and one more seed for each inconclusive cell. The levels of the looks are those of
+plain t-statistics. The last number is that of the comparisons.""",
+    settings=[
+        _looks_setting(Added(first=first, last=last, moderated=True, comparisons=comparisons, spread=spread))
+        for spread in (1.0, 2.0)
+        for first, last in ((2, 12), (3, 12), (3, 20), (5, 30))
+        for comparisons in (3, 6)
+    ]
+    + [
+        _looks_setting(Added("t3", first=3, last=20, moderated=True)),
+        _looks_setting(Added(first=3, last=12, moderated=True, margin=2.0)),
+        _looks_setting(Added(first=3, last=20, moderated=True, margin=2.0)),
+    ],
+    quantities=(FALSE, COVERED, SEEDS),
+)

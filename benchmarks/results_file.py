@@ -48,8 +48,8 @@ class ResultsFile:
         self.rows += [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
 
     def keep(self, rows: Sequence[Mapping[str, str]]) -> None:
-        """Keep only these rows, which are some of the present ones, in order."""
-        if len(rows) == len(self.rows):
+        """Keep only these rows, which are some of the present ones, in this order."""
+        if list(rows) == self.rows:
             return
         self.rows = [dict(row) for row in rows]
         self.path.unlink(missing_ok=True)

@@ -9,19 +9,23 @@ optima, as studies with ``sweep`` do.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy
 
 from attnlab.stats import paired
 from attnlab.stats.lr_curve import CurveProblem, SweptRuns, fit_curves
-from benchmarks.simulate import Line, Share
+from benchmarks.simulation import FALSE, Kind, Quantity, Setting, Share, Simulation
 
 SPACING = 0.5  # decades between two rates of a sweep
 EXTENSIONS = 4  # rates that a sweep adds on one side at most
 RANGE = 2.0  # decades that a search covers, with the optima in the middle half
 QUASI_RANDOM = (0.0, 0.5, 0.75)  # trials of Optuna's QMCSampler after the first, which is random
 APART = 0.2  # decades between the optima of two cells
+SEARCHED = "a learning rate that was searched for each cell"
+LOPSIDED = "a sweep of three rates of lopsided curves whose optima lie apart"
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,14 @@ class RateDesign:
     lopsided: float = 0.0
 
     @property
-    def case(self) -> str:
-        """The design as text."""
-        return f"sweep {self.rates} x {self.seeds}" if self.rates else f"search 4 + confirm {self.seeds}"
-
-    @property
-    def curve(self) -> str:
-        """The curves as text."""
-        shape = f"lopsided {self.lopsided:g}, " if self.lopsided else ""
-        optima = f"optima {self.apart:g} decades apart" if self.apart else "optima equal"
-        return f"{shape}curvature {self.curvature:g}, spread {self.spread:g}, {optima}"
+    def setting(self) -> Setting:
+        """The setting of these studies."""
+        ratio = f"spread {100 * self.spread / self.curvature:g} %"
+        group = f"{'lopsided' if self.lopsided else ratio}, {f'{self.apart:g} decades apart' if self.apart else 'equal optima'}"
+        name = f"sweep {self.rates} x {self.seeds}" if self.rates else f"search 4, {self.seeds} seeds"
+        lopsided = self.lopsided and self.apart and self.rates == 3
+        reason = LOPSIDED if lopsided else "" if self.rates else SEARCHED
+        return Setting(group, name, partial(compared_rates, self), reason)
 
     def losses(self, distances: numpy.ndarray) -> numpy.ndarray:
         """Return the expected losses at distances from the optimum, in decades."""
@@ -64,18 +66,7 @@ class RateDesign:
         return 2 * self.curvature / self.lopsided**2 * (numpy.exp(slope) - slope - 1)
 
 
-def designs() -> list[RateDesign]:
-    """Return the simulated designs in the order of ``validity.csv``."""
-    curves = [(0.5, 0.02), (0.5, 0.01)]  # only the ratio of curvature and spread matters
-    optima = [(curvature, spread, apart) for curvature, spread in curves for apart in (0.0, APART)]
-    sizes = [(0, 5), (3, 3), (3, 5), (5, 5)]
-    plain = [RateDesign(rates, seeds, *curve) for curve in optima for rates, seeds in sizes]
-    many = [RateDesign(rates, seeds, apart=apart) for apart in (0.0, APART) for seeds in (12, 30) for rates in (0, 3)]
-    lopsided = [RateDesign(rates, 5, 0.5, 0.02, apart, 1.0) for apart in (0.0, APART) for rates in (0, 3, 5)]
-    return plain + many + lopsided
-
-
-def simulate_rates(design: RateDesign, studies: int, seed: int) -> list[Line]:
+def compared_rates(design: RateDesign, studies: int, seed: int) -> Mapping[str, Share]:
     """Return the share of false verdicts among the comparisons with a verdict, and the share of studies without one."""
     random = numpy.random.RandomState(seed)
     compare = _sweep if design.rates else _search
@@ -85,11 +76,7 @@ def simulate_rates(design: RateDesign, studies: int, seed: int) -> list[Line]:
         if difference is not None:
             judged += 1
             false += difference.conclusion in ("lower", "higher")
-    shares = {"false": Share(false, max(judged, 1)), "no verdict": Share(studies - judged, studies)}
-    return [
-        Line("rates", design.curve, design.case, quantity, share.value, share.error, share.of)
-        for quantity, share in shares.items()
-    ]
+    return {"false": Share(false, judged), "no verdict": Share(studies - judged, studies)}
 
 
 def _search(design: RateDesign, random: numpy.random.RandomState) -> paired.Difference | None:
@@ -133,3 +120,31 @@ def _sweep(design: RateDesign, random: numpy.random.RandomState) -> paired.Diffe
 def _swept_runs(positions: numpy.ndarray, losses: numpy.ndarray) -> SweptRuns:
     values = {math.pow(10, x): dict(enumerate(row)) for x, row in zip(positions.tolist(), losses.tolist(), strict=True)}
     return SweptRuns(values, dict(zip(values, losses.mean(axis=1).tolist(), strict=True)))
+
+
+def designs() -> list[RateDesign]:
+    """Return the simulated designs."""
+    grids = [(0, 5), (0, 12), (0, 30), (3, 3), (3, 5), (3, 12), (3, 30), (5, 5)]
+    curves = [RateDesign(*grid, 0.5, 0.02, apart) for apart in (0.0, APART) for grid in grids]
+    curves += [RateDesign(*grid, 0.5, 0.01, apart) for apart in (0.0, APART) for grid in ((0, 5), (3, 5), (5, 5))]
+    return curves + [RateDesign(*grid, 0.5, 0.02, apart, 1.0) for apart in (0.0, APART) for grid in ((0, 5), (3, 5), (5, 5))]
+
+
+SWEEPS = Simulation(
+    "learning-rates",
+    "The choice of the learning rate",
+    """\
+Two cells with the same lowest loss, at optima that are equal or 0.2 decades apart; any verdict of better or worse is false. The
+spread is the standard deviation of a run, in the loss one decade from the optimum. “Search 4, 5 seeds” chooses the best of four
+trials of one seed in each cell (the trials of Optuna's QMCSampler, over two decades) and compares 5 other seeds at the chosen
+rates. “Sweep 3 x 5” trains 3 rates, half a decade apart, with 5 seeds, extends the grid while the best rate of a cell is at its
+edge, and compares the fitted optima. Curves are parabolas, or lopsided: the loss a decade above the optimum is twice that a
+decade below. There is no verdict where the curve is rejected by the test for lack of fit (at 5 %), or no extension encloses the
+optimum.""",
+    settings=[design.setting for design in designs()],
+    quantities=(FALSE, Quantity("no verdict", "studies without a verdict", Kind.FALSE)),
+    studies=3_000,
+    conclusion="""\
+After a search, false verdicts become more frequent with more seeds, because the luck of the search is the same in all of
+them.""",
+)

@@ -1,336 +1,223 @@
-"""``reports/validity/README.md``, generated from the simulated lines."""
+"""The page ``reports/validity/README.md`` and its plots, generated from simulated results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from attnlab.stats.paired import LEVEL
-from attnlab.stats.sequential import EXTRA
-from benchmarks import factorial, trends
-from benchmarks.intervals_page import interval_sections
-from benchmarks.predictions import DECILES, EVERY_SIZE
-from benchmarks.simulate import CELLS, DISTRIBUTIONS, Line
-from benchmarks.tables import table_of_cases, table_of_quantities
+from benchmarks.simulation import FALSE, MAX_ERRORS, Kind, Quantity, Result, Setting, Simulation
+from benchmarks.tables import markdown
+from benchmarks.validity_plot import Dot, overview_plot, share_plot
 
-MAX_ERRORS = 3  # Monte-Carlo standard errors; larger deviations are reported
-
-
-def worst(lines: Sequence[Line], *, least: bool = False) -> str:
-    line = (min if least else max)(lines, key=lambda line: line.value)
-    return f"{line.value:.1%} ± {line.error or 0:.1%} ({line.noise}, {line.case})"
-
-
-def violations(lines: Sequence[Line], bound: float, *, least: bool = False) -> str:
-    """Describe the settings that break a bound by more than the error of the simulation."""
-    sign = -1 if least else 1
-    broken = [line for line in lines if sign * (line.value - bound) > MAX_ERRORS * (line.error or 0)]
-    if not broken:
-        return "no setting breaks it by more than the error of the simulation"
-    names = dict.fromkeys(line.noise for line in broken)
-    by_noise = {name: [line for line in broken if line.noise == name] for name in names}
-    return "broken by " + " and by ".join(f"{name} ({_range(some)})" for name, some in by_noise.items())
-
-
-def _range(lines: Sequence[Line]) -> str:
-    """Return the range of values as text: "7.1% to 9.3% in 10 settings"."""
-    low, high = min(line.value for line in lines), max(line.value for line in lines)
-    return f"{low:.1%} at {lines[0].case}" if len(lines) == 1 else f"{low:.1%} to {high:.1%} in {len(lines)} settings"
-
-
-RATES = """\
-
-## The choice of the learning rate
-
-Two cells with the same lowest loss, at optima that are equal or 0.2 decades apart; any verdict of better or worse is false.
-Curvature is the loss one decade from the optimum, spread the standard deviation of a run; only their ratio matters.
-“Search 4 + confirm 5” chooses the best of four trials of one seed in each cell (the trials of Optuna's QMCSampler, over two
-decades) and compares 5 other seeds at the chosen rates. “Sweep 3 x 5” trains 3 rates, half a decade apart, with 5 seeds,
-extends the grid while the best rate of a cell is at its edge, and compares the fitted optima.
-
-Where the curves are parabolas, at most {sweep_worst} of the sweep's verdicts are false; where they are lopsided (at “lopsided
-1”, the loss a decade above the optimum is twice that a decade below), at most {sweep_lopsided} with five rates.
-**Not promised:** three rates with lopsided curves whose optima lie apart, {sweep_three}. With `search`, {search_least} to
-{search_most} are false, the more the more seeds there are, because the luck of the search is the same in all of them. Share
-of false verdicts:
-
-{rates_table}
-
-Share of the sweeps without a verdict, because the curve is rejected by the test for lack of fit (at 5 %), or no extension
-encloses the optimum:
-
-{rates_open}
-"""
-
-
-FACTORIAL = """
-## Effects of factorial studies
-
-Factors without an effect: three in all combinations, eight in a fraction of 16 cells, and four that are left out one at a time
-({studies} studies per setting). Each effect is tested by its scatter over the seeds. The noise of a run has variance 1:
-
-{noises}
-
-Share of studies with a false verdict on a main effect: {false_broken}.
-
-{false_table}
-
-Tested with the residual of the linear model, pooled over all effects, as is usual for factorial designs, the same studies have
-more false verdicts as soon as a factor changes the runs of a seed more than others do; attnlab does not use that test:
-
-{pooled_table}
-
-Share with a false verdict on an interaction: {interactions_broken}; at most {interactions}. Coverage of the 95 % interval of a
-main effect: {covered_broken}; at least {covered}. A true main effect of one standard deviation of a run is found in:
-
-{power_table}
-"""
-
-TRENDS = """
-## Trends over levels
-
-{cells} cells and a baseline at three levels, by the number of seeds ({studies} tables per setting). The spread of a run falls
-to a third from the lowest level to the highest. In `mild_gap` the baseline has no noise.
-
-Share of tables with a trend where the differences are the same at every level: {false_broken}.
-
-{false_table}
-
-Share of tables called steady where the difference changes by the margin over the range, {margin:g} standard deviations of a
-run: {steady_broken}.
-
-{steady_table}
-
-Share of tables with “shrinks” or “grows” where the difference changes sign and keeps its size: {word_broken}.
-
-{word_table}
-
-A difference that shrinks by {shift:g} standard deviations of a run is found in:
-
-{found_table}
-"""
-
-BY_HAND = """
-## Seeds added by hand
-
-A person runs a few seeds, reads the table, adds a seed to every cell, and so on up to 12; nothing is announced. The first look
-is a test at 5 %, and all further looks together may add {extra}. "False" is such a verdict at any look: at most {hand} of the
-tables have one where each look is corrected for those before it, and {hand_careless} if each is judged as if it were the only
-one. "Covered" counts the intervals that cover the true difference at all looks.
-
-{hand_table}
-
-Announced looks (above) cost less: 5 % is then shared by all of them, and none is a test at the full level.
-"""
-
-PAGE = """\
+HEAD = """\
 # Validity of the verdicts
 
-Studies with a known truth are simulated and judged by the functions that judge every report (`attnlab.stats`): tables of
-{cells} cells against one baseline, differences paired by seed, Holm correction over the table, {studies} tables per setting.
-The Monte-Carlo standard error of a share in the first three tables is at most {error}. All numbers with their errors are in
-[validity.csv](validity.csv), written by `{command}`.
+Studies with a known truth are simulated and tested as attnlab tests the runs of a study: differences paired by seed, Holm's
+correction over the table, moderated variances and looks where a section says so. A table with any false verdict counts as one
+false verdict. At most 5 % are aimed at, and at most 6 % are promised, except where a section states another limit; settings
+in which nothing is promised are named with the reason. A limit counts as exceeded if the share is above it by more than
+{errors} Monte-Carlo standard errors. `python -m benchmarks.validity` simulates, and writes this page; all numbers are in the
+[table](#all-settings) at its end and in [validity.csv](validity.csv).
 
-**Summary** for differences that are not skewed. At most {false} of the tables have a verdict of better or worse where nothing
-differs; 5 % are allowed: {false_broken}. At most {near} have a verdict of equivalent where the difference equals the margin.
-Coverage of the 95 % intervals is at least {covered}. If seeds are added until the verdicts are conclusive, at most {added} of
-the tables have a false verdict; if each look is judged as if it were the only one, {careless} do.
-Power: with the computed number of seeds, at least {power} of the studies are conclusive if mean and spread are known, where
-80 % are promised. Share of studies in which a verdict predicted with 70 to 80 % comes about, where true differences of all
-sizes occur: {calibration}.
-**What breaks:** skewed differences. With a skewness of 1, false verdicts rise to {mild_false}, with added seeds to
-{mild_added}, false equivalence rises to {mild_near}, and coverage falls to {mild_covered}. With a skewness of 6 they rise to
-{strong_false}, {strong_added} and {strong_near}, and coverage falls to {strong_covered}.
+**Summary.** {summary}
 
-Distributions of the seeds, in units of their standard deviation:
+![False verdicts of all simulations](overview.svg)
 
-{noises}
+{table}
+"""
 
-## Better or worse where nothing differs
-
-Share of tables with at least one such verdict, by the number of seeds. At most 5 % is allowed: {every_false_broken}.
-
-{false_table}
-
-## Coverage of the 95 % interval
-
-By the number of seeds: {covered_broken}.
-
-{covered_table}
-
-Symmetric heavy tails make t-intervals too wide: they cover more than promised, and fewer verdicts are conclusive. Skew that is
-the same in both cells cancels in the pairs. Skew in the difference does not cancel, and a dozen seeds do not remove its
-effect. Reports therefore state that their t-tests assume differences that scatter symmetrically: where one or two seeds lie
-far to one side of the others, or where seeds diverged, the verdicts are more certain than they should be.
-
-## Equivalent where the difference is the margin
-
-Share of tables with at least one such verdict; the margin is 2 standard deviations of a run, and the true difference of all
-cells equals it: {equivalence_broken}.
-
-{equivalence_table}
-
-## Number of seeds for a conclusive verdict
-
-Mean and spread known: {power_broken}.
-
-{power_table}
-
-{intervals}
-## Seeds added until conclusive
-
-`attnlab run --until-conclusive --max-seeds 12`: a look at each number of seeds, one more seed for each open cell, each t-test
-at {level} with 3 to 12 seeds (Pocock 1977, calibrated for t-statistics). "False" is a verdict of better or worse where nothing
-differs, or of equivalence at the margin, at any look; "covered" counts the intervals at the last look.
-
-{looks_table}
-
-## Choice of the rule
-
-One comparison, normal pairs, looks at 3 to 12 (`benchmarks/rules.py` names the sources). Columns: the true difference in
-standard deviations of the pairs, and the margin if there is one. Mean number of seeds:
-
-{rules_seeds}
-
-Share of conclusive studies within 12 seeds (for difference 0 without a margin, this is the error rate):
-
-{rules_conclusive}
-
-The same level at every look needs the fewest seeds, except for differences that 12 seeds can barely detect. Rising levels
-detect more of the small differences and need more seeds for the large ones. The always-valid rule, which needs no maximum
-number of seeds, needs the most.
+END = """\
 
 ## A/A test with attnlab
 
 `ablations/aa.yaml` trains dense attention under five names: [reports/aa](../aa/README.md).
+
+## All settings
+
+± is the Monte-Carlo standard error.
+
+{table}
 """
 
 
-def page(lines: Sequence[Line], *, command: str, level: float) -> str:
-    """Return the report; ``command`` made the lines, and ``level`` is the level of each look when seeds are added."""
-    part = {name: [line for line in lines if line.part == name] for name in dict.fromkeys(line.part for line in lines)}
-    noises = "\n".join(f"- `{name}`: {text}." for name, text in DISTRIBUTIONS.items())
-    figures = _in_short(part) | _fixed(part["fixed"]) | _added(part)
-    text = PAGE.format(cells=CELLS, command=command, level=f"{level:.2%}", noises=noises, **figures)
-    text += _factorial_section(part.get("factorial", ())) + _trends_section(part.get("trend", ()))
-    text += _rates_section(part.get("rates", ()))
-    return text + _by_hand_section(part.get("by hand", ()))
+class Outcome:
+    """The results of one simulation by setting and quantity."""
+
+    def __init__(self, simulation: Simulation, results: Sequence[Result]) -> None:
+        self.simulation = simulation
+        self._by_key = {(r.group, r.setting, r.quantity): r for r in results if r.simulation == simulation.name}
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The simulated settings."""
+        first = self.simulation.quantities[0].name
+        return [s for s in self.simulation.settings if (s.group, s.name, first) in self._by_key]
+
+    def of(self, setting: Setting, quantity: Quantity) -> Result:
+        """Return the result of a quantity in a setting."""
+        return self._by_key[(setting.group, setting.name, quantity.name)]
+
+    def exceeded(self, quantity: Quantity) -> list[Setting]:
+        """Return the promised settings that exceed the quantity's limit by more than the error of the simulation."""
+        if quantity.limit is None:
+            return []
+        results = [(setting, self.of(setting, quantity)) for setting in self.settings if not setting.not_promised]
+        return [s for s, result in results if quantity.excess(result.value) > MAX_ERRORS * (result.error or 0)]
+
+    def worst(self, quantity: Quantity, *, promised: bool) -> Setting | None:
+        """Return the setting with the worst value among those that are promised, or among the others."""
+        settings = [setting for setting in self.settings if bool(setting.not_promised) is not promised]
+        sign = 1 if quantity.kind is Kind.FALSE else -1
+        return max(settings, key=lambda setting: sign * self.of(setting, quantity).value, default=None)
+
+    def describe(self, setting: Setting, quantity: Quantity) -> str:
+        """Return a result as text: "5.3 % ± 0.2 % (normal, 5 seeds)"."""
+        return f"{format_result(self.of(setting, quantity))} ({_name(setting)})"
 
 
-def _trends_section(lines: Sequence[Line]) -> str:
-    """Return the section on trends; "" if they are not simulated."""
-    if not lines:
-        return ""
-    figures: dict[str, str] = {}
-    for name, quantity in (("false", "false trend"), ("steady", "false steady"), ("word", "false word"), ("found", "found")):
-        figures[f"{name}_broken"] = violations([line for line in lines if line.quantity == quantity], 0.05)
-        figures[f"{name}_table"] = table_of_cases(lines, quantity)
-    studies = f"{lines[0].studies:,}"
-    return TRENDS.format(cells=CELLS, studies=studies, margin=trends.MARGIN, shift=trends.SHIFT, **figures)
+def write_page(folder: Path, results: Sequence[Result], simulations: Sequence[Simulation]) -> Path:
+    """Write the page and its plots; return the path of the page. Plots of earlier pages are removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.glob("*.svg"):
+        file.unlink()
+    for name, content in render_page(results, simulations).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder / "README.md"
 
 
-def _by_hand_section(lines: Sequence[Line]) -> str:
-    """Return the section on seeds added by hand; "" if they are not simulated."""
-    if not lines:
-        return ""
-    false = [line for line in lines if line.quantity == "false"]
-    heads = ["noise", "true difference", "false", "covered"]
-    return BY_HAND.format(
-        extra=f"{EXTRA * LEVEL:.1%}",
-        hand=worst([line for line in false if "NOT" not in line.case]),
-        hand_careless=worst([line for line in false if "NOT" in line.case]),
-        hand_table=table_of_quantities(lines, ["false", "covered"], heads=heads),
-    )
+def render_page(results: Sequence[Result], simulations: Sequence[Simulation]) -> dict[str, str]:
+    """Return file name -> content of the page and its plots. Simulations without results are left out."""
+    outcomes = [outcome for simulation in simulations if (outcome := Outcome(simulation, results)).settings]
+    files = {"overview.svg": _overview(outcomes)}
+    sections = []
+    for outcome in outcomes:
+        plots = {_file(outcome, quantity): _plot(outcome, quantity) for quantity in _drawn(outcome)}
+        files |= plots
+        sections.append(_section(outcome))
+    head = HEAD.format(errors=MAX_ERRORS, summary=_summary(outcomes), table=_summary_table(outcomes))
+    return {"README.md": head + "".join(sections) + END.format(table=_table(outcomes)), **files}
 
 
-def _factorial_section(lines: Sequence[Line]) -> str:
-    """Return the section on factorial studies; "" if they are not simulated."""
-    if not lines:
-        return ""
-    of = {name: [line for line in lines if line.quantity == name] for name in factorial.QUANTITIES}
-    return FACTORIAL.format(
-        studies=f"{lines[0].studies:,}",
-        noises="\n".join(f"- `{name}`: {text}." for name, text in factorial.NOISE_TEXTS.items()),
-        false_broken=violations(of["false"], 0.05),
-        false_table=table_of_cases(lines, "false"),
-        pooled_table=table_of_cases(lines, "false if pooled"),
-        interactions_broken=violations(of["false interactions"], 0.05),
-        interactions=worst(of["false interactions"]),
-        covered_broken=violations(of["covered"], 0.95, least=True),
-        covered=worst(of["covered"], least=True),
-        power_table=table_of_cases(lines, "power"),
-    )
+def format_result(result: Result) -> str:
+    """Format a share as in "5.3 % ± 0.2 %", and another number with two decimals."""
+    if result.error is None:
+        return f"{result.value:.2f}"
+    return f"{100 * result.value:.1f} % ± {100 * result.error:.1g} %" if result.error >= 5e-5 else f"{100 * result.value:.1f} %"
 
 
-def _rates_section(lines: Sequence[Line]) -> str:
-    """Return the section on learning rates that are searched or swept; "" if they are not simulated."""
-    if not lines:
-        return ""
-    false = [line for line in lines if line.quantity == "false"]
-    sweeps, searches = ([line for line in false if line.case.startswith(name)] for name in ("sweep", "search"))
-    parabolas, lopsided = ([line for line in sweeps if ("lopsided" in line.noise) is kind] for kind in (False, True))
-    unanswered = [line for line in lines if line.quantity == "no verdict" and line.case.startswith("sweep")]
-    return RATES.format(
-        sweep_worst=worst(parabolas),
-        sweep_lopsided=worst([line for line in lopsided if line.case.startswith("sweep 5")]),
-        sweep_three=worst([line for line in lopsided if line.case.startswith("sweep 3")]),
-        search_least=f"{min(line.value for line in searches):.1%}",
-        search_most=f"{max(line.value for line in searches):.1%}",
-        rates_table=table_of_cases(false, "false", over="curves"),
-        rates_open=table_of_cases(unanswered, "no verdict", over="curves"),
-    )
+def _name(setting: Setting) -> str:
+    return f"{setting.group}, {setting.name}"
 
 
-def _in_short(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
-    """Return the figures of the summary: the worst settings that hold a bound, and those that break it."""
-    false, covered = ([line for line in part["fixed"] if line.quantity == name] for name in ("false", "covered"))
-    plain, plain_covered = ([line for line in of if not line.noise.endswith("_gap")] for of in (false, covered))
-    near = [line for line in part["fixed"] if line.quantity == "false equivalence"]
-    looks = [line for line in part["looks"] if line.quantity == "false"]
-    added = [line for line in looks if "NOT" not in line.case]
-    figures = {
-        "false": worst(plain),
-        "false_broken": violations(plain, 0.05),
-        "covered": worst(plain_covered, least=True),
-        "near": worst([line for line in near if not line.noise.endswith("_gap")]),
-        "added": worst([line for line in added if not line.noise.endswith("_gap")]),
-        "careless": worst([line for line in looks if "NOT" in line.case]),
-        "power": f"{min(line.value for line in part['power']):.1%}",
-        "calibration": _range(
-            [line for line in part["prediction"] if line.noise == EVERY_SIZE and line.quantity == DECILES[7]]
-        ),
+def _file(outcome: Outcome, quantity: Quantity) -> str:
+    return f"{outcome.simulation.name}-{quantity.name.replace(' ', '-').replace(',', '')}.svg"
+
+
+def _drawn(outcome: Outcome) -> list[Quantity]:
+    return [quantity for quantity in outcome.simulation.quantities if quantity.kind is not Kind.NUMBER]
+
+
+def _dot(outcome: Outcome, setting: Setting, quantity: Quantity) -> Dot:
+    result = outcome.of(setting, quantity)
+    promised = quantity.limit is not None and not setting.not_promised
+    return Dot(setting.name, result.value, result.error or 0, promised, setting in outcome.exceeded(quantity))
+
+
+def _plot(outcome: Outcome, quantity: Quantity) -> str:
+    groups: dict[str, list[Dot]] = {}
+    for setting in outcome.settings:
+        groups.setdefault(setting.group, []).append(_dot(outcome, setting, quantity))
+    return share_plot(groups, quantity, title=quantity.text[0].upper() + quantity.text[1:])
+
+
+def _false_quantities(outcome: Outcome) -> list[Quantity]:
+    """Return the quantities that count false verdicts and have a limit."""
+    return [q for q in outcome.simulation.quantities if q.kind is Kind.FALSE and q.limit is not None]
+
+
+def _overview(outcomes: Sequence[Outcome]) -> str:
+    rows = {
+        outcome.simulation.name: [_dot(outcome, s, q) for q in _false_quantities(outcome) for s in outcome.settings]
+        for outcome in outcomes
+        if _false_quantities(outcome)
     }
-    for name, noise in (("mild", "mild_gap"), ("strong", "skewed_gap")):
-        figures[f"{name}_false"] = worst([line for line in false if line.noise == noise])
-        figures[f"{name}_added"] = worst([line for line in added if line.noise == noise])
-        figures[f"{name}_near"] = worst([line for line in near if line.noise == noise])
-        figures[f"{name}_covered"] = worst([line for line in covered if line.noise == noise], least=True)
-    return figures
+    return overview_plot(rows, FALSE, title="False verdicts, a dot for each setting")
 
 
-def _fixed(lines: Sequence[Line]) -> dict[str, str]:
-    """Return the figures for fixed numbers of seeds: verdicts, intervals, equivalence."""
-    of = {name: [line for line in lines if line.quantity == name] for name in ("false", "covered", "false equivalence")}
-    return {
-        "studies": f"{lines[0].studies:,}",
-        "error": f"{max(line.error or 0 for line in lines):.1%}",
-        "every_false_broken": violations(of["false"], 0.05),
-        "false_table": table_of_cases(lines, "false"),
-        "covered_broken": violations(of["covered"], 0.95, least=True),
-        "covered_table": table_of_cases(lines, "covered"),
-        "equivalence_broken": violations(of["false equivalence"], 0.05),
-        "equivalence_table": table_of_cases(lines, "false equivalence"),
-    }
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    """Return the number of promised settings, and those that exceed a limit."""
+    cases = [(o, s, q) for o in outcomes for q in o.simulation.quantities if q.limit is not None for s in o.settings]
+    promised = [case for case in cases if not case[1].not_promised]
+    exceeded = [(o, s, q) for o, s, q in promised if s in o.exceeded(q)]
+    text = f"{len(promised)} promised limits were simulated, in {len({(o, s) for o, s, _ in promised})} settings."
+    if not exceeded:
+        return f"{text} None is exceeded."
+    return f"{text} **Exceeded:** {'; '.join(f'{o.simulation.name}: {q.text} {o.describe(s, q)}' for o, s, q in exceeded)}."
 
 
-def _added(part: Mapping[str, Sequence[Line]]) -> dict[str, str]:
-    """Return the figures for numbers of seeds, intervals, added seeds, and the rules for repeated looks."""
-    power = ["noise", "true difference, in standard deviations of the pairs", "conclusive"]
-    looks = ["noise", "true difference", "false", "covered", "seeds per cell"]
-    return {
-        "power_broken": violations(part["power"], 0.8, least=True),
-        "power_table": table_of_quantities(part["power"], ["conclusive"], heads=power),
-        "intervals": interval_sections(part),
-        "looks_table": table_of_quantities(part["looks"], ["false", "covered", "seeds"], heads=looks),
-        "rules_seeds": table_of_cases(part["rules"], "seeds", over="rule"),
-        "rules_conclusive": table_of_cases(part["rules"], "conclusive", over="rule"),
-    }
+def _summary_table(outcomes: Sequence[Outcome]) -> str:
+    """Return a table with the worst false verdicts of each simulation, promised and not."""
+    rows = []
+    for outcome in outcomes:
+        for quantity in _false_quantities(outcome):
+            worst = [outcome.worst(quantity, promised=promised) for promised in (True, False)]
+            texts = [outcome.describe(setting, quantity) if setting else "" for setting in worst]
+            link = f"[{outcome.simulation.title}](#{_anchor(outcome.simulation.title)})"
+            rows.append([f"{link}: {quantity.text}", f"{100 * (quantity.limit or 0):g} %", *texts])
+    return markdown(["simulation", "limit", "most, where promised", "most, where not promised"], rows)
+
+
+def _anchor(title: str) -> str:
+    """Return the anchor of a heading as GitHub makes it."""
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+def _section(outcome: Outcome) -> str:
+    simulation = outcome.simulation
+    parts = [f"\n## {simulation.title}\n", simulation.text]
+    parts += [f"\n![{quantity.text}]({_file(outcome, quantity)})" for quantity in _drawn(outcome)]
+    parts += ["", *(_finding(outcome, quantity) for quantity in simulation.quantities if quantity.limit is not None)]
+    parts += [f"\n{reasons}" for reasons in [_not_promised(outcome)] if reasons]
+    parts += [f"\n{simulation.conclusion}"] if simulation.conclusion else []
+    return "\n".join(parts) + "\n"
+
+
+def _finding(outcome: Outcome, quantity: Quantity) -> str:
+    """Return the worst promised setting, and those that exceed the limit, as a list item."""
+    worst, limit = outcome.worst(quantity, promised=True), f"{100 * (quantity.limit or 0):g} %"
+    bound, extreme = ("at most", "most") if quantity.kind is Kind.FALSE else ("at least", "least")
+    if worst is None:
+        return f"- {quantity.text}: nothing is promised."
+    exceeded = outcome.exceeded(quantity)
+    verdict = "" if not exceeded else f" **Exceeded:** {'; '.join(outcome.describe(s, quantity) for s in exceeded)}."
+    return f"- {quantity.text}, {bound} {limit} promised: {extreme} {outcome.describe(worst, quantity)}.{verdict}"
+
+
+def _not_promised(outcome: Outcome) -> str:
+    """Return the reasons why nothing is promised in some settings, with the range of the first quantity."""
+    reasons: dict[str, list[float]] = {}
+    quantity = outcome.simulation.quantities[0]
+    for setting in outcome.settings:
+        if setting.not_promised:
+            reasons.setdefault(setting.not_promised, []).append(100 * outcome.of(setting, quantity).value)
+    texts = [f"{reason} ({quantity.text} {_range(values)})" for reason, values in reasons.items()]
+    return f"**Not promised:** {'; '.join(texts)}." if texts else ""
+
+
+def _range(percents: Sequence[float]) -> str:
+    """Return the range of percentages as text: "7.1 to 9.3 %"."""
+    low, high = f"{min(percents):.1f}", f"{max(percents):.1f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _table(outcomes: Sequence[Outcome]) -> str:
+    """Return the table of all settings."""
+    rows = []
+    for outcome in outcomes:
+        for setting in outcome.settings:
+            results: Mapping[str, Result] = {q.text: outcome.of(setting, q) for q in outcome.simulation.quantities}
+            texts = [f"{text} {format_result(result)}" for text, result in results.items()]
+            studies = f"{next(iter(results.values())).studies:,}"
+            promised = "no" if setting.not_promised else "yes" if any(q.limit for q in outcome.simulation.quantities) else ""
+            rows.append([outcome.simulation.name, setting.group, setting.name, "; ".join(texts), promised, studies])
+    return markdown(["simulation", "group", "setting", "result", "promised", "studies"], rows)

@@ -2,22 +2,23 @@
 
 import pytest
 
-from benchmarks.sweeps import RateDesign, simulate_rates
+from benchmarks.sweeps import SWEEPS, RateDesign, compared_rates
 
 STUDIES = 300
 MOST = 0.07 + 2 * (0.07 * 0.93 / STUDIES) ** 0.5  # 7 % plus two standard errors in this many studies
 
 
-def shares(design: RateDesign) -> dict[str, float]:
-    return {line.quantity: line.value for line in simulate_rates(design, STUDIES, seed=0)}
-
-
 @pytest.mark.parametrize("design", [RateDesign(3, 5, apart=0.2), RateDesign(5, 5, apart=0.2, lopsided=1.0)])
 def test_a_sweep_has_few_false_verdicts_and_seldom_none(design: RateDesign) -> None:
-    share = shares(design)
-    assert share["false"] <= MOST
-    assert share["no verdict"] < 0.12
+    shares = compared_rates(design, STUDIES, seed=0)
+    assert shares["false"].value <= MOST
+    assert shares["no verdict"].value < 0.12
 
 
 def test_a_search_has_many_false_verdicts() -> None:
-    assert shares(RateDesign(0, 5, apart=0.2))["false"] > 0.2
+    assert compared_rates(RateDesign(0, 5, apart=0.2), STUDIES, seed=0)["false"].value > 0.2
+
+
+def test_sweeps_are_promised_at_each_number_of_seeds_and_searches_are_not() -> None:
+    promised = {setting.name for setting in SWEEPS.settings if not setting.not_promised}
+    assert promised >= {"sweep 3 x 5", "sweep 3 x 12", "sweep 3 x 30"} and not any("search" in name for name in promised)

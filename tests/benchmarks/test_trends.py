@@ -1,34 +1,76 @@
-"""Tests of the error rates of trends in a few hundred simulated tables (``benchmarks.validity`` simulates more)."""
+"""Tests of the error rates of trends in a few thousand simulated tables (``benchmarks.validity`` simulates more)."""
 
+from collections.abc import Iterable
+
+import numpy
 import pytest
 
-from attnlab.stats import trend
-from attnlab.stats.trend import TrendKind
-from benchmarks import simulate, trends, validity_page
+from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.paired import Difference, Interval
+from attnlab.stats.trend import Trend, TrendKind, summarize_trends
+from benchmarks import table_tests, trends
 
-STUDIES = 500
+STUDIES = 4_000
 MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # 5 % plus three standard errors in this many tables
+SHRINKS_OR_GROWS = (TrendKind.SHRINKS, TrendKind.GROWS)
 
 
-@pytest.mark.parametrize("case", ["false trend", "false steady", "false word"])
-def test_at_most_one_table_in_twenty_has_a_false_trend(case: str) -> None:
-    assert trends.simulate(trends.CASES[case], "normal", 5, studies=STUDIES, seed=1).value <= MOST
+def judge(table: list[list[list[float]]], *, margin: float | None) -> list[Trend]:
+    """Return the trends of a table: a value for each cell, level and seed; the first cell is the baseline."""
+    axes = ("variant", "train.steps")
+    spec = ComparisonSpec("simulated", axes, "loss", "min", {"variant": "0"}, margin=margin, over="train.steps")
+    return summarize_trends(_cells(table), spec)
+
+
+def _cells(table: list[list[list[float]]]) -> Iterable[CellSummary]:
+    """Yield summaries whose differences have no test: no trend of these tables is called "changes sign"."""
+    for number, cell in enumerate(table):
+        for level, values in zip(trends.LEVELS, cell, strict=True):
+            yield CellSummary(
+                name=f"{number} {level}",
+                axes={"variant": str(number), "train.steps": str(level)},
+                values=dict(enumerate(values)),
+                value=None,
+                costs={},
+                states={},
+                baseline=f"0 {level}" if number else "",
+                difference=Difference(Interval(len(values), 0.0)) if number else None,
+            )
+
+
+@pytest.mark.parametrize("gaps", [(1.0, 1.0, 1.0), (-4.0, 0.0, 4.0), (6.0, 3.0, 0.5), (0.0, 0.0, 0.0)])
+def test_the_simulated_trends_are_those_of_a_report(gaps: tuple[float, ...]) -> None:
+    differences = trends.draw("normal", 6, gaps, studies=30, seed=2)
+    changes, steady = trends.changes(differences), trends.is_steady(differences, 3.0)
+    words = trends.shrinks_or_grows(differences)
+    for i, table in enumerate(differences.tolist()):
+        baseline = [[0.0] * 6] * len(trends.LEVELS)
+        kinds = [trend.kind for trend in judge([baseline, *table], margin=3.0)]
+        assert [kind in (*SHRINKS_OR_GROWS, TrendKind.CHANGES) for kind in kinds] == list(changes[i])
+        assert [kind is TrendKind.STEADY for kind in kinds] == list(steady[i])
+        assert [kind in SHRINKS_OR_GROWS for kind in kinds] == list(words[i])
+
+
+def test_at_most_one_table_in_twenty_has_a_false_trend() -> None:
+    shares = trends.trends("normal", 5, STUDIES, seed=1)
+    assert max(shares[name].value for name in ("false", "false steady", "false word")) <= MOST
 
 
 def test_trends_without_holm_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trend.paired, "holm", list)
-    for case in ("false trend", "false steady"):
-        assert trends.simulate(trends.CASES[case], "normal", 5, studies=STUDIES, seed=1).value > MOST
+    for module in (table_tests, trends):
+        monkeypatch.setattr(module, "holm", lambda p: p)
+    shares = trends.trends("normal", 12, STUDIES, seed=1)
+    assert shares["false"].value > MOST and shares["false steady"].value > MOST
 
 
 def test_words_from_the_slope_alone_would_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A difference that changes sign has a significant slope; the sign of its middle is chance."""
-    monkeypatch.setattr(trend.Trend, "p_size", property(lambda trend: trend.slope.p))
-    assert trends.simulate(trends.CASES["false word"], "normal", 5, studies=100, seed=1).value > 0.5
+    monkeypatch.setattr(trends, "holm", numpy.zeros_like)
+    assert trends.trends("normal", 5, 1_000, seed=1)["false word"].value > 0.5
 
 
 def test_a_change_is_found_with_enough_seeds() -> None:
-    few, many = (trends.simulate(trends.CASES["found"], "normal", n, studies=150, seed=1).value for n in (3, 12))
+    few, many = (trends.trends("normal", n, 1_000, seed=1)["power"].value for n in (3, 12))
     assert few < 0.3 and many > 0.5
 
 
@@ -39,16 +81,5 @@ def test_a_table_of_large_changes_has_each_word() -> None:
         [[gap + noise[(seed + level + 2 * number) % 5] for seed in range(5)] for level, gap in enumerate(by_level)]
         for number, by_level in enumerate(gaps)
     ]
-    kinds = [judged.kind for judged in trends.judge(table, margin=0.5)]
+    kinds = [judged.kind for judged in judge(table, margin=0.5)]
     assert kinds[:2] == [TrendKind.SHRINKS, TrendKind.GROWS] and kinds[3] is TrendKind.STEADY
-
-
-def test_the_page_names_the_settings_that_break_a_bound() -> None:
-    lines = [
-        simulate.Line("trend", noise, "5", quantity, value, 0.005, 500)
-        for noise, value in (("normal", 0.05), ("mild_gap", 0.123))
-        for quantity in trends.CASES
-    ]
-    text = validity_page._trends_section(lines)
-    assert "broken by mild_gap (12.3% at 5)" in text and "broken by normal" not in text
-    assert validity_page._trends_section([]) == ""

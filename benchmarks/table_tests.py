@@ -1,0 +1,116 @@
+"""Tests of many simulated tables at once, as `attnlab.stats.paired` computes them for one.
+
+`tests/benchmarks/test_table_tests.py` compares them with those of a report. Arrays of differences have the shape (tables,
+comparisons, seeds), and all other arrays (tables, comparisons). Where the numbers of pairs differ within a table, each
+comparison has the first `counts` of its differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy
+
+from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, prior_degrees_of_freedom
+from attnlab.stats.paired import LEVEL
+from attnlab.stats.sequential import Looks
+
+
+@dataclass(frozen=True)
+class TableTests:
+    """The t-tests of many tables.
+
+    Attributes:
+        mean: Mean differences.
+        error: Their standard errors.
+        degrees_of_freedom: Of the tests.
+        p: Two-sided p-values, corrected for looks, not over the table.
+        p_equivalent: P-values of the two one-sided tests against the margin, likewise; 1 without a margin.
+        tail: One-sided nominal level of the 95 % intervals.
+    """
+
+    mean: numpy.ndarray
+    error: numpy.ndarray
+    degrees_of_freedom: numpy.ndarray
+    p: numpy.ndarray
+    p_equivalent: numpy.ndarray
+    tail: float = LEVEL / 2
+
+    @property
+    def differs(self) -> numpy.ndarray:
+        """True for verdicts of better or worse."""
+        return holm(self.p) < LEVEL
+
+    @property
+    def within_margin(self) -> numpy.ndarray:
+        """True where the two one-sided tests place the difference within the margin."""
+        return holm(self.p_equivalent) < LEVEL
+
+    def covers(self, truth: float | numpy.ndarray) -> numpy.ndarray:
+        """Return True where the 95 % interval of the comparison contains the true difference."""
+        from scipy.special import stdtrit
+
+        return abs(self.mean - truth) <= stdtrit(self.degrees_of_freedom, 1 - self.tail) * self.error
+
+
+def t_tests(
+    differences: numpy.ndarray,
+    *,
+    counts: numpy.ndarray | None = None,
+    margin: float | None = None,
+    looks: Looks | None = None,
+    moderated: bool = False,
+    most: int = MAX_DEGREES_OF_FREEDOM,
+) -> TableTests:
+    """Test the differences of each table.
+
+    Args:
+        differences: All differences.
+        counts: Number of pairs of each comparison, at least 2; default: all of them.
+        margin: Largest difference that counts as equivalent.
+        looks: Looks that all tests are corrected for; with `counts`, announced ones, whose correction does not depend on the
+            number of pairs.
+        moderated: Let the comparisons of each table borrow from each other's variances.
+        most: Largest number of degrees of freedom of the prior.
+    """
+    from scipy.special import stdtr
+
+    seeds = differences.shape[2]
+    n = numpy.full(differences.shape[:2], seeds) if counts is None else counts
+    mean, variance = _moments(differences, n)
+    prior = _prior(n, most) if moderated else numpy.zeros((len(n), 1), dtype=int)
+    freedom = prior + n - 1
+    error = numpy.sqrt((prior * variance.mean(1, keepdims=True) + (n - 1) * variance) / freedom / n)
+    number = None if looks is None or counts is not None else seeds
+
+    def corrected(p: numpy.ndarray) -> numpy.ndarray:
+        return p if looks is None else looks.adjust(p, number)
+
+    two_sided = numpy.minimum(1, 2 * corrected(stdtr(freedom, -abs(mean / error))))
+    equivalent = numpy.ones_like(mean) if margin is None else corrected(stdtr(freedom, -(margin - abs(mean)) / error))
+    tail = LEVEL / 2 if looks is None else looks.nominal_level(LEVEL / 2, number)
+    return TableTests(mean, error, freedom, two_sided, equivalent, tail)
+
+
+def _moments(differences: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return mean and variance of the first differences of each comparison."""
+    present = numpy.arange(differences.shape[2]) < counts[..., None]
+    mean = numpy.where(present, differences, 0).sum(2) / counts
+    squares = numpy.where(present, differences - mean[..., None], 0) ** 2
+    return mean, squares.sum(2) / (counts - 1)
+
+
+def _prior(counts: numpy.ndarray, most: int) -> numpy.ndarray:
+    """Return the degrees of freedom of the prior of each table, shape (tables, 1)."""
+    comparisons = counts.shape[1]
+    by_pairs = [min(most, prior_degrees_of_freedom(pairs, comparisons)) for pairs in range(int(counts.max()) + 1)]
+    return numpy.array(by_pairs)[counts.min(1, keepdims=True)]
+
+
+def holm(p: numpy.ndarray) -> numpy.ndarray:
+    """Return the p-values corrected by Holm's method over each table."""
+    order = p.argsort(1)
+    steps = numpy.take_along_axis(p, order, 1) * numpy.arange(p.shape[1], 0, -1)
+    corrected = numpy.empty_like(p)
+    numpy.put_along_axis(corrected, order, numpy.minimum(1, numpy.maximum.accumulate(steps, 1)), 1)
+    return corrected
