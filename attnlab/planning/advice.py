@@ -71,8 +71,10 @@ def advice(search: SearchConfig, schedules: Sequence[EvaluationSchedule], *, met
 
 def _on_sampler(search: SearchConfig) -> Iterator[str]:
     name, arguments = search.sampler.name, settings(search.sampler, kind="sampler")
+    learns = name not in ("RandomSampler", "QMCSampler")
     for key in ("n_startup_trials", "population_size"):
         if key in arguments and arguments[key] >= search.trials:
+            learns = False
             yield (
                 f"sampler: {name} draws its first {arguments[key]} trials at random ({key}), and the search has only "
                 f"{search.trials}, so it is a random search: set {key} lower or search.trials higher"
@@ -80,11 +82,9 @@ def _on_sampler(search: SearchConfig) -> Iterator[str]:
     choices = [path for path, dimension in search.space.items() if dimension.choices is not None]
     if choices and name in ("CmaEsSampler", "QMCSampler"):
         yield f"sampler: {name} draws choices at random ({', '.join(choices)}): use TPESampler, or a range"
-    different = f"so cells are tried at different values{sweep_advice(search)}"
-    if name == "QMCSampler" and len(choices) < len(search.space):
-        yield f"sampler: {name} draws the first trial of each cell at random, {different}"
-    elif sweep_advice(search):
-        yield f"sampler: {name} draws the trials of each cell separately, {different}"
+    if learns and sweep_advice(search):
+        different = f"so cells are tried at different values{sweep_advice(search)}"
+        yield f"sampler: {name} chooses values by the results of the cell's earlier trials, {different}"
 
 
 def _on_space(search: SearchConfig) -> Iterator[str]:

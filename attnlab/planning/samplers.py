@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from attnlab._util.rng import derive_seed
 from attnlab.config.types import Named
 from attnlab.config.validation import check_hint
 from attnlab.errors import UserError, nearest
@@ -38,16 +39,17 @@ NEEDS = {"CmaEsSampler": "cmaes"}  # packages that Optuna imports only when it s
 PLAIN = (str, int, float, bool, type(None))
 
 
-def sampler(named: Named, seed: int) -> BaseSampler:
-    """Return the sampler that a study file names.
+def sampler(named: Named, *, seed: int, trial: int = 0) -> BaseSampler:
+    """Return the sampler that a study file names, for one trial.
 
     Args:
-        seed: of its random choices; also of a sampler nested in it.
+        seed: of the search. All trials draw from the same quasi-random sequence.
+        trial: number of the trial, which seeds all other random choices, also those of a nested sampler.
 
     Raises:
         UserError: no such sampler, or arguments that it does not accept.
     """
-    return _Builder("sampler", seed).build(named, _nowhere)
+    return _Builder("sampler", (seed, trial)).build(named, _nowhere)
 
 
 def pruner(named: Named) -> BasePruner:
@@ -67,7 +69,7 @@ def check(search: SearchConfig, *, where: Where) -> None:
     Raises:
         UserError: a name, an argument or a range that Optuna does not accept, with its place.
     """
-    _Builder("sampler", seed=0).build(search.sampler, lambda *loc, key=False: where("sampler", *loc, key=key))
+    _Builder("sampler", (0, 0)).build(search.sampler, lambda *loc, key=False: where("sampler", *loc, key=key))
     _Builder("pruner").build(search.pruner, lambda *loc, key=False: where("pruner", *loc, key=key))
     for path, dimension in search.space.items():
         with warnings.catch_warnings():
@@ -114,6 +116,10 @@ def _choices(dimension: Dimension) -> dict[Any, Any]:
     return {value if isinstance(value, PLAIN) else json.dumps(value): value for value in dimension.choices or []}
 
 
+def _seed(*numbers: int) -> int:
+    return derive_seed(numbers[0], "search", *numbers[1:]) % 2**32  # NumPy's limit
+
+
 def _nowhere(*loc: str | int, key: bool = False) -> str:
     return ""
 
@@ -121,14 +127,15 @@ def _nowhere(*loc: str | int, key: bool = False) -> str:
 class _Builder:
     """Builds a sampler or a pruner, and those nested in it, from names and options."""
 
-    def __init__(self, kind: str, seed: int | None = None) -> None:
+    def __init__(self, kind: str, trial: tuple[int, int] | None = None) -> None:
         import optuna
 
         module = optuna.samplers if kind == "sampler" else optuna.pruners
         self._base = optuna.samplers.BaseSampler if kind == "sampler" else optuna.pruners.BasePruner
         exported = [(name, getattr(module, name)) for name in module.__all__]
         self._known = {n: c for n, c in exported if isinstance(c, type) and not inspect.isabstract(c)}
-        self._kind, self._seed = kind, seed
+        self._kind = kind
+        self._sequence_seed, self._seed = (_seed(trial[0]), _seed(*trial)) if trial else (None, None)
 
     def find(self, named: Named, where: Where) -> type:
         """Return the class that ``named`` names."""
@@ -159,13 +166,16 @@ class _Builder:
                 arguments[name] = value
         if self._seed is not None and "seed" in parameters:
             arguments["seed"] = self._seed
+        if named.name == "QMCSampler":  # its first trial is drawn by another sampler
+            arguments["seed"] = self._sequence_seed
+            arguments.setdefault("independent_sampler", self.build(Named(name="RandomSampler"), _nowhere))
         return self._make(cls, arguments, where)
 
     def _bind(self, named: Named, parameters: Mapping[str, inspect.Parameter], where: Where) -> None:
         taken = [name for name in parameters if name != "seed"]
         for name in named.options:
             if name == "seed":
-                message = f"{named.name}: expected no 'seed', which attnlab derives from search.seed for each cell"
+                message = f"{named.name}: expected no 'seed', which attnlab derives from search.seed"
                 raise UserError(message, where(name, key=True))
             if name not in taken:
                 message = f"{named.name} has no argument {name!r}{nearest(name, taken)}"

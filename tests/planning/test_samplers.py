@@ -84,7 +84,7 @@ def test_settings_are_optuna_s_where_a_study_says_nothing() -> None:
 
 
 def search(seed: int, name: str = "TPESampler") -> list[dict[str, Any]]:
-    study = optuna.create_study(sampler=samplers.sampler(Named(name=name), seed))
+    study = optuna.create_study(sampler=samplers.sampler(Named(name=name), seed=seed))
     suggestions = []
     for number in range(14):
         trial = study.ask()

@@ -69,6 +69,14 @@ def test_only_requested_runs_are_claimed(own: Store) -> None:
     assert waiting.claim({"k3"}) is None
 
 
+def test_the_first_of_the_keys_is_claimed_although_another_ticket_is_older(own: Store) -> None:
+    waiting = queue(own)
+    waiting.enqueue(["c", "a"])
+    waiting.enqueue(["b"])
+    taken = [ticket.key for _ in range(4) if (ticket := waiting.claim(["a", "gone", "b", "c"]))]
+    assert taken == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(
     ("state", "value", "expected"),
     [

@@ -13,7 +13,7 @@ from attnlab.study.trials.queue import Ticket
 from attnlab.study.trials.search import Search
 from attnlab.study.trials.store import Store
 from attnlab.tracking.tracker import Tracker
-from tests.support.studies import SEARCH, write
+from tests.support.studies import SEARCH, STUDY, write
 
 CURVE = "valid/bits_per_byte"
 PRUNERS = ["{name: MedianPruner, n_startup_trials: 1}", "{name: SuccessiveHalvingPruner, min_resource: 10}"]
@@ -70,11 +70,12 @@ def test_as_many_trials_run_at_once_as_the_study_allows(tmp_path: Path, store: S
 
 
 def test_only_searches_with_an_ended_trial_are_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until no trial can be claimed: then all searches that are not decided are read, because another parent may end one."""
     looked: list[str] = []
     over = Search.is_over.fget
     assert over is not None
     monkeypatch.setattr(Search, "is_over", property(lambda search: looked.append(search.cell.name) or over(search)))
-    planned = plan(write(tmp_path, SEARCH.replace("trials: 8", "trials: 1")))
+    planned = plan(write(tmp_path, SEARCH.replace("trials: 8", "trials: 1").replace("[dense, no_wo]", "[dense, no_wo, wide]")))
     with Tracker(planned, root) as tracker, closing(Store(root)) as store:
         scheduler = Scheduler(planned, tracker, store, retry=())
         scheduler.open()
@@ -82,8 +83,86 @@ def test_only_searches_with_an_ended_trial_are_read(root: Path, tmp_path: Path, 
         first = scheduler.claim()
         assert first is not None and first.run.cell.name == "dense" and looked == []
         scheduler.record_end(first, RunState.COMPLETED, {"valid_bits_per_byte": 1.0})
-        following = [claimed.run.name for _ in range(3) if (claimed := scheduler.claim())]
-        assert following == ["dense s100", "dense s101", "no_wo t00"] and looked == ["dense"]
+        following = [claimed.run.name for _ in range(2) if (claimed := scheduler.claim())]
+        assert following == ["no_wo t00", "wide t00"] and looked == ["dense"]
+        following = [claimed.run.name for _ in range(2) if (claimed := scheduler.claim())]
+        assert following == ["dense s100", "dense s101"] and looked == ["dense", *2 * ["no_wo", "wide"]]
+
+
+def test_trials_come_first_and_confirming_runs_seed_by_seed(root: Path, tmp_path: Path) -> None:
+    planned = plan(write(tmp_path, SEARCH.replace("trials: 8", "trials: 2").replace("[dense, no_wo]", "[dense, no_wo, wide]")))
+    with Tracker(planned, root) as tracker, closing(Store(root)) as store:
+        scheduler, started = Scheduler(planned, tracker, store, retry=()), []
+        scheduler.open()
+        while claimed := scheduler.claim():
+            started.append(claimed.run.name)
+            scheduler.record_end(claimed, RunState.COMPLETED, {"valid_bits_per_byte": 1.0, "bits_per_byte": 1.0})
+    cells = ["dense", "no_wo", "wide"]
+    trials = [f"{cell} t0{n}" for cell in cells for n in range(2)]
+    assert started == [*trials, *(f"{cell} s{seed}" for seed in (100, 101) for cell in cells)]
+
+
+def test_runs_are_claimed_seed_by_seed_in_whichever_order_they_were_queued(root: Path, tmp_path: Path) -> None:
+    """An earlier call with `only` queued both seeds of one cell, of which it trained none."""
+    path = write(tmp_path, STUDY)
+    with closing(Store(root)) as store:
+        for only in ({"variant": "no_wo"}, None):
+            planned = plan(path, only=only)
+            with Tracker(planned, root) as tracker:
+                scheduler = Scheduler(planned, tracker, store, retry=())
+                scheduler.open()
+        started = [claimed.run.name for _ in range(7) if (claimed := scheduler.claim())]
+    cells = ["dense", "no_wo", "strided_sparse stride=7"]
+    assert started == [f"{cell} s{seed}" for seed in (3, 5) for cell in cells]
+
+
+@pytest.mark.parametrize("sampler", ["RandomSampler", "QMCSampler", "{name: QMCSampler, scramble: true}", "TPESampler"])
+def test_samplers_that_do_not_learn_try_the_same_values_in_every_cell(sampler: str, tmp_path: Path, store: Store) -> None:
+    text = SEARCH.replace("{name: TPESampler, n_startup_trials: 3}", sampler).replace(
+        "    model.activation: {choices: [relu, gelu]}\n", ""
+    )
+    planned, tried = plan(write(tmp_path, text)), []
+    for cell, better in zip(planned.cells, (1, -1), strict=True):
+        search = Search(planned, cell, store)
+        search.queue.enqueue(search.keys)
+        values = []
+        while claimed := search.claim():
+            values.append(claimed[1].params)
+            search.queue.tell(claimed[0], RunState.COMPLETED, better * values[-1]["train.lr"])
+        tried.append(values)
+    assert tried[0] == tried[1] and len({values["train.lr"] for values in tried[0]}) == 8
+    again = plan(write(tmp_path, text), sets={"search.seed": 1})
+    search = Search(again, again.cells[0], store)
+    search.queue.enqueue(search.keys)
+    claimed = search.claim()
+    assert claimed is not None and claimed[1].params != tried[0][0]
+
+
+def test_a_quasi_random_sequence_is_one_for_all_trials(tmp_path: Path, store: Store) -> None:
+    """Scrambled, its values depend on a seed; after the first trial, any two of four in a row lie in different quarters."""
+    search = searching(
+        tmp_path,
+        store,
+        sampler={"name": "QMCSampler", "scramble": True},
+        space={"model.dropout": {"low": 0.0, "high": 0.8}},
+        trials=9,
+    )
+    values = []
+    while claimed := search.claim():
+        values.append(claimed[1].params["model.dropout"])
+        search.queue.tell(claimed[0], RunState.COMPLETED, 1.0)
+    assert (
+        sorted(int(value / 0.2) for value in values[1:5]) == sorted(int(value / 0.2) for value in values[5:9]) == [0, 1, 2, 3]
+    )
+
+
+def test_a_failed_first_trial_of_a_quasi_random_search_is_not_repeated(tmp_path: Path, store: Store) -> None:
+    search = searching(tmp_path, store, sampler={"name": "QMCSampler"})
+    first = search.claim()
+    assert first is not None
+    search.queue.tell(first[0], RunState.FAILED, float("nan"))
+    second = search.claim()
+    assert second is not None and second[1].params["train.lr"] != first[1].params["train.lr"]
 
 
 def test_a_pruned_trial_is_pruned_again_after_a_restart(begin: Begin) -> None:

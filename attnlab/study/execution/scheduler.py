@@ -1,4 +1,8 @@
-"""The order of a study's runs: the queue of the grid, and one search per cell behind it."""
+"""The order of a study's runs: the searches of its cells first, then the reported runs, seed by seed.
+
+All cells are trained with the first seed, then all with the second, and so on, so that the finished runs of an interrupted
+study are pairs. The confirming runs of a searched cell wait until no trial of any cell can be started, for the same reason.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +53,8 @@ class Scheduler:
         self._grid = Queue(store, plan.study.study, direction=plan.direction)
         searched = [cell for cell in plan.cells if cell.refusal is None] if plan.searched else []
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
+        self._seed_ranks = {seed: i for i, seed in enumerate(plan.seeds)}
+        self._cell_ranks = {cell.name: i for i, cell in enumerate(plan.cells)}
         self.runs: dict[str, Run] = {}
         self.finished: dict[str, Record] = {}
         self.to_remove: dict[str, Reset] = {}
@@ -56,6 +62,7 @@ class Scheduler:
         self.confirmed: set[str] = set()
         self.unconfirmed: dict[str, str] = {}
         self._records: dict[str, Record] = {}  # of earlier calls, by key
+        self._order: list[str] = []  # keys of `runs`, in the order in which they are claimed
         self._to_replace: set[str] = set()  # ids of the records that the user wants retried
         self._with_new_results: set[str] = set()  # cells in which a trial has ended since the last claim
         self._recovered_at = time.monotonic()
@@ -103,13 +110,18 @@ class Scheduler:
         return record.info.run_id not in self._to_replace and has_result(record, retries=self._plan.study.retries)
 
     def _add(self, runs: list[Run]) -> None:
-        """Queue the runs that have no result, first seeds of all cells first, so that a whole table exists early."""
+        """Queue the runs that have no result."""
         new = {run.key: run for run in runs}
         self.runs |= new
+        self._order = sorted(self.runs, key=self._rank)
         known = {key: self._records[key] for key in new if key in self._records}
         self.finished |= {key: record for key, record in known.items() if self._has_result(record)}
-        order = sorted(new.values(), key=lambda run: self._plan.seeds.index(run.seed))
-        self._grid.enqueue(run.key for run in order if run.key not in self.finished)
+        self._grid.enqueue(key for key in self._order if key in new and key not in self.finished)
+
+    def _rank(self, key: str) -> tuple[int, int]:
+        """Return the place of a run in the order: that of its seed, then that of its cell."""
+        run = self.runs[key]
+        return self._seed_ranks[run.seed], self._cell_ranks[run.cell.name]
 
     def _confirm(self, cells: Collection[str]) -> None:
         """Queue the confirming runs of those of ``cells`` whose search is over."""
@@ -143,24 +155,15 @@ class Scheduler:
         """Claim a run; None if nothing can be claimed at the moment."""
         self._confirm(self._with_new_results)  # not all searches: reading each costs time that grows with the cells
         self._with_new_results.clear()
-        claimed = self._claim_queued()
-        if claimed is not None:
-            return claimed
-        confirmed_before = len(self.confirmed)
-        self._confirm(self._searches)  # another parent may have finished a search
-        return self._claim_queued() if len(self.confirmed) > confirmed_before else None
-
-    def _claim_queued(self) -> ClaimedRun | None:
-        # Keys of finished runs count too: a parent that died may have queued one again in the meantime.
-        ticket = self._grid.claim(self.runs.keys())
-        if ticket is not None:
-            return ClaimedRun(self.runs[ticket.key], ticket, self._grid)
         for name, search in self._searches.items():
             claimed = None if self._is_decided(name) else search.claim()
             if claimed is not None:
                 ticket, run = claimed
                 return ClaimedRun(run, ticket, search.queue, search)
-        return None
+        self._confirm(self._searches)  # another parent may have finished a search
+        # Keys of finished runs count too: a parent that died may have queued one again in the meantime.
+        ticket = self._grid.claim(self._order)
+        return None if ticket is None else ClaimedRun(self.runs[ticket.key], ticket, self._grid)
 
     def record_end(self, claimed: ClaimedRun, state: RunState, summary: dict[str, float]) -> None:
         """Close the ticket of a claimed run that ended in ``state`` with these metrics."""

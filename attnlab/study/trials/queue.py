@@ -161,11 +161,12 @@ class Queue:
                 if self._is_lost(trial):
                     self.study.enqueue_trial(trial.params, user_attrs={"key": key})
 
-    def claim(self, keys: Collection[str]) -> Ticket | None:
-        """Claim the oldest waiting ticket with one of these keys; None if none waits."""
-        for trial in self.trials("WAITING"):
-            key = trial.user_attrs["key"]
-            if key in keys and self._set_running(trial):
+    def claim(self, keys: Iterable[str]) -> Ticket | None:
+        """Claim the ticket of the first of these keys with a waiting one; None if none waits."""
+        waiting = {trial.user_attrs["key"]: trial for trial in self.trials("WAITING")}
+        for key in keys:
+            trial = waiting.get(key)
+            if trial is not None and self._set_running(trial):
                 self._store.start_heartbeat(trial._trial_id)
                 claimed = self._new_trial(self.study, trial._trial_id)
                 claimed.set_user_attr("begun", True)

@@ -1,13 +1,13 @@
 """The search in one cell: its own Optuna study, with the same budget as every other cell's.
 
-Trial n of a cell is the ticket ``tn`` of its queue, and its sampler is seeded by its cell and n. With one trial of a cell
-at a time (``parallel: 1``), its parameters depend on the trials before it alone, not on timing, workers or restarts.
+Trial n of a cell is the ticket ``tn`` of its queue, and its sampler is seeded by the study's search and n. Samplers that do
+not learn from results therefore try the same values in every cell. With one trial of a cell at a time (``parallel: 1``), its
+parameters depend on the trials before it alone, not on timing, workers or restarts.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
@@ -51,7 +51,7 @@ class Search:
         if not waiting:
             return None
         n = self.keys.index(min(waiting))
-        self.queue.study.sampler = sampler(self._config.sampler, seed=zlib.crc32(self.keys[n].encode()))
+        self.queue.study.sampler = sampler(self._config.sampler, seed=self._config.seed, trial=n)
         ticket = self.queue.claim({self.keys[n]})
         if ticket is None:  # another parent claimed it first
             return None
