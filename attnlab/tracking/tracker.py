@@ -25,7 +25,6 @@ from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATU
 from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import (
     QUESTIONS_TAG,
-    STUDY_TAG,
     VIEW_TAG,
     connect,
     is_local,
@@ -35,6 +34,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
+from attnlab.tracking.experiment import get_or_create_experiment
 from attnlab.tracking.run_inputs import log_run_inputs
 from attnlab.tracking.summary import SUMMARY_TAG, split_summary
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
@@ -77,24 +77,7 @@ class Tracker:
         self._client = cast("MlflowClient", self._retrying)
         self._owner = owner_id(root)
         self._active: dict[str, Record] = {}
-        self._experiment_id = self._get_or_create_experiment(plan.study.study)
-
-    def _get_or_create_experiment(self, name: str) -> str:
-        experiment = self._client.get_experiment_by_name(name)
-        if experiment is None:
-            on_server = tracking_uri(self._root).startswith("http")  # it chooses its artifact location
-            folder = None if on_server else (self._root / "artifacts" / name).as_uri()
-            try:
-                return self._client.create_experiment(name, artifact_location=folder, tags={STUDY_TAG: name})
-            except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
-                experiment = self._client.get_experiment_by_name(name)
-                if experiment is None:
-                    raise
-        if experiment.lifecycle_stage == "deleted":
-            raise UserError(f"the experiment {name!r} was deleted in MLflow: restore it there, or rename the study")
-        if STUDY_TAG not in experiment.tags:
-            self._client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, name)
-        return experiment.experiment_id
+        self._experiment_id = get_or_create_experiment(self._client, plan.study.study, root)
 
     def log_study(self, *, partial: bool = False) -> None:
         """Write the study's note, the preset view of the UI, its question and this call; ``partial``: of a part of it."""

@@ -1,0 +1,40 @@
+"""The MLflow experiment of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab.errors import UserError
+from attnlab.tracking.client import STUDY_TAG, tracking_uri
+from attnlab.tracking.delivery import TrackingRejected
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> str:
+    """Return the ID of the study's experiment.
+
+    Args:
+        study: name of the study, and of its experiment.
+        root: the runs folder, which has the artifacts unless a server chooses their location.
+
+    Raises:
+        UserError: the experiment was deleted in MLflow.
+    """
+    experiment = client.get_experiment_by_name(study)
+    if experiment is None:
+        on_server = tracking_uri(root).startswith("http")
+        folder = None if on_server else (root / "artifacts" / study).as_uri()
+        try:
+            return client.create_experiment(study, artifact_location=folder, tags={STUDY_TAG: study})
+        except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
+            experiment = client.get_experiment_by_name(study)
+            if experiment is None:
+                raise
+    if experiment.lifecycle_stage == "deleted":
+        raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
+    if STUDY_TAG not in experiment.tags:
+        client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
+    return experiment.experiment_id
