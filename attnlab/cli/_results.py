@@ -23,6 +23,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     Args:
         history: the looks at the study, this one included.
     """
+    from attnlab.report.estimand import caption_of_estimand
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.margin import margin_notes
     from attnlab.report.reference_scores import labels
@@ -45,7 +46,12 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
         [label, format_metric(score.value), *[""] * (len(headings) - 2)]
         for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True)
     ]
-    caption = f"{plan.metric} on the test split, {better(plan.direction)}; mean ± half-width of the 95 % interval over seeds"
+    summary = (
+        "mean ± half-width of the 95 % interval over seeds"
+        if spec.estimand.is_mean
+        else f"compared by {caption_of_estimand(spec)}"
+    )
+    caption = f"{plan.metric} on the test split, {better(plan.direction)}; {summary}"
     caption += f"; at the optimum of the curve fitted over {spec.sweep}" if spec.sweep else ""
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()

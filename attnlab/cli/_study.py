@@ -136,9 +136,10 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes, record_look
     from attnlab.study.run import run
+    from attnlab.study.settling import settling_notes
 
     plan.require_runs()
-    for note in (*code_change_notes(plan), *further_look_notes(plan)):
+    for note in (*code_change_notes(plan), *further_look_notes(plan), *settling_notes(plan, max_seeds=max_seeds)):
         logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores}

@@ -36,10 +36,11 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes
+    from attnlab.study.settling import settling_notes
 
     plan = _with_recorded_extensions(plan_study(arguments))
     print_plan(plan, tflops=arguments.tflops, memory=arguments.memory, each=arguments.all)
-    for note in (*code_change_notes(plan), *further_look_notes(plan)):
+    for note in (*code_change_notes(plan), *further_look_notes(plan), *settling_notes(plan)):
         print_text(f"note: {note}")
     plan.require_runs()
     return 0
@@ -87,6 +88,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     _print_search(plan)
     _print_design(plan)
     _print_sweep(plan)
+    _print_estimand(plan)
     print_omissions(plan, each=each)
     for note in memory_notes(plan.cells, peaks):
         print_text(f"note: {note}")
@@ -200,6 +202,14 @@ def _print_sweep(plan: Plan) -> None:
             f"While the best value of a cell by valid_{plan.metric} is the smallest or largest, the sweep adds one on that "
             f"side: {runs} each, at most {low} below and {high} above."
         )
+
+
+def _print_estimand(plan: Plan) -> None:
+    """Print the estimand of a study that does not compare means."""
+    from attnlab.report.estimand import describe_estimand
+
+    if not plan.estimand.is_mean:
+        print_text(f"estimand: {describe_estimand(plan.estimand, metric=plan.metric, direction=plan.direction)}")
 
 
 def _runs_per_cell(plan: Plan) -> str:

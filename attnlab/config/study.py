@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from attnlab.config.design import Design
+from attnlab.config.estimand import Estimand
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
 from attnlab.config.study_source import StudySource
 from attnlab.config.sweep import SweepConfig
@@ -198,6 +199,11 @@ class StudyConfig(Section):
         description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
     metric: str | None = Field(default=None, description="null: the primary metric of the task")
+    estimand: Estimand = Field(
+        default=None,
+        description="the number that summarizes the seeds of a cell: mean, median, solve_rate or superiority; null: that of "
+        "the task",
+    )
     margin: Margin = Field(
         default=None,
         description="the largest difference that counts as equivalent: a number, or a share of training such as 5 % of steps",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import pick
+from attnlab.config.estimand import EstimandConfig
 from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, check_axis
@@ -15,6 +16,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
+from attnlab.planning.estimand import resolve_estimand
 from attnlab.planning.factorial import design_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
@@ -37,6 +39,7 @@ class Plan:
         auto_precision: type of device -> the precision to which ``train.precision: auto`` was resolved.
         notes: sentences for the user, such as on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``.
+        estimand: the number that summarizes the seeds of a cell.
         sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
     """
 
@@ -50,6 +53,7 @@ class Plan:
     unselected: list[Cell] = field(default_factory=list)
     auto_precision: dict[str, str] = field(default_factory=dict)
     sweep_extensions: tuple[int, int] = (0, 0)
+    estimand: EstimandConfig = EstimandConfig()
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
@@ -199,6 +203,7 @@ def plan(
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     resolved = match_costs(study, resolved, resolver, progress=progress)
     metric, direction = _metric(study, resolved)
+    estimand = resolve_estimand(study, resolved, metric=metric)
     _check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
     wanted = [cell.name for cell, _ in resolved if _is_wanted(study, cell, only or {})]
@@ -213,7 +218,7 @@ def plan(
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
-    planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest, auto_precision)
+    planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest, auto_precision, estimand=estimand)
     notes += design_notes(study, [*planned.cells, *rest], doubles)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])

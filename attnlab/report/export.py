@@ -89,12 +89,24 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         "p_holm": difference.p_holm if difference else None,
         "p_equivalent_holm": difference.p_equivalent_holm if difference else None,
         **_optimum(cell, spec),
+        **_estimate(cell, spec),
         "effect_size": difference.effect_size if difference else None,
         "verdict": describe_verdict(cell.verdict),
+        "fragile": bool(cell.verdict and cell.verdict.fragile),
         **{m.name: cell.costs[m.name].mean if m.name in cell.costs else None for m in shown_in("cost table")},
         "outcome": cell.outcome,
         "reasons": "; ".join(cell.reasons),
     }
+
+
+def _estimate(cell: CellSummary, spec: ComparisonSpec) -> dict[str, float | str | None]:
+    """Return the estimand and a cell's estimate with its interval; {} for the mean, whose columns are those of the metric."""
+    if spec.estimand.is_mean:
+        return {}
+    estimate = cell.estimate
+    ends = (estimate.mean, estimate.low, estimate.high) if estimate else (None, None, None)
+    names = ("estimate", "estimate_low", "estimate_high")
+    return {"estimand": spec.estimand.name, **dict(zip(names, ends, strict=True))}
 
 
 def _optimum(cell: CellSummary, spec: ComparisonSpec) -> dict[str, float | None]:

@@ -16,7 +16,7 @@ from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.svg import fits_title
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.section import Figure
-from attnlab.report.wording import better, format_difference
+from attnlab.report.wording import better, difference_heading, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.simultaneous import simultaneous_interval
 
@@ -48,27 +48,32 @@ def draw_differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors:
 def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
     by_name = {cell.name: cell for cell in cells}
     rows, several = [], any(cell.further for cell in cells)
+    in_unit = spec.estimand.name in ("mean", "median")  # of the metric
     for cell in comparisons(cells):
         if cell.difference is not None:
             name = f"{plot_label(cell, spec)} against {cell.baseline}" if several else plot_label(cell, spec)
             mean, baseline = cell.difference.interval, by_name[cell.baseline].values
-            values = [value - baseline[seed] for seed, value in cell.values.items() if seed in baseline]
+            null = cell.difference.null
+            shown = {seed: value for seed, value in cell.values.items() if in_unit}
+            values = [value - baseline[seed] for seed, value in shown.items() if seed in baseline]
             text = format_difference(cell, simultaneous=False)
             outer = simultaneous_interval(cell.difference) if cell.difference.comparisons > 1 else None
-            ends = (outer.low, outer.high) if outer else (None, None)
-            rows.append(ForestRow(name, colors[cell.name], values, mean.mean, mean.low, mean.high, text, *ends))
+            ends = (mean.mean, mean.low, mean.high, *((outer.low, outer.high) if outer else (None, None)))
+            center, low, high, *outer_ends = [None if end is None else end - null for end in ends]
+            rows.append(ForestRow(name, colors[cell.name], values, center or 0.0, low, high, text, *outer_ends))
     if not rows:
         return []
     baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
-    title = f"difference in {spec.metric} from {next(iter(baselines))}"
+    title = f"{difference_heading(spec)} {next(iter(baselines))}"
     if len(baselines) > 1 or not fits_title(title):
-        title = f"difference in {spec.metric} from the baseline"
-    note = "mean, 95 % interval; rings: each seed"
+        title = f"{difference_heading(spec)} the baseline"
+    note = f"{'mean' if spec.estimand.is_mean else 'estimate'}, 95 % interval{'; rings: each seed' if in_unit else ''}"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
     if any(row.outer_low is not None for row in rows):
-        note = "95 % interval; thin: simultaneous; rings: seeds"
+        note = f"95 % interval; thin: simultaneous{'; rings: seeds' if in_unit else ''}"
         note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
-    drawing = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
+    direction = spec.direction if in_unit else "max"  # more seeds that solve the task, or more wins, are better
+    drawing = forest_plot(rows, title=title, note=note, direction=direction, margin=spec.margin)
     return [Figure("forest.svg", title, drawing)]
 
 

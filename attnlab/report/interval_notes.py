@@ -1,4 +1,4 @@
-"""Notes on moderated t-tests, simultaneous intervals, the mark of chosen estimates, and predicted verdicts."""
+"""Notes on moderated t-tests, simultaneous intervals, chosen estimates, fragile verdicts, and predicted verdicts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from attnlab.report.wording import CHOSEN_MARK, count, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.simultaneous import hides_correction
+from attnlab.stats.skewness import MIN_SEEDS
 from attnlab.stats.verdict import Reason, Verdict
 
 
 def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
-    """Return the notes on moderated t-tests, on simultaneous intervals and on the mark, as far as a difference has them."""
+    """Return notes on moderated t-tests, simultaneous intervals, the mark and fragile verdicts, as far as there are any."""
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     texts = []
     priors = [cell.difference.interval.prior for cell in compared if cell.difference and cell.difference.interval.prior]
@@ -31,6 +32,12 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
         texts.append(
             f"{CHOSEN_MARK}: called better or worse because the estimate lies far from zero. Estimates chosen in this way are "
             "too large on average, most of all with few seeds and small true differences."
+        )
+    if any(cell.verdict and cell.verdict.fragile for cell in compared):
+        texts.append(
+            "“Fragile”: the differences scatter asymmetrically, and a t-test corrected for that (Hall 1992, after Johnson "
+            f"1978; from {MIN_SEEDS} seeds on) does not share the verdict at the same level. With few seeds, sound verdicts of "
+            "small differences are called fragile, too; more seeds decide."
         )
     return texts
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.config.estimand import EstimandConfig
 from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
@@ -109,7 +110,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = ComparisonSpec(
         study.study,
         axes,
-        **{**now, "baseline": first, "margin": None},
+        **{**now, "baseline": first, "margin": None, "estimand": EstimandConfig.model_validate(now.get("estimand") or {})},
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
         factorial=factorial_design(study),
@@ -159,7 +160,8 @@ def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str,
 
 def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
-    before, now = {"moderate": True, **before}, {"moderate": True, **now}  # recorded only if false
+    defaults = {"moderate": True, "estimand": {"name": "mean"}}  # these are recorded only if they are others
+    before, now = {**defaults, **before}, {**defaults, **now}
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(now.get(name))})" for name in names)
 

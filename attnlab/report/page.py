@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
+from attnlab.report.estimand import describe_estimand
 from attnlab.report.export import export
 from attnlab.report.factorial import effects_section, summarize_effects
 from attnlab.report.figures import (
@@ -224,6 +225,9 @@ def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     runs = sum(n for cell in cells for state, n in cell.states.items() if state not in (RunState.REFUSED, NOT_CONFIRMED))
     text = f"{count(len(cells), 'cell')}, {count(runs, 'run')}. "
     text += f"The metric is {spec.metric} on the test split: {better(spec.direction)}."
+    if not spec.estimand.is_mean:
+        described = describe_estimand(spec.estimand, metric=spec.metric, direction=spec.direction)
+        text += f" Cells are compared by {described}."
     baselines = dict.fromkeys(cell.baseline for cell in comparisons(cells) if cell.difference)
     if len(baselines) == 1:
         text += f" The other cells are compared with {next(iter(baselines))}."

@@ -16,12 +16,16 @@ from attnlab.report.wording import (
     describe_conditions,
     describe_reason,
     describe_verdict,
-    format_interval,
+    format_estimate,
     format_metric,
     format_p_value,
     format_simultaneous,
+    format_value,
+    value_heading,
 )
+from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.verdict import Reason, VerdictKind
 
@@ -55,7 +59,7 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
     inconclusive = [cell for cell in compared if cell.is_inconclusive]
     at_optima = f" at the best {hyperparameter_name(spec.sweep)} of each cell" if spec.sweep else ""
-    opening = f"In {spec.metric.replace('_', ' ')}{at_optima} ({better(spec.direction)})"
+    opening = f"In {_measure(spec)}{at_optima} ({better('max' if spec.estimand.name == 'solve_rate' else spec.direction)})"
     if not compared:
         return _without_comparisons(cells, spec, opening)
     if len(compared) == 1:
@@ -75,6 +79,14 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
         none = Strong("is shown to be better, worse or equivalent")
         return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
     return Summary([f"{opening}, of {number}, ", *_groups(compared, spec), "."], _open(inconclusive, rest))
+
+
+def _measure(spec: ComparisonSpec) -> str:
+    """Return the name of what is compared: the metric, or the number that summarizes it over seeds."""
+    if spec.estimand.name == "solve_rate":
+        return f"the share of seeds with {value_heading(spec)}"
+    metric = spec.metric.replace("_", " ")
+    return f"the median of {metric}" if spec.estimand.name == "median" else metric
 
 
 def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
@@ -104,7 +116,7 @@ def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
 
 def _list_largest(cells: Sequence[CellSummary], texts: Sequence[str]) -> str:
     """Join the texts of the cells that differ most, and state how many more cells there are."""
-    size = [abs(cell.difference.interval.mean) if cell.difference else 0.0 for cell in cells]
+    size = [abs(cell.difference.interval.mean - cell.difference.null) if cell.difference else 0.0 for cell in cells]
     order = sorted(range(len(cells)), key=lambda i: -size[i])
     more = len(cells) - MAX_NAMED
     return "; ".join(texts[i] for i in order[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
@@ -114,7 +126,7 @@ def _result(cell: CellSummary) -> str:
     """Return a cell's conclusive result as in "no_wo by 0.0120 ± 0.0030, p = 0.004"."""
     assert cell.difference is not None and cell.verdict is not None
     if cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE):
-        text = f"{cell.name} by {_absolute_difference(cell)}, p {format_p_value(cell.difference.p_holm, equals=True)}"
+        text = f"{cell.name}{_by(cell)}, p {format_p_value(cell.difference.p_holm, equals=True)}"
     elif cell.verdict.kind is VerdictKind.EQUIVALENT and cell.difference.interval.mean:
         text = f"{cell.name}, {_signed_difference(cell)}"
     else:
@@ -130,7 +142,7 @@ def _one_comparison(cell: CellSummary, spec: ComparisonSpec) -> list[str]:
     conditions = "".join(f", {condition}" for condition in describe_conditions(cell.verdict))
     if kind in (VerdictKind.BETTER, VerdictKind.WORSE):
         p = format_p_value(cell.difference.p_holm, equals=True)
-        size = f" {baseline} by {_absolute_difference(cell)} (p {p}, {seeds}){conditions}"
+        size = f" {baseline}{_by(cell)} (p {p}, {seeds}){conditions}"
         return [f"{name} ", Strong(f"is {kind} than"), size]
     difference = f"({_signed_difference(cell)}, {seeds})"
     if kind is VerdictKind.EQUIVALENT:
@@ -187,11 +199,11 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
     if len({cell.test for cell in completed}) > 1:
         first = f"{opening}, the cells cannot be ranked: they are not all tested on the same data in the same way."
         return Summary([first], ["The study has no baseline, so cells are not compared."])
-    sign = 1 if spec.direction == "min" else -1
-    best = min(completed, key=lambda cell: sign * cell.value.mean if cell.value else 0.0)
-    seeds = count(len(best.values), "seed")
-    first = f"{opening}, the best mean is that of {best.name}: {format_interval(best.value)} ({seeds})."
-    second = "The study has no baseline, so cells are not compared, and the order of the means may be due to chance."
+    sign = 1 if spec.direction == "min" and spec.estimand.name != "solve_rate" else -1
+    best = min(completed, key=lambda cell: sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean)
+    seeds, name = count(len(best.values), "seed"), spec.estimand.name_of_cell
+    first = f"{opening}, the best {name} is that of {best.name}: {format_value(best)} ({seeds})."
+    second = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
     return Summary([first], [second])
 
 
@@ -213,18 +225,21 @@ def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, 
     return Summary(first, [f"The baseline has {where}."])
 
 
-def _absolute_difference(cell: CellSummary) -> str:
+def _by(cell: CellSummary) -> str:
+    """Return the size of a difference as in " by 0.0120 ± 0.0030"; of an exact one, which has a sign, after a comma."""
     assert cell.difference is not None
+    if isinstance(cell.difference, ExactDifference):
+        return f", {format_estimate(cell.difference)}"
     interval = cell.difference.interval
     half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
-    return f"{format_metric(abs(interval.mean))}{half_width}"
+    return f" by {format_metric(abs(interval.mean))}{half_width}"
 
 
 def _signed_difference(cell: CellSummary) -> str:
     if cell.difference is None:
         return ""
     simultaneous = format_simultaneous(cell.difference)
-    return format_interval(cell.difference.interval, sign=True) + (f", {simultaneous}" if simultaneous else "")
+    return format_estimate(cell.difference) + (f", {simultaneous}" if simultaneous else "")
 
 
 def _baseline_values(spec: ComparisonSpec) -> str:

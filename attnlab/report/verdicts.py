@@ -11,6 +11,7 @@ from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.report.control import control_notes
+from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
 from attnlab.report.margin import margin_notes
 from attnlab.report.table import Column, Table, TableRow
@@ -145,7 +146,7 @@ def _training_pflop(cell: CellSummary) -> str:
 
 def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the verdict table, and none on figures that it does not have."""
-    texts = _notes_on_intervals(cells)
+    texts = _notes_on_intervals(cells) if spec.estimand.is_mean else estimand_notes(cells, spec)
     if any(cell.difference for cell in comparisons(cells)):
         texts += _notes_on_differences(cells, spec)
     if any(_seed_range(cell, metric) for cell in cells for metric in shown_in("verdict table")):
@@ -171,13 +172,14 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
-    texts = [
-        f"Differences are paired by seed. {_note_on_batches(cells)}",
-        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
-        "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
-        "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, verdicts "
-        "are more certain than they should be.",
-    ]
+    texts = [f"Differences are paired by seed. {_note_on_batches(cells)}"]
+    if spec.estimand.is_mean:
+        texts.append(
+            f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
+            "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
+            "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
+            "verdicts are more certain than they should be."
+        )
     if any(cell.difference and cell.difference.interval.n < len(cell.values) for cell in cells):
         texts.append(
             "“3 of 8 seeds”: the baseline has completed only so many of the cell's seeds, and only these are compared. "
@@ -189,7 +191,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
         texts.append("If all seeds have the same difference, it has no spread, and only its sign is tested.")
     if any(_effect_size(cell) for cell in cells):
         texts.append("Effect size: the mean difference in standard deviations of the paired differences.")
-    if spec.margin is not None:
+    if spec.margin is not None and spec.estimand.is_mean:
         texts.append(
             f"Equivalent: two one-sided tests place the difference within ±{spec.margin:g} of zero; the p-value of such a "
             "verdict is that of these tests, all others are those of the test for a difference. The interval that is shown "
@@ -197,7 +199,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "a wider one the more comparisons and looks they are corrected for."
         )
     texts += [*margin_notes(spec), *control_notes(cells, spec)]
-    if spec.looks is not None and spec.looks.count > 1:
+    if spec.looks is not None and spec.looks.count > 1 and spec.estimand.is_mean:
         texts.append(describe_looks(spec.looks))
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
 

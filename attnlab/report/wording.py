@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.estimand import ExactDifference, ExactInterval
 from attnlab.stats.paired import LEVEL, Difference, Interval
 from attnlab.stats.power import MAX_SEEDS, POWER
 from attnlab.stats.sequential import EXTRA, Looks
@@ -33,7 +34,35 @@ def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
     if interval is None:
         return ""
     mean = ("+" if sign and interval.mean > 0 else "") + format_metric(interval.mean)
+    if isinstance(interval, ExactInterval):
+        return f"{mean}{_ends(interval, sign=sign)}"
     return mean if interval.half_width is None else f"{mean} ± {format_metric(interval.half_width)}"
+
+
+def _ends(interval: Interval, *, digits: int = 4, sign: bool = False) -> str:
+    """Format the ends of an interval as in " [0.28, 0.99]", with signs for a difference; "" without ends."""
+    if interval.low is None or interval.high is None:
+        return ""
+    ends = [f"{'+' if sign and end > 0 else ''}{format_metric(end, digits)}" for end in (interval.low, interval.high)]
+    return f" [{', '.join(ends)}]"
+
+
+def format_estimate(difference: Difference) -> str:
+    """Format a difference with its interval and sign: "+0.0100 ± 0.0020", or of an exact test "+0.80 [+0.11, +0.99]".
+
+    A probability of superiority has counts, as in "better in 5 of 6 seeds [0.36, 1.00]".
+    """
+    interval = difference.interval
+    if not isinstance(difference, ExactDifference):
+        return format_interval(interval, sign=True)
+    if difference.estimand.name == "superiority":
+        wins, losses = difference.wins
+        ties = interval.n - wins - losses
+        text = f"better in {wins} of {count(wins + losses, 'seed')}{_ends(interval, digits=2)}"
+        return text + (f", {count(ties, 'tie')}" if ties else "")
+    if difference.estimand.name == "solve_rate":
+        return f"{interval.mean:+.2f}{_ends(interval, digits=2, sign=True)}"
+    return format_interval(interval, sign=True)
 
 
 def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
@@ -46,7 +75,7 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
     if cell.difference is None:
         return ""
     interval, seeds = cell.difference.interval, len(cell.values)
-    text = format_interval(interval, sign=True) + (f" {CHOSEN_MARK}" if is_chosen(cell) else "")
+    text = format_estimate(cell.difference) + (f" {CHOSEN_MARK}" if is_chosen(cell) else "")
     half_width = format_simultaneous(cell.difference) if simultaneous else ""
     text += f" ({half_width})" if half_width else ""
     return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
@@ -55,6 +84,10 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
 def format_simultaneous(difference: Difference) -> str:
     """Format a simultaneous interval as in "simultaneous ± 0.0459"; "" where the 95 % interval agrees with the verdict."""
     outer = simultaneous_interval(difference) if hides_correction(difference) else None
+    if isinstance(difference, ExactDifference):
+        name = difference.estimand.name
+        text = "" if outer is None else _ends(outer, digits=4 if name == "median" else 2, sign=name != "superiority")
+        return f"simultaneous{text}" if text else ""
     return "" if outer is None or outer.half_width is None else f"simultaneous ± {format_metric(outer.half_width)}"
 
 
@@ -67,12 +100,26 @@ def format_value(cell: CellSummary) -> str:
     """Format a cell's value, or state why it has none: it has no fitted optimum, or no run completed."""
     if cell.value is None and cell.curve and cell.curve.problem:
         return "no fitted optimum"
-    return format_interval(cell.value) or cell.outcome
+    if cell.estimate is not None and cell.estimate.solved is not None:
+        return f"solved {cell.estimate.solved} of {cell.estimate.n}{_ends(cell.estimate, digits=2)}"
+    return format_interval(cell.estimate or cell.value) or cell.outcome
 
 
 def value_heading(spec: ComparisonSpec) -> str:
     """Return the heading of the column of values."""
+    if spec.estimand.name == "solve_rate":
+        return f"{spec.metric} {'≤' if spec.direction == 'min' else '≥'} {spec.estimand.threshold:g}"
+    if not spec.estimand.is_mean:
+        return f"median {spec.metric}"
     return f"{spec.metric} at the optimum" if spec.sweep else spec.metric
+
+
+def difference_heading(spec: ComparisonSpec) -> str:
+    """Return the title of a plot of differences, up to the name of the baseline."""
+    return {
+        "solve_rate": "difference in solve rate from",
+        "superiority": "probability above one half of beating",
+    }.get(spec.estimand.name, f"difference in {spec.metric} from")
 
 
 def format_p_value(p: float | None, *, equals: bool = False) -> str:
@@ -116,11 +163,12 @@ def describe_verdict(verdict: Verdict | None) -> str:
 
 
 def describe_conditions(verdict: Verdict) -> list[str]:
-    """Return what limits a verdict: its size, runs that were lost, and a control that does not support it."""
+    """Return what limits a verdict: skewed differences, its size, lost runs, and a control that does not support it."""
+    fragile = ["fragile"] if verdict.fragile else []
     small = ["by less than the margin"] if verdict.within_margin else []
     lost = describe_lost_runs(verdict)
     unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
-    return [*small, *([f"on the completed pairs ({lost})"] if lost else []), *unsupported]
+    return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *unsupported]
 
 
 def describe_lost_runs(verdict: Verdict) -> str:
@@ -141,6 +189,11 @@ def describe_reason(verdict: Verdict) -> str:
             text = f"{verdict.pairs} seeds are too few"
         case Reason.MORE_SEEDS:
             text = _describe_outlook(verdict)
+        case Reason.EXACT_TEST:
+            text = "the exact test is not significant"
+        case Reason.NO_SIGNIFICANT_RESULT:
+            text = f"{verdict.pairs} seeds cannot decide"
+            text += f", {verdict.needed} or more can" if verdict.needed is not None else ""
         case Reason.NO_SHARED_SEED:
             return "no seed in common with the baseline"
         case Reason.BASELINE_MISSING:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnlab.config.design import FactorialDesign
+from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
+from attnlab.stats.estimand import ExactInterval
 from attnlab.stats.lr_curve import LearningRateCurve
 from attnlab.stats.records import axis_text
 from attnlab.stats.sequential import Looks
@@ -37,6 +39,7 @@ class ComparisonSpec:
         over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
             differences; "" if there is none.
         moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
+        estimand: The number that summarizes a cell's seeds (`attnlab.stats.estimand`).
     """
 
     study: str
@@ -55,6 +58,7 @@ class ComparisonSpec:
     over: str = ""
     moderate: bool = True
     own_looks: Mapping[str, Looks] = field(default_factory=dict)
+    estimand: EstimandConfig = EstimandConfig()
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
@@ -75,7 +79,8 @@ class CellSummary:
         axes: Axis -> value, as text.
         values: Seed -> value of the metric, of the completed runs; in a study with a sweep, the seed's contribution to the
             metric at the fitted optimum.
-        value: Mean and interval of `values`; None if no run completed, or in a study with a sweep, if there is no optimum.
+        value: Mean and interval of `values`, without an interval if there is an `estimate`; None if no run completed, or in a
+            study with a sweep, if there is no optimum.
         costs: Cost metric -> mean and interval over the completed runs.
         states: State -> number of runs.
         reasons: Why some runs did not complete, each reason once.
@@ -87,6 +92,7 @@ class CellSummary:
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
         further: This cell again for each further baseline, with that baseline, difference and verdict.
         curve: Its curve over the swept hyperparameter, in a study with a sweep.
+        estimate: Its solve rate, or its median, with the exact interval, for another estimand than the mean.
     """
 
     name: str
@@ -104,6 +110,7 @@ class CellSummary:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     further: tuple[CellSummary, ...] = ()
     curve: LearningRateCurve | None = None
+    estimate: ExactInterval | None = None
 
     @property
     def is_baseline(self) -> bool:

@@ -18,6 +18,7 @@ from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.control import sensitivity
+from attnlab.stats.estimand import compare_seeds, summarize_seeds
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
 from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
@@ -61,12 +62,15 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
             costs[metric.name] = paired.interval(numbers)
         if metric.measured and len(numbers) > 1:
             ranges[metric.name] = (min(numbers), max(numbers))
+    value = paired.interval(list(values.values()), looks=spec.looks) if values else None
+    estimate = summarize_seeds([*values.values()], estimand=spec.estimand, direction=spec.direction, looks=spec.looks)
     reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != RunState.COMPLETED)
     return CellSummary(
         name=name,
         axes={axis: axis_text(runs[0].get(axis)) for axis in spec.axes},
         values=values,
-        value=paired.interval(list(values.values()), looks=spec.looks) if values else None,
+        value=value and (replace(value, low=None, high=None) if estimate else value),
+        estimate=estimate,
         costs=costs,
         states=Counter(_state(run, spec) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
@@ -219,7 +223,8 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
     margin = None if spec.is_control(cell.axes) else spec.margin
     looks = spec.own_looks.get(comparison_name(cell.name, baseline.name), spec.looks)
-    difference = paired.difference(cell.values, baseline.values, margin=margin, looks=looks)
+    estimand = {"estimand": spec.estimand, "direction": spec.direction}
+    difference = compare_seeds(cell.values, baseline.values, margin=margin, looks=looks, **estimand)
     return replace(cell, baseline=baseline.name, difference=difference)
 
 

@@ -51,8 +51,10 @@ def split_uncertainty(
     Args:
         items: As `attnlab.load_items` returns them.
         cells: The study's cell summaries.
-        spec: What is compared; items of another metric are left out.
+        spec: What is compared; items of another metric are left out. Another estimand than the mean has no such parts.
     """
+    if not spec.estimand.is_mean:
+        return ()
     groups: Any = items[items["metric"] == spec.metric].groupby(["cell", "seed"])
     runs = {(str(cell), int(seed)): (run["score"].to_numpy(), run["count"].to_numpy()) for (cell, seed), run in groups}
     parts = []

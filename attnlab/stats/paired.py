@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, VariancePrior, table_prior
 from attnlab.stats.sequential import Looks
+from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
 
 LEVEL = 0.05
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
@@ -76,6 +77,7 @@ class Difference:
         levels: Levels below which `p` and `p_equivalent` would be significant after Holm's correction, given the rest of the
             table.
         comparisons: Number of comparisons with a test in its table, this one included.
+        skewness: That of the paired differences; None with fewer than `skewness.MIN_SEEDS` pairs or without a t-test.
     """
 
     interval: Interval
@@ -87,6 +89,12 @@ class Difference:
     looks: Looks | None = None
     levels: tuple[float, float] = (LEVEL, LEVEL)
     comparisons: int = 1
+    skewness: float | None = None
+
+    @property
+    def null(self) -> float:
+        """The value of the estimate without a difference."""
+        return 0.0
 
     @property
     def effect_size(self) -> float | None:
@@ -125,6 +133,31 @@ class Difference:
     def within_margin(self) -> bool:
         """True if the two one-sided tests place the difference within the margin."""
         return _corrected(self.p_equivalent_holm, self.p_equivalent) < LEVEL
+
+    @property
+    def fragile(self) -> bool:
+        """True if a test corrected for skewness, at the same level, does not share the conclusion of the t-test.
+
+        It has the corrections of the t-test's p-value for comparisons and looks.
+        """
+        conclusion, mean = self.conclusion, self.interval.mean
+        if self.skewness is None or conclusion in ("", "identical"):
+            return False
+        if conclusion == "equivalent":
+            assert self.margin is not None
+            p = max(self._skewness_corrected_p(self.margin - side * mean, -side) for side in (1, -1))
+            corrected, uncorrected = self.p_equivalent_holm, self.p_equivalent
+        else:
+            p = 2 * self._skewness_corrected_p(abs(mean), 1 if mean > 0 else -1)
+            corrected, uncorrected = self.p_holm, self.p
+        return p * (corrected / uncorrected if corrected and uncorrected else self.comparisons) >= LEVEL
+
+    def _skewness_corrected_p(self, distance: float, sign: int) -> float:
+        """Return the one-sided p-value of a mean at a distance from the tested value, on the side of `sign`, at all looks."""
+        mean = self.interval
+        assert self.skewness is not None and mean.moderated_sd
+        options = {"skewness": sign * self.skewness, "degrees_of_freedom": mean.degrees_of_freedom}
+        return _adjusted(self.looks, skewness_corrected_p(distance / mean.moderated_sd, mean.n, **options), mean.n)
 
 
 def _corrected(corrected: float | None, p: float | None) -> float:
@@ -183,10 +216,11 @@ def difference(
     if not shared:
         return None
     looks = looks and looks.extend_to(len(shared))
-    mean = interval(_differences([(cell[seed], baseline[seed]) for seed in shared]), looks=looks)
+    differences = _differences([(cell[seed], baseline[seed]) for seed in shared])
+    mean = interval(differences, looks=looks)
     if mean.sd == 0:
         mean = replace(mean, low=None, high=None)  # only its sign is tested, and a sign test has no such interval
-    untested = Difference(mean, margin=margin, looks=looks)
+    untested = Difference(mean, margin=margin, looks=looks, skewness=sample_skewness(differences) if mean.sd else None)
     return untested if mean.sd is None or (looks and looks.announced and mean.n < looks.first) else _test(untested)
 
 

@@ -78,9 +78,11 @@ def summarize_shares(
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
         records: The compared runs, as `attnlab.load_runs` returns them.
         curves: As `attnlab.load_curves` returns them.
-        spec: What is compared.
+        spec: What is compared; a share is one of mean scores, and there is none for another estimand.
         trends: As `attnlab.stats.trend.summarize_trends` returns them.
     """
+    if not spec.estimand.is_mean:
+        return []
     completed = _compared_runs(cells, records, spec)
     costs = {(cell_of(record, spec), int(record["seed"])): _step_costs(record) for record in completed}
     by_name = {cell.name: cell for cell in cells}

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.paired import LEVEL, Difference, Interval, interval_ends
 
 
@@ -39,19 +40,30 @@ def simultaneous_interval(difference: Difference) -> Interval | None:
         The interval, in the metric's unit; None where there is no t-test: one pair, fewer pairs than the first look has, or
         the same difference in all pairs.
     """
-    if difference.p is None or not difference.interval.sd:
+    ends, null = _bonferroni_ends(difference), difference.null
+    if ends is None:
         return None
-    low, high = interval_ends(difference.interval, LEVEL / difference.comparisons, looks=difference.looks)
+    low, high = ends
     if not difference.is_significant:
-        low, high = min(low, 0.0), max(high, 0.0)  # only rounding can have left zero outside
-    elif difference.interval.mean > 0:
-        low = max(low, 0.0)
+        low, high = min(low, null), max(high, null)  # only rounding can have left zero outside
+    elif difference.interval.mean > null:
+        low = max(low, null)
     else:
-        high = min(high, 0.0)
+        high = min(high, null)
     return replace(difference.interval, low=low, high=high)
+
+
+def _bonferroni_ends(difference: Difference) -> tuple[float, float] | None:
+    level = LEVEL / difference.comparisons
+    if difference.p is None:
+        return None
+    if isinstance(difference, ExactDifference):
+        interval = difference.interval_at(level)
+        return None if interval.low is None or interval.high is None else (interval.low, interval.high)
+    return interval_ends(difference.interval, level, looks=difference.looks) if difference.interval.sd else None
 
 
 def hides_correction(difference: Difference) -> bool:
     """Return True if the 95 % interval alone excludes zero although the difference is not significant in its table."""
-    low, high = difference.interval.low, difference.interval.high
-    return low is not None and high is not None and not low <= 0 <= high and not difference.is_significant
+    low, high, null = difference.interval.low, difference.interval.high, difference.null
+    return low is not None and high is not None and not low <= null <= high and not difference.is_significant

@@ -121,9 +121,9 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
 
     Args:
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
-        spec: What is compared; without `over`, there are no trends.
+        spec: What is compared; without `over`, or with another estimand than the mean, there are no trends.
     """
-    if not spec.over:
+    if not spec.over or not spec.estimand.is_mean:
         return []
     cells = list(cells)
     by_name = {cell.name: cell for cell in cells}

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from attnlab.stats.estimand import ExactDifference, fewest_seeds
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference
 from attnlab.stats.power import seeds_needed
 from attnlab.stats.predict import Prediction, predict, predicted_seeds
+from attnlab.stats.sequential import FARTHEST_LOOK
 
 
 class VerdictKind(StrEnum):
@@ -32,6 +34,8 @@ class Reason(StrEnum):
     BEFORE_FIRST_LOOK = "fewer pairs of seeds than the first look has"
     FEW_SEEDS = "too few seeds to predict a verdict"
     MORE_SEEDS = "more seeds are needed"
+    EXACT_TEST = "the exact test is not significant"
+    NO_SIGNIFICANT_RESULT = "no result of so few seeds is significant"
     NO_SHARED_SEED = "the cell and its baseline share no completed seed"
     BASELINE_MISSING = "the baseline is not in the table"
     OTHER_TEST = "the cell and its baseline are not tested on the same data in the same way"
@@ -60,7 +64,8 @@ class Verdict:
         prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.
         needed: Number of seeds in total with which the comparison is conclusive with probability `power.POWER`, or, if all
             pairs have the same difference, with which it is if it stays the same; None where there is no prediction, or the
-            number is above `power.MAX_SEEDS`.
+            number is above `power.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
+        fragile: Tests corrected for skewness do not share the outcome (`attnlab.stats.skewness`).
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
         within_margin: The cell differs from its baseline, by less than the margin.
         constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.
@@ -83,6 +88,7 @@ class Verdict:
     baseline_lost: tuple[tuple[int, str], ...] = ()
     detail: str = ""
     sensitivity: Sensitivity | None = None
+    fragile: bool = False
 
     @property
     def is_unsupported(self) -> bool:
@@ -103,12 +109,23 @@ def judge(difference: Difference | None, *, direction: str) -> Verdict:
     if conclusion == "identical":
         return Verdict(VerdictKind.IDENTICAL, pairs=n)
     if conclusion == "equivalent":
-        return Verdict(VerdictKind.EQUIVALENT, pairs=n)
+        return Verdict(VerdictKind.EQUIVALENT, pairs=n, fragile=difference.fragile)
     if conclusion:
         better = (conclusion == "lower") == (direction == "min")
         kind = VerdictKind.BETTER if better else VerdictKind.WORSE
-        return Verdict(kind, pairs=n, within_margin=difference.within_margin)
-    return _inconclusive(difference)
+        return Verdict(kind, pairs=n, within_margin=difference.within_margin, fragile=difference.fragile)
+    return _inconclusive_exact(difference) if isinstance(difference, ExactDifference) else _inconclusive(difference)
+
+
+def _inconclusive_exact(difference: ExactDifference) -> Verdict:
+    kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
+    if difference.p is None and difference.looks and n > 1:
+        return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
+    table = {"comparisons": difference.comparisons, "looks": difference.looks}
+    if fewest_seeds(difference.estimand, numbers=[n], **table) is not None:
+        return Verdict(kind, Reason.EXACT_TEST, pairs=n)
+    needed = fewest_seeds(difference.estimand, numbers=range(n + 1, FARTHEST_LOOK + 1), **table)
+    return Verdict(kind, Reason.NO_SIGNIFICANT_RESULT, pairs=n, needed=needed)
 
 
 def _inconclusive(difference: Difference) -> Verdict:

@@ -88,7 +88,7 @@ class StudyResult:
         first, *others = study.baselines or [{}]
         question = (plan.metric, plan.direction, first, None)
         roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
-        roles |= {"sweep": study.swept_path, "moderate": study.moderate}
+        roles |= {"sweep": study.swept_path, "moderate": study.moderate, "estimand": plan.estimand}
         spec = ComparisonSpec(study.study, axes, *question, None, plan.doubles, tuple(others), **roles)
         spec = with_margin(spec, study.margin, exclude_trials(self.records()))
         return history.apply(spec) if history else spec

@@ -104,6 +104,9 @@ class Task:
         length: tokens of the longest row.
         vocabulary: number of token ids.
         classes: number of classes; 0 for language models.
+        estimand: the number that summarizes the seeds of a cell: ``mean``, or where one seed of a configuration solves the task
+            and the next does not, ``solve_rate``, ``median`` or ``superiority`` (``attnlab.stats.estimand``).
+        threshold: the score that solves the task, for a ``solve_rate``.
         files: the options that name a file. In a study, such a path is relative to the study's file.
     """
 
@@ -114,6 +117,8 @@ class Task:
     length: int
     vocabulary: int
     classes: int = 0
+    estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
+    threshold: float | None = None
     files: tuple[str, ...] = ("path",)
 
     def identity(self) -> str:

@@ -6,10 +6,12 @@ Users write tasks, too: an error names the task and the method at fault.
 from __future__ import annotations
 
 import inspect
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnlab.config.estimand import ESTIMANDS
 from attnlab.errors import UserError
 from attnlab.registry import MODELS
 from attnlab.tasks import Batch, Task
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 CHOICES: dict[str, tuple[str, ...]] = {
     "role": ("causal", "bidirectional"),
     "direction": ("min", "max"),
+    "estimand": ESTIMANDS,
 }
 METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # that every task defines
 OPTIONAL = ("eval_tokens", "encode", "decode", "unsupported", "reference_scores", "data_notes", "loss", "score")
@@ -40,6 +43,8 @@ def check_definition(task: Task, *, name: str) -> None:
         value = getattr(task, attribute, None)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"task {name}: expected {attribute} to be a whole number of at least 1, got {value!r}")
+    if task.estimand == "solve_rate" and not (isinstance(task.threshold, int | float) and math.isfinite(task.threshold)):
+        raise UserError(f"task {name}: expected threshold to be the score that solves it, got {task.threshold!r}")
     for method in METHODS:
         if getattr(type(task), method) is getattr(Task, method):
             raise UserError(f"task {name}: expected a method {method}{_signature(method)}, got none")

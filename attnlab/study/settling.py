@@ -1,0 +1,85 @@
+"""Notes on studies whose seeds are too few for any verdict of an exact test, before anything is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnlab.stats.estimand import FARTHEST, fewest_equivalent, fewest_seeds, smallest_p
+from attnlab.stats.sequential import Looks
+from attnlab.study.adaptive import MAX_SEEDS
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+
+
+def settling_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
+    """Return notes if no scores of the planned seeds can be conclusive, with the smallest number of seeds that can.
+
+    An exact test has a smallest p-value. The t-test of a mean has none, so there are no notes on it.
+
+    Args:
+        plan: The plan.
+        max_seeds: The limit of ``--until-conclusive``; None: judge the study's own seeds.
+    """
+    comparisons = count_comparisons(plan)
+    if plan.estimand.is_mean or not comparisons:
+        return []
+    return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, comparisons, max_seeds)]
+
+
+def count_comparisons(plan: Plan) -> int:
+    """Return the number of comparisons of a plan: each pair of a cell and one of its baselines, once."""
+    pairs = set()
+    for cell in [*plan.cells, *plan.unselected]:
+        for number in range(len(plan.study.baselines)):
+            baseline = plan.baseline_of(cell, number)
+            if baseline is not None and baseline is not cell and cell.refusal is None and baseline.refusal is None:
+                pairs.add(frozenset((cell.name, baseline.name)))
+    return len(pairs)
+
+
+def _better_or_worse(plan: Plan, comparisons: int, max_seeds: int | None) -> list[str]:
+    name, seeds = plan.estimand.name, len(plan.seeds)
+    table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
+    if max_seeds is not None:
+        looks = Looks(max(2, seeds), max(2, seeds, max_seeds))
+        if fewest_seeds(plan.estimand, comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
+            return []
+        needed = _smallest_limit(plan, comparisons, looks)
+        ending = "" if needed is None else f"; the smallest --max-seeds that can is {needed}"
+        return [f"{name}: no scores of up to {max_seeds} seeds can be better or worse{table}, after the looks{ending}"]
+    needed = fewest_seeds(plan.estimand, comparisons=comparisons)
+    if needed is None or seeds >= needed:
+        return []
+    p = f"the smallest p-value of {seeds} seeds is {smallest_p(plan.estimand, seeds):.2g}" if seeds > 1 else "it has one seed"
+    number = f"at least {needed} seeds can{_adaptive(plan, comparisons)}"
+    return [f"{name}: no scores of this study can be better or worse{table}: {p}; {number}"]
+
+
+def _adaptive(plan: Plan, comparisons: int) -> str:
+    """Return the smallest limit of ``--until-conclusive`` that can be conclusive if that is above its default."""
+    first = max(2, len(plan.seeds))
+    looks = Looks(first, max(first, MAX_SEEDS))
+    if fewest_seeds(plan.estimand, comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
+        return ""
+    needed = _smallest_limit(plan, comparisons, looks)
+    return "" if needed is None else f", and with --until-conclusive at least --max-seeds {needed}"
+
+
+def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
+    """Return the smallest limit of announced looks whose last can be conclusive, above that of these looks."""
+    for last in range(looks.last + 1, 4 * looks.last + 1):
+        if fewest_seeds(plan.estimand, comparisons=comparisons, looks=Looks(looks.first, last), numbers=[last]) is not None:
+            return last
+    return None
+
+
+def _equivalent(plan: Plan, comparisons: int, max_seeds: int | None) -> list[str]:
+    margin, most = plan.study.margin, max(len(plan.seeds), max_seeds or 0)
+    if not isinstance(margin, float) or plan.estimand.name == "superiority":
+        return []
+    needed = fewest_equivalent(plan.estimand, margin, comparisons=comparisons)
+    if needed is not None and most >= needed:
+        return []
+    number = f"at least {needed} seeds" if needed is not None else f"more than {FARTHEST} seeds"
+    return [f"{plan.estimand.name}: no scores of {most} seeds can be equivalent within ±{margin:g}: {number} can"]

@@ -1,0 +1,148 @@
+"""Tests of the estimand of a study: its own, that of its tasks, and the parts that it does not support."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.config.estimand import EstimandConfig
+from attnlab.config.reader import read_study
+from attnlab.errors import UserError
+from attnlab.planning.plan import Plan, plan
+from attnlab.study.settling import count_comparisons, settling_notes
+
+RECALL = Path(__file__).parents[2] / "examples" / "my_task" / "recall.py"
+DECLARED = """
+from attnlab import register_task
+from recall import Recall
+
+@register_task("bimodal-NAME")
+class Bimodal(Recall):
+    estimand, threshold = "solve_rate", 0.95
+"""
+
+
+@pytest.fixture
+def bimodal(tmp_path: Path) -> str:
+    """Return a task that declares a solve rate."""
+    (tmp_path / "recall.py").write_text(RECALL.read_text().replace('@register_task("recall")\n', ""))
+    (tmp_path / "bimodal.py").write_text(DECLARED.replace("NAME", tmp_path.name))
+    return f"{tmp_path / 'bimodal.py'}:Bimodal"
+
+
+def study(task: str = "pydocs", **fields: Any) -> dict[str, Any]:
+    base = {"task": task, "position": "learned", "model": {"dim": 12, "depth": 1, "heads": 2}, "machine": {"device": "cpu"}}
+    options = {"grid": {"variant": ["dense", "no_wo", "basic"]}, "seeds": [0, 1, 2], "baseline": {"variant": "dense"}}
+    return {"study": "s", "base": {**base, "train": {"steps": 5, "batch_size": 3}}, **options, **fields}
+
+
+def planned(task: str = "pydocs", **fields: Any) -> Plan:
+    return plan(study(task, **fields))
+
+
+def test_texts_are_summarized_by_the_mean() -> None:
+    assert planned().estimand.is_mean and settling_notes(planned()) == []
+
+
+def test_a_task_declares_its_estimand_and_a_study_overrides_it(bimodal: str) -> None:
+    declared = planned(bimodal)
+    assert declared.estimand == EstimandConfig(name="solve_rate", threshold=0.95)
+    assert planned(bimodal, estimand="solve_rate").estimand.threshold == 0.95
+    assert planned(bimodal, estimand={"name": "solve_rate", "threshold": 0.5}).estimand.threshold == 0.5
+    assert planned(bimodal, estimand="mean").estimand.is_mean
+    assert planned(estimand="median").estimand.name == "median"
+
+
+@pytest.mark.parametrize(
+    ("estimand", "words"),
+    [
+        ("modus", "mean"),
+        ({"name": "median", "threshold": 0.5}, "threshold only for solve_rate"),
+        (3, "a name"),
+        ("solve_rate", "expected a threshold"),
+    ],
+)
+def test_a_mistake_names_its_place(tmp_path: Path, estimand: object, words: str) -> None:
+    from ruamel.yaml import YAML
+
+    path = tmp_path / "s.yaml"
+    with path.open("w") as stream:
+        YAML().dump(study(estimand=estimand), stream)
+    with pytest.raises(UserError) as caught:
+        plan(path)
+    assert words in caught.value.message and "s.yaml:" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sweep": {"train.lr": [1e-3, 3e-3, 1e-2]}, "estimand": "median"}, "sweep"),
+        ({"margin": 0.1, "estimand": "superiority"}, "margin"),
+        ({"margin": 1.5, "estimand": {"name": "solve_rate", "threshold": 1.0}}, "margin"),
+        ({"margin": "5 % of steps", "estimand": {"name": "solve_rate", "threshold": 1.0}}, "margin"),
+    ],
+)
+def test_parts_without_a_meaning_for_the_estimand_are_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        planned(**fields)
+
+
+def test_effects_of_factors_are_means() -> None:
+    fields = study(estimand="median", factors={"no_wo": {"variant": "no_wo"}, "model.norm": ["pre", "post"]})
+    fields["base"]["variant"] = "dense"
+    del fields["grid"], fields["baseline"]
+    with pytest.raises(UserError, match="estimand: mean"):
+        plan(fields)
+
+
+def test_tasks_with_different_estimands_need_one_in_the_study(bimodal: str) -> None:
+    tasks = [bimodal, f"{bimodal.rpartition('/')[0]}/recall.py:Recall"]
+    fields = study(grid={"task": tasks}, baseline=None)
+    del fields["base"]["task"]
+    fields["base"]["variant"] = "dense"
+    with pytest.raises(UserError, match="solve_rate at 0.95 and mean"):
+        plan(fields)
+    assert plan({**fields, "estimand": "median"}).estimand.name == "median"
+
+
+def test_the_plan_names_the_smallest_number_of_seeds_that_can_decide() -> None:
+    """With 2 comparisons, the sign test needs 7 seeds: 2 x 2 / 2^7 = 0.03."""
+    few = planned(estimand="median", seeds=[0, 1, 2, 3, 4])
+    assert count_comparisons(few) == 2
+    (note,) = settling_notes(few)
+    assert "0.062" in note and "at least 7 seeds" in note
+    assert settling_notes(planned(estimand="median", seeds=list(range(7)))) == []
+    rate = {"name": "solve_rate", "threshold": 0.9}
+    assert "at least 4 seeds" in settling_notes(planned(estimand=rate))[0]
+    assert settling_notes(planned(estimand=rate, baseline=None)) == []
+
+
+def test_the_plan_names_a_limit_of_added_seeds_that_can_decide() -> None:
+    few = planned(estimand="superiority")
+    (note,) = settling_notes(few, max_seeds=6)
+    assert "up to 6 seeds" in note and "--max-seeds" in note
+    needed = int(note.rpartition(" ")[2])
+    assert needed > 6 and settling_notes(few, max_seeds=needed) == []
+    assert settling_notes(few, max_seeds=needed - 1) != []
+
+
+def test_the_plan_names_a_margin_that_the_seeds_cannot_show() -> None:
+    rate = {"name": "solve_rate", "threshold": 0.9}
+    enough = planned(estimand=rate, seeds=list(range(5)), margin=0.1)
+    (note,) = settling_notes(enough)
+    assert "equivalent within ±0.1" in note and "at least" in note
+    assert settling_notes(planned(estimand=rate, seeds=list(range(5)), margin=0.8)) == []
+
+
+def test_plan_prints_the_estimand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ruamel.yaml import YAML
+
+    from attnlab.cli import main
+
+    path = tmp_path / "s.yaml"
+    with path.open("w") as stream:
+        YAML().dump(study(estimand="median"), stream)
+    assert read_study(path).estimand == EstimandConfig(name="median")
+    assert main.main(["plan", str(path), "--tflops", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "estimand: the median" in out and "note: median: no scores" in out

@@ -1,0 +1,117 @@
+"""Tests of tables, pages and files of studies whose estimand is not the mean, and of fragile verdicts."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from attnlab.config.estimand import EstimandConfig
+from attnlab.report import stored
+from attnlab.report.export import cells_frame
+from attnlab.report.methods import StudyInfo
+from attnlab.report.summary import summarize
+from attnlab.report.verdicts import notes, verdict_table
+from attnlab.report.write import write
+from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.compare import summarize_cells
+from tests.report.test_summary import ONE, study
+
+RATE = EstimandConfig(name="solve_rate", threshold=0.9)
+SPEC = ComparisonSpec("recall", ("variant",), "recall", "max", {"variant": "dense"}, margin=0.4, estimand=RATE)
+SOLVED = {"dense": "+++++", "gru": "-----", "no_wo": "++++-", "lstm": "+++++"}
+
+
+def runs() -> list[dict[str, Any]]:
+    """Return runs of four cells with five seeds each, some of which solve the task."""
+    return [
+        {
+            "run_id": f"{variant}-{seed}",
+            "name": f"{variant} s{seed}",
+            "variant": variant,
+            "cell": variant,
+            "seed": seed,
+            "state": "completed",
+            "reason": "",
+            "recall": (0.95 if sign == "+" else 0.2) + seed / 1000,
+            "train.steps": 10,
+        }
+        for variant, signs in SOLVED.items()
+        for seed, sign in enumerate(signs)
+    ]
+
+
+def table(spec: ComparisonSpec = SPEC) -> tuple[list[CellSummary], dict[str, str]]:
+    cells = summarize_cells(runs(), spec)
+    return cells, {row.cells[0]: " | ".join(row.cells) for row in verdict_table(cells, spec).rows}
+
+
+def test_the_table_shows_how_many_seeds_solve_the_task() -> None:
+    cells, rows = table()
+    assert "solved 5 of 5 [0.48, 1.00]" in rows["dense"] and "solved 4 of 5 [0.28, 0.99]" in rows["no_wo"]
+    assert "-1.00 [" in rows["gru"] and "worse" in rows["gru"]
+    assert "recall ≥ 0.9" in [column.heading for column in verdict_table(cells, SPEC).columns]
+    text = " ".join(notes(cells, SPEC))
+    assert "Barnard" in text and "Holm" in text and "t-test" not in text and "±0.4" in text
+
+
+def test_the_summary_names_the_rate() -> None:
+    text = summarize(table()[0], SPEC).text
+    assert "the share of seeds with recall ≥ 0.9 (higher is better)" in text
+    assert "gru, -1.00 [" in text and "1 is worse" in text
+    alone = summarize(summarize_cells(runs(), replace(SPEC, baseline={})), replace(SPEC, baseline={})).text
+    assert "the best solve rate is that of dense: solved 5 of 5" in alone
+
+
+def test_superiority_and_medians_have_their_own_texts() -> None:
+    superiority = replace(SPEC, estimand=EstimandConfig(name="superiority"), margin=None)
+    cells, rows = table(superiority)
+    assert "better in 0 of 5 seeds [0.00, 0.52]" in rows["gru"] and "6 or more" not in rows["gru"]
+    assert "better in 0 of 1 seed" in rows["no_wo"] and "4 ties" in rows["no_wo"]
+    assert "5 seeds cannot decide, 7 or more can" in rows["gru"]  # 3 comparisons: 3 x 2 / 2^7 = 0.047
+    assert "no test" in " ".join(notes(cells, superiority))
+    median = replace(SPEC, estimand=EstimandConfig(name="median"), margin=None)
+    assert "median recall" in [column.heading for column in verdict_table(table(median)[0], median).columns]
+    assert "-0.7500" in table(median)[1]["gru"]
+
+
+def test_cells_csv_has_the_estimate_with_its_interval() -> None:
+    frame = cells_frame(table()[0], SPEC).set_index("cell")
+    assert frame.loc["no_wo", "estimand"] == "solve_rate" and frame.loc["no_wo", "estimate"] == 0.8
+    assert frame.loc["no_wo", "estimate_low"] == pytest.approx(0.2836, abs=1e-4)
+    assert frame.loc["gru", "difference"] == -1.0 and frame.loc["gru", "p"] == pytest.approx(2 / 1024)
+    assert frame.loc["gru", "recall"] == pytest.approx(0.202)  # the mean of the metric, without a t-interval
+    assert pandas.isna(frame.loc["gru", "low"])
+
+
+def test_a_page_of_solve_rates_is_written_stored_and_rendered_again(tmp_path: Path) -> None:
+    info = StudyInfo(SPEC, "study: recall\n")
+    curves = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+    page = write(tmp_path / "a", info=info, runs=pandas.DataFrame(runs()), curves=curves)
+    assert "solved 4 of 5 [0.28, 0.99]" in (tmp_path / "a" / "index.html").read_text()
+    assert "the solve rate, the share of seeds with recall of at least 0.9" in page.overview
+    assert "difference in solve rate" in (tmp_path / "a" / "forest.svg").read_text()
+    again = stored.load(tmp_path / "a")
+    assert again["info"].spec.estimand == RATE
+    write(tmp_path / "b", **again)
+    assert stored.changed_files(tmp_path / "a", tmp_path / "b") == []
+
+
+SKEWED = [0.050, 0.052, 0.048, 0.051, 0.049, 0.001]
+STEADY = [2.0, 2.1, 2.05, 1.95, 2.02, 2.07]
+
+
+def test_a_fragile_verdict_is_marked_in_the_table_the_summary_and_the_file() -> None:
+    values = {"dense": STEADY, "far": [a + 0.5 + b / 50 for a, b in zip(STEADY, SKEWED, strict=True)]}
+    values["odd"] = [a + b for a, b in zip(STEADY, SKEWED, strict=True)]
+    spec = replace(ONE, moderate=False, margin=None)
+    cells = study(values, spec)
+    rows = {row.cells[0]: " | ".join(row.cells) for row in verdict_table(cells, spec).rows}
+    assert "worse, fragile" in rows["odd"] and "fragile" not in rows["far"]
+    assert sum("“Fragile”" in note for note in notes(cells, spec)) == 1
+    assert "fragile" in summarize(cells, spec).text
+    frame = cells_frame(cells, spec).set_index("cell")
+    assert bool(frame.loc["odd", "fragile"]) and not frame.loc["far", "fragile"]
+    sound = study({name: values[name] for name in ("dense", "far")}, spec)
+    assert not any("ragile" in note for note in notes(sound, spec))
