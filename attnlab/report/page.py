@@ -29,13 +29,13 @@ from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Summary, summarize
-from attnlab.report.sweep import runs_at_best, sweep_section
+from attnlab.report.sweep import sweep_section
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
 from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.factorial import estimate_effects
 from attnlab.stats.lr_curve import hyperparameter_name

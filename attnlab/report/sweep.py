@@ -9,7 +9,7 @@ from attnlab.report.plots.rate_curves import RateCurve, curve_limits, rate_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, count, format_interval, format_p_value
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.lr_curve import PHASE, WINDOW, CurveProblem, LearningRateCurve, describe_problem, hyperparameter_name
 from attnlab.stats.paired import LEVEL
 
@@ -19,17 +19,6 @@ MAX_CELLS = 6  # cells in one plot
 def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:
     """Return the dotted path of the hyperparameter that the runs sweep; None if they are not runs of a sweep."""
     return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)
-
-
-def runs_at_best(
-    records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummary], spec: ComparisonSpec
-) -> list[Mapping[str, Any]]:
-    """Return the runs at each cell's best value tried; in a study without a sweep, all runs."""
-    if spec.sweep is None:
-        return list(records)
-    best = {cell.name: cell.curve.best for cell in cells if cell.curve}
-    params = [r["params"] if isinstance(r.get("params"), Mapping) else {} for r in records]
-    return [r for r, chosen in zip(records, params, strict=True) if chosen.get(spec.sweep) == best.get(cell_of(r, spec))]
 
 
 def sweep_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> PageSection | None:

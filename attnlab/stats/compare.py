@@ -52,6 +52,17 @@ def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     return str(run.get("cell") or cell_name({axis: axis_text(run.get(axis)) for axis in spec.axes}))
 
 
+def runs_at_best(
+    records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummary], spec: ComparisonSpec
+) -> list[Mapping[str, Any]]:
+    """Return the runs at each cell's best value tried; in a study without a sweep, all runs."""
+    if spec.sweep is None:
+        return list(records)
+    best = {cell.name: cell.curve.best for cell in cells if cell.curve}
+    params = [r["params"] if isinstance(r.get("params"), Mapping) else {} for r in records]
+    return [r for r, chosen in zip(records, params, strict=True) if chosen.get(spec.sweep) == best.get(cell_of(r, spec))]
+
+
 def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> CellSummary:
     completed = [run for run in runs if run["state"] == RunState.COMPLETED and finite(run.get(spec.metric)) is not None]
     values = {int(run["seed"]): float(run[spec.metric]) for run in completed}

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.training_share import (
     MIN_LOSSES,
     MIN_POINTS,
@@ -83,7 +83,7 @@ def summarize_shares(
     """
     if not spec.estimand.is_mean:
         return []
-    completed = _compared_runs(cells, records, spec)
+    completed = [record for record in runs_at_best(records, cells, spec) if record["state"] == RunState.COMPLETED]
     costs = {(cell_of(record, spec), int(record["seed"])): _step_costs(record) for record in completed}
     by_name = {cell.name: cell for cell in cells}
     if spec.over in LENGTH_AXES:
@@ -93,17 +93,6 @@ def summarize_shares(
     losses = _curves_of(curves, "train/loss", completed, spec)
     shares = (_share_of_curves(cell, valid, losses, spec, costs) for cell in comparisons(cells) if cell.difference is not None)
     return [share for share in shares if share is not None]
-
-
-def _compared_runs(
-    cells: Sequence[CellSummary], records: Iterable[Mapping[str, Any]], spec: ComparisonSpec
-) -> list[Mapping[str, Any]]:
-    """Return the completed runs; in a sweep those at the best value tried of each cell."""
-    completed = [record for record in records if record["state"] == RunState.COMPLETED]
-    if not spec.sweep:
-        return completed
-    best = {cell.name: cell.curve.best for cell in cells if cell.curve is not None}
-    return [r for r in completed if (r.get("params") or {}).get(spec.sweep) == best.get(cell_of(r, spec))]
 
 
 def _share_over_levels(

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
+from attnlab.tracking.client import search_runs
+from attnlab.tracking.runs import recorded_experiment
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.tracking.client import Record
 
 
 def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
@@ -26,9 +27,11 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     if not any(code.values()):
         return []
     try:
-        records = _finished_records(plan.study.study, root)
+        recorded = recorded_experiment(plan.study.study, root)
+        records = [] if recorded is None else search_runs(recorded[0], recorded[1].experiment_id)
     except UserError as error:
         return [f"runs that a change of code invalidates are not known: {error.message}"]
+    records = [record for record in records if record.info.status == "FINISHED"]
     recorded_keys = {record.data.tags["attnlab.fingerprint"] for record in records}
     planned_keys = {(run.cell.name, run.seed, json.dumps(run.params)): run.key for run in plan.runs}  # none with a search
     changed: Counter[str] = Counter()
@@ -49,17 +52,3 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
 def _digests(config: dict[str, Any]) -> dict[str, str]:
     """Return the digests of the user's code by file name or module, from a configuration as JSON."""
     return {Path(path).name: digest for path, digest in config.get("sources", {}).items()} | config.get("packages", {})
-
-
-def _finished_records(study: str, root: str | Path | None) -> list[Record]:
-    """Return the records of a study's finished runs, those of earlier plans included; [] if nothing was recorded yet."""
-    from attnlab.tracking.client import connect, is_local, is_study, runs_folder, search_runs
-
-    folder = runs_folder(root)
-    if is_local(folder) and not (folder / "mlflow.db").exists():
-        return []
-    client = connect(folder)
-    experiment = client.get_experiment_by_name(study)
-    if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
-        return []
-    return search_runs(client, experiment.experiment_id, "attributes.status = 'FINISHED'")

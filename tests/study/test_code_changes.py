@@ -10,6 +10,7 @@ from attnlab.planning.plan import plan as make_plan
 from attnlab.study.code_changes import code_change_notes
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import run
+from attnlab.tracking import client
 from tests.support.studies import COSINE, SEARCH, STUDY, write
 
 GOOD = "tests.support.study_fakes:good"
@@ -62,5 +63,8 @@ def test_the_plan_prints_them(
     trained(made(tmp_path), root)
     mine.write_text("x = 1\n" + mine.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    searches, search = [], client._search_runs
+    monkeypatch.setattr(client, "_search_runs", lambda *words: searches.append(words) or search(*words))
     assert main.main(["plan", str(tmp_path / "s.yaml"), "--tflops", "1"]) == 0
     assert "note: mine.py" in capsys.readouterr().out
+    assert len(searches) == 1, "one search also serves the number of finished runs"
