@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -83,24 +82,31 @@ def postgres() -> Iterator["Server"]:
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def copied_databases() -> Iterator[None]:
+    """Copy an empty MLflow database wherever this process would create one; processes that tests start create their own."""
+    from attnlab.tracking import client
+    from tests.support.empty_store import copying
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_create_database", copying(client._create_database))
+        yield
+
+
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs with a new MLflow database in it, to be copied: making one takes seconds of migrations."""
-    from attnlab.tracking.client import connect
+    """A folder of runs with a new MLflow database in it, to be copied."""
+    from tests.support.empty_store import copy_store
 
-    folder = tmp_path_factory.mktemp("store")
-    connect(folder, create=True)
-    return folder
+    return copy_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture
-def root(empty_store: Path, tmp_path: Path) -> Path:
+def root(tmp_path: Path) -> Path:
     """A folder of runs with nothing in it yet."""
-    from attnlab.tracking.relocation import relocate_artifacts
+    from tests.support.empty_store import copy_store
 
-    folder = Path(shutil.copytree(empty_store, tmp_path / "runs"))
-    relocate_artifacts(folder, writable=True)
-    return folder
+    return copy_store(tmp_path / "runs")
 
 
 @pytest.fixture

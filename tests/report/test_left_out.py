@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 from attnlab import load_runs
+from attnlab.cli import main
 from attnlab.cli._results import print_left_out
 from attnlab.report.left_out import describe_left_out
 from attnlab.report.methods import StudyInfo, load_study_info
@@ -25,6 +26,7 @@ from attnlab.tracking.calls import Call
 from attnlab.tracking.runs import load_left_out
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study
+from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT
 from tests.support.synthetic import INFO
 
@@ -152,15 +154,19 @@ def test_the_file_of_a_run_from_a_dictionary_has_its_assignments(root: Path) -> 
     assert "lr: 0.125" in info.yaml and "- 7" in info.yaml and info.calls[0].command == "attnlab run small.yaml"
 
 
-def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path) -> None:
+def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     (first / "my studies").mkdir(parents=True)
-    again.mkdir()
+    copy_store(again / "runs")
     file = first / "my studies" / "tiny.yaml"
+    run_file = ["run", str(file.relative_to(first)), "--set", "train.lr=0.01"]
+    monkeypatch.chdir(first)
+    monkeypatch.delenv("ATTNLAB_RUNS")
+    monkeypatch.setattr("sys.argv", ["attnlab", *run_file])  # the page quotes the command
     file.write_text(STUDY)
-    _attnlab(first, "run", str(file.relative_to(first)), "--set", "train.lr=0.01")
+    assert main.main(run_file) == 0
     file.write_text(STUDY.replace("[0, 1, 2]", "[0, 2]"))
-    _attnlab(first, "run", str(file.relative_to(first)), "--set", "train.lr=0.01")
+    assert main.main(run_file) == 0
 
     page = (first / "reports/tiny/README.md").read_text()
     commands = re.search(r"## Reproduction\n\n```\n(.*?)\n```", page, re.DOTALL)
@@ -178,24 +184,13 @@ def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path) -> None:
     assert warnings[0] == warnings[1] and len(warnings[0]) == 1
 
 
-def _attnlab(folder: Path, *arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "attnlab", *arguments], cwd=folder, env=_environment(), check=True, capture_output=True
-    )
-
-
 def _shell(folder: Path, script: str) -> None:
     bin_folder = folder.parent / "bin"
     bin_folder.mkdir()
     (bin_folder / "attnlab").write_text(f'#!/bin/sh\nexec {sys.executable} -m attnlab "$@"\n')
     (bin_folder / "attnlab").chmod(0o755)
-    environment = _environment() | {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     subprocess.run(["sh", "-c", script], cwd=folder, env=environment, check=True, capture_output=True)
-
-
-def _environment() -> dict[str, str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("ATTNLAB_RUNS", "ATTNLAB_STORAGE")}
-    return environment | {"PYTHONPATH": str(ROOT)}
 
 
 def _table(path: Path) -> list[dict[str, str]]:

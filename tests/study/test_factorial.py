@@ -21,9 +21,10 @@ STUDY = FACTORS.replace("design: full", "design: fractional").replace(
 )
 
 
-def test_a_half_fraction_from_yaml_to_table(tmp_path: Path) -> None:
+def test_a_half_fraction_from_yaml_to_table(root: Path, tmp_path: Path) -> None:
     path = write(tmp_path, STUDY)
-    result = run(path, root=tmp_path / "runs", display=QUIET, reference_scores=False)
+    options = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
+    result = run(path, reference_scores=False, **options)
     assert result.ok and len(result.rows) == 8
     spec = result.comparison()
     effects = estimate_effects(summarize_cells(result.records(), spec), spec)
@@ -33,7 +34,7 @@ def test_a_half_fraction_from_yaml_to_table(tmp_path: Path) -> None:
         "ff_mult=2 instead of 4",
     ]
 
-    runs = load_runs("parts", tmp_path / "runs")
+    runs = load_runs("parts", root)
     columns = runs[["factor.no_wo", "factor.position", "factor.model.ff_mult"]]
     assert set(columns.to_numpy().ravel()) == {0, 1} and columns.sum().tolist() == [4, 4, 4]
     for i, effect in enumerate(effects.main):
@@ -41,10 +42,10 @@ def test_a_half_fraction_from_yaml_to_table(tmp_path: Path) -> None:
         difference = runs[on]["bits_per_byte"].mean() - runs[~on]["bits_per_byte"].mean()
         assert effect.difference.interval.mean == pytest.approx(difference)
 
-    folder = report("parts", root=tmp_path / "runs", out=tmp_path / "page")
+    folder = report("parts", root=root, out=tmp_path / "page")
     text = (folder / "README.md").read_text()
     assert "## Effects" in text and "no_wo (+ rotary × ff_mult=2)" in text
-    again = run(path, root=tmp_path / "runs", display=QUIET, reference_scores=False)
+    again = run(path, reference_scores=False, **options)
     assert [row.summary for row in again.rows] == [row.summary for row in result.rows], "finished runs are not repeated"
 
 

@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from attnlab.cli import main
 from attnlab.tracking.runs import load_runs
+from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT
 from tests.support.processes import MARK, Marked
 
@@ -27,12 +31,16 @@ seeds: [0, 1]
 baseline: {variant: dense}
 reference_scores: false
 """
+RUN = ["run", "swept.yaml", "--no-report", "--workers", "2"]
 EXTENDED = "sweep: train.lr 1.0 added, 4 more runs"  # with four steps, 0.1 is the best learning rate
+
+
+Finished = tuple[list[list[str]], dict[str, Any]]
 
 
 def start(folder: Path, root: Path) -> "subprocess.Popen[str]":
     """Run the study in a process of its own, which is killed with all its children."""
-    words = [sys.executable, "-m", "attnlab", "run", "swept.yaml", "--no-report", "--workers", "2"]
+    words = [sys.executable, "-m", "attnlab", *RUN]
     environment = os.environ | {"ATTNLAB_RUNS": str(root), "PYTHONPATH": str(ROOT), MARK: str(folder)}
     return subprocess.Popen(
         words, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
@@ -54,10 +62,11 @@ def killed_in_the_extension(folder: Path, root: Path) -> None:
     assert process.returncode == -signal.SIGKILL and extended and started == 2
 
 
-def finished(folder: Path, root: Path) -> tuple[list[list[str]], dict[str, Any]]:
-    """Run the study to its end; return the rows of its table, and the scores of its runs by name."""
-    output, _ = start(folder, root).communicate()
-    lines = output.splitlines()
+def finished(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Finished:
+    """Run the study to its end in this process; return the rows of its table, and the scores of its runs by name."""
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    assert main.main(RUN) == 0
+    lines = capsys.readouterr().out.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("swept: bits_per_byte"))
     heading = next(line for line in lines[first + 1 :] if line.startswith("cell "))
     measured = heading.index("tokens/s")  # the columns from here on differ between any two studies
@@ -67,11 +76,14 @@ def finished(folder: Path, root: Path) -> tuple[list[list[str]], dict[str, Any]]
     return table, {run["name"]: (run["params"], run["bits_per_byte"], run["valid_bits_per_byte"]) for run in runs}
 
 
-def test_a_study_that_is_killed_in_its_extension_resumes_to_the_same_table(tmp_path: Path) -> None:
+def test_a_study_that_is_killed_in_its_extension_resumes_to_the_same_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "swept.yaml").write_text(STUDY)
-    roots = [tmp_path / "undisturbed", tmp_path / "killed"]
+    monkeypatch.chdir(tmp_path)
+    roots = [copy_store(tmp_path / name) for name in ("undisturbed", "killed")]
     killed_in_the_extension(tmp_path, roots[1])
-    undisturbed, resumed = (finished(tmp_path, root) for root in roots)
+    undisturbed, resumed = (finished(root, monkeypatch, capsys) for root in roots)
     assert resumed == undisturbed
     table, runs = resumed
     rates = (1e-3, 1e-2, 0.1, 1.0)

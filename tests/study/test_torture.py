@@ -24,6 +24,7 @@ from tests.support.studies import STUDY, write
 from tests.torture import harness
 
 QUIET = ProgressDisplay(quiet=True)
+STEPS = 60  # of a run; there is a checkpoint at every fifth
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Peace:
 @pytest.fixture(scope="module")
 def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
     folder = tmp_path_factory.mktemp("torture")
-    study = harness.write_study(folder, runs=8, steps=120)
+    study = harness.write_study(folder, runs=8, steps=STEPS)
     return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
 
 
@@ -84,7 +85,7 @@ def point_twice(client: MlflowClient, run_id: str, trials: optuna.Study) -> None
 
 
 def point_more(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:
-    client.log_metric(run_id, "train/tokens_per_s", 1.0, step=121)
+    client.log_metric(run_id, "train/tokens_per_s", 1.0, step=STEPS + 1)
 
 
 def curve_more(client: MlflowClient, run_id: str, trials: optuna.Study) -> None:

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.tasks import documents, imdb
+from attnlab.tasks import datasets, documents, imdb
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
-from attnlab.tasks.imdb import Imdb
+from attnlab.tasks.imdb import CLASSES, Imdb
 from attnlab.tasks.reference_scores.linear import Texts
 from tests.support.paths import ROOT
 
@@ -170,13 +170,23 @@ def test_refusals(task: Imdb):
 
 
 @pytest.mark.real
-def test_the_real_reviews(real_data: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_real_reviews(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The archive is read whole; every tenth review is prepared."""
     task = Imdb()
     assert task.steps_per_epoch(32) == 704  # without the data
+    reviews, note = imdb.IMDB.read(imdb.IMDB, datasets.folder() / imdb.IMDB.file)
+    assert "sha256 of the 50,000 as expected" in note
+    counts = {"train": 11_250, "valid": 1_250, "test": 12_500}
+    for name, names in imdb._hold_out(list(reviews)).items():
+        assert [sum(f"/{label}/" in review for review in names) for label in CLASSES] == [counts[name]] * 2
+
+    monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(imdb, "HELD_OUT", 125)
+    monkeypatch.setattr(datasets, "load", lambda source: {name: reviews[name] for name in list(reviews)[::10]})
     task.prepare()
-    for name, count in (("train", 11_250), ("valid", 1_250), ("test", 12_500)):
-        assert np.bincount(task.split(name).labels).tolist() == [count, count]
-    assert task.padding(batch_size=32) <= 0.02
+    for name, count in counts.items():
+        assert np.bincount(task.split(name).labels).tolist() == [count // 10] * 2
+    assert task.padding(batch_size=32) <= 0.03
     monkeypatch.setattr(imdb, "_build", lambda *_: pytest.fail("what is prepared was prepared again"))
     again = Imdb()
     again.prepare()
