@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attnlab.report.wording import CHOSEN_MARK, count, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
+from attnlab.stats.moderation import VariancePrior
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.simultaneous import hides_correction
 from attnlab.stats.skewness import MIN_SEEDS
@@ -19,7 +20,7 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
     priors = [cell.difference.interval.prior for cell in compared if cell.difference and cell.difference.interval.prior]
     if priors:
         texts.append(
-            f"The t-tests and intervals of differences borrow from the table's {priors[0].comparisons} comparisons (moderated "
+            f"The t-tests and intervals of differences borrow from {_describe_lenders(priors)} (moderated "
             "t-test, Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
             f"{count(priors[0].degrees_of_freedom, 'degree')} of freedom."
         )
@@ -40,6 +41,14 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
             "small differences are called fragile, too; more seeds decide."
         )
     return texts
+
+
+def _describe_lenders(priors: Sequence[VariancePrior]) -> str:
+    """Return the comparisons whose variances are averaged as text."""
+    if priors[0].groups == 1:
+        return f"the table's {priors[0].comparisons} comparisons"
+    numbers = sorted({prior.comparisons for prior in priors})
+    return f"the {' or '.join(map(str, numbers))} comparisons at the same level, on the same test"
 
 
 def note_on_thin_lines(cells: Sequence[CellSummary]) -> list[str]:

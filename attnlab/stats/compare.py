@@ -149,8 +149,12 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
                 group.append(_pair(cell, baseline, spec))
                 pairs.add(pair)
     grouped = [replace(group[0], further=tuple(group[1:])) for group in compared]
-    differences = [comparison.difference for comparison in comparisons(grouped)]
-    return judge_cells(grouped, paired.correct(paired.moderate(differences) if spec.moderate else differences), spec)
+    compared = comparisons(grouped)
+    differences = [comparison.difference for comparison in compared]
+    if spec.moderate:
+        levels = [(comparison.axes.get(spec.over), comparison.test) for comparison in compared]
+        differences = paired.moderate(differences, groups=levels)
+    return judge_cells(grouped, paired.correct(differences), spec)
 
 
 def judge_cells(

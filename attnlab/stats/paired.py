@@ -16,10 +16,15 @@ tested by its sign: if both directions were equally likely, n seeds would all ag
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, VariancePrior, table_prior
+from attnlab.stats.moderation import (
+    MAX_DEGREES_OF_FREEDOM,
+    MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
+    VariancePrior,
+    table_prior,
+)
 from attnlab.stats.sequential import Looks
 from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
 
@@ -232,21 +237,36 @@ def _test(difference: Difference) -> Difference:
     return replace(difference, p=p, p_equivalent=p_equivalent)
 
 
-def moderate(differences: Sequence[Difference | None], *, most: int = MAX_DEGREES_OF_FREEDOM) -> list[Difference | None]:
-    """Let the differences of one table borrow from each other's variances, where the table is large enough; keep the order.
+def moderate(
+    differences: Sequence[Difference | None],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    most: int = MAX_DEGREES_OF_FREEDOM,
+) -> list[Difference | None]:
+    """Let the differences of one table borrow from each other's variances, where there are enough of them; keep the order.
 
     Intervals and p-values become those of the moderated t-test. Differences without a t-test (too few pairs, or the same
     difference in all pairs) remain as they are, and nothing is borrowed from them.
 
     Args:
         differences: Not yet corrected by `correct`.
+        groups: The group of each difference; only those of one group borrow from each other. Default: all are one group.
         most: Largest number of degrees of freedom of the prior.
     """
-    tested = [d.interval for d in differences if d is not None and _has_t_test(d)]
-    prior = table_prior([i.sd**2 for i in tested if i.sd], [i.n for i in tested], most=most)
-    if prior is None:
-        return list(differences)
-    return [_moderated(d, prior) if d is not None and _has_t_test(d) else d for d in differences]
+    tested: dict[Hashable, list[Interval]] = {}
+    names = [None] * len(differences) if groups is None else groups
+    for name, difference in zip(names, differences, strict=True):
+        if difference is not None and _has_t_test(difference):
+            tested.setdefault(name, []).append(difference.interval)
+    most = min(most, MAX_DEGREES_OF_FREEDOM_OF_GROUPS) if len(tested) > 1 else most
+    priors = {}
+    for name, intervals in tested.items():
+        prior = table_prior([i.sd**2 for i in intervals if i.sd], [i.n for i in intervals], most=most)
+        priors[name] = prior and replace(prior, groups=len(tested))
+    return [
+        _moderated(d, prior) if d is not None and _has_t_test(d) and (prior := priors[name]) else d
+        for name, d in zip(names, differences, strict=True)
+    ]
 
 
 def _has_t_test(difference: Difference) -> bool:

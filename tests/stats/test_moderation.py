@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy
 import pytest
 
+from attnlab.report.interval_notes import notes_on_intervals
 from attnlab.stats import paired, power
+from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.moderation import prior_degrees_of_freedom, table_prior
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import simultaneous_interval
@@ -152,3 +154,46 @@ def test_false_verdicts_are_at_most_six_percent(n: int, comparisons: int, spread
     corrected = [paired.correct([*moderate(rows)]) for rows in gaps]
     wrong = sum(any(d and d.conclusion in ("lower", "higher") for d in differences) for differences in corrected)
     assert wrong / tables < 0.06 + 2 * 0.0053  # two Monte-Carlo standard errors
+
+
+def test_each_group_borrows_from_its_own_comparisons() -> None:
+    gaps = numpy.concatenate([table(3, 4, seed=1), 10 * table(4, 4, seed=2)])
+    moderated = paired.moderate(compare(gaps), groups=["a"] * 3 + ["b"] * 4)
+    for rows, part in ((slice(0, 3), gaps[:3]), (slice(3, 7), gaps[3:])):
+        means, errors, df = written_out(part, 2)
+        tests = [d.interval for d in moderated[rows] if d is not None]
+        assert [(i.moderated_sd or 0) / 2 for i in tests] == pytest.approx(errors) and {
+            i.degrees_of_freedom for i in tests
+        } == {df}
+        assert [i.mean for i in tests] == pytest.approx(means)
+        assert {(i.prior.comparisons, i.prior.groups) for i in tests if i.prior} == {(len(part), 2)}
+    alone = paired.moderate(compare(gaps), groups=["a"] * 7)
+    assert alone == paired.moderate(compare(gaps)), "one group is the whole table"
+    assert all(d == plain for d, plain in zip(paired.moderate(compare(gaps), groups=range(7)), compare(gaps), strict=True))
+
+
+def test_comparisons_borrow_within_their_level_and_test() -> None:
+    """Levels that scatter differently, and cells on other data, have variances of their own."""
+    random = numpy.random.RandomState(5)
+    runs = [
+        {
+            **{"variant": variant, "train.steps": str(steps), "loss": float(random.normal(0, scale)), "test": test},
+            **{"seed": seed, "state": "completed"},
+        }
+        for variant in ("dense", "a", "b", "c")
+        for steps, scale, test in ((500, 5.0, '{"data": 1}'), (1500, 1.0, '{"data": 1}'), (4500, 1.0, '{"data": 2}'))
+        for seed in range(4)
+    ]
+    spec = ComparisonSpec("levels", ("variant", "train.steps"), "loss", "min", {"variant": "dense"}, over="train.steps")
+    cells = summarize_cells(runs, spec)
+    compared = [cell for cell in cells if cell.difference]
+    for steps in ("500", "1500", "4500"):
+        intervals = [c.difference.interval for c in compared if c.difference and c.axes["train.steps"] == steps]
+        mean = numpy.mean([(interval.sd or 0) ** 2 for interval in intervals])
+        assert {i.prior.comparisons for i in intervals if i.prior} == {3}
+        assert [i.prior and i.prior.variance for i in intervals] == pytest.approx([mean] * 3)
+    by_test = summarize_cells(runs, replace(spec, over=""))
+    numbers = {c.axes["train.steps"]: c.difference.interval.prior for c in by_test if c.difference}
+    assert [prior and (prior.comparisons, prior.groups) for prior in numbers.values()] == [(6, 2), (6, 2), (3, 2)]
+    assert "the 3 comparisons at the same level" in notes_on_intervals(cells)[0]
+    assert "the 3 or 6 comparisons" in notes_on_intervals(by_test)[0]
