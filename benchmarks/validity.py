@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import factorial, fixed_seeds, intervals, looks, moderation, predictions, rules, sweeps, trends
+from benchmarks import estimands, factorial, fixed_seeds, intervals, looks, moderation, predictions, rules, sweeps, trends
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulation import Result, Setting, Simulation, run_setting
 from benchmarks.validity_page import write_page
@@ -36,6 +36,9 @@ SIMULATIONS: tuple[Simulation, ...] = (
     predictions.PREDICTIONS,
     predictions.PREDICTED_SEEDS,
     rules.LOOK_RULES,
+    estimands.EXACT_TESTS,
+    estimands.RANK_TESTS,
+    estimands.FRAGILE,
 )
 
 

@@ -19,10 +19,11 @@ from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.table import Table
 from attnlab.report.trend import PHRASES, describe_ends, noun
-from attnlab.report.wording import format_p_value
+from attnlab.report.wording import format_estimate, format_p_value
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable
 from attnlab.stats.control import sensitivity
+from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.pooling import MIN_STUDIES, Heterogeneity, scale_of
 from attnlab.stats.training_share import share_of
 from attnlab.stats.trend import TrendKind
@@ -115,6 +116,8 @@ def _named_effects(study: ContrastEffect, kind: VerdictKind | None = None) -> st
 
 
 def _in_metric(cell: CellSummary) -> str:
+    if isinstance(cell.difference, ExactDifference):
+        return format_estimate(cell.difference)
     return f"{cell.difference.interval.mean:+.4f}" if cell.difference else ""
 
 

@@ -103,8 +103,11 @@ class PooledEffect:
 
 
 def scale_of(spec: ComparisonSpec) -> str:
-    """Return the quantity that a study's effects are per cent of; "" for a metric without a known natural zero."""
-    return SCALES.get(spec.metric, "")
+    """Return the quantity that a study's effects are per cent of; "" for a metric without a known natural zero.
+
+    "" also for another estimand than the mean: its effects are not differences of mean scores.
+    """
+    return SCALES.get(spec.metric, "") if spec.estimand.is_mean else ""
 
 
 def relative_effect(comparison: CellSummary, baseline: CellSummary, spec: ComparisonSpec) -> Effect | None:
