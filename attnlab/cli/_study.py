@@ -30,7 +30,7 @@ def add_study_arguments(parser: Parser) -> None:
 
 
 def add_seed_arguments(parser: Parser) -> None:
-    """Add `--until-conclusive` and `--max-seeds`."""
+    """Add `--until-conclusive`, `--max-seeds` and `--futility`."""
     parser.add_argument(
         "--until-conclusive",
         action="store_true",
@@ -41,6 +41,13 @@ def add_seed_arguments(parser: Parser) -> None:
         type=positive_int,
         metavar="N",
         help="most seeds of a cell with --until-conclusive (default 12)",
+    )
+    parser.add_argument(
+        "--futility",
+        type=float,
+        metavar="P",
+        help="with --until-conclusive, add no seeds to a cell that is conclusive with --max-seeds seeds with a probability "
+        "below P (default 0.1; 0: add seeds to every inconclusive cell)",
     )
 
 
@@ -105,27 +112,28 @@ def plan_study(arguments: Namespace) -> Plan:
         return plan(arguments.study, sets=sets, only=only, progress=progress, recorded_precision=recorded_precision)
 
 
-def max_seeds(arguments: Namespace) -> int | None:
-    """Return the limit of `--until-conclusive`, or None without it.
+def adaptive_options(arguments: Namespace) -> dict[str, Any] | None:
+    """Return the options of `--until-conclusive`, for `attnlab.study.adaptive.run_until_conclusive`, or None without it.
 
     Raises:
-        UserError: `--max-seeds` without `--until-conclusive`.
+        UserError: `--max-seeds` or `--futility` without `--until-conclusive`.
     """
-    if arguments.until_conclusive:
-        from attnlab.study.adaptive import MAX_SEEDS
+    options = {name: getattr(arguments, name) for name in ("max_seeds", "futility") if getattr(arguments, name) is not None}
+    if options and not arguments.until_conclusive:
+        raise UserError(f"--{next(iter(options)).replace('_', '-')} requires --until-conclusive")
+    if not arguments.until_conclusive:
+        return None
+    from attnlab.study.adaptive import MAX_SEEDS
 
-        return arguments.max_seeds or MAX_SEEDS
-    if arguments.max_seeds is not None:
-        raise UserError("--max-seeds requires --until-conclusive")
-    return None
+    return {"max_seeds": MAX_SEEDS, **options}
 
 
-def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seeds: int | None = None) -> int:
+def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive: dict[str, Any] | None = None) -> int:
     """Run a plan, print its results, write its report, and return the exit code.
 
     Args:
         only: not empty if the plan is a part of its study; the records of the other cells are then kept.
-        max_seeds: add seeds up to this number until every verdict is conclusive; None: run the study's own seeds.
+        adaptive: add seeds until every verdict is conclusive, with these options; None: run the study's own seeds.
 
     Raises:
         UserError: every cell is refused.
@@ -139,15 +147,16 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], max_seed
     from attnlab.study.settling import settling_notes
 
     plan.require_runs()
+    max_seeds = adaptive["max_seeds"] if adaptive else None
     for note in (*code_change_notes(plan), *further_look_notes(plan), *settling_notes(plan, max_seeds=max_seeds)):
         logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores}
-    if max_seeds is None:
+    if adaptive is None:
         result = run(plan, **options)
         history = record_look(result.comparison(), table(result))
     else:
-        result, history = run_until_conclusive(plan, max_seeds=max_seeds, **options)
+        result, history = run_until_conclusive(plan, **adaptive, **options)
     name = plan.study.study
     print_results(result, history=history)
     print_omissions(plan)

@@ -6,11 +6,11 @@ from argparse import Namespace
 
 from attnlab.cli._arguments import Parser
 from attnlab.cli._study import (
+    adaptive_options,
     add_output_arguments,
     add_queue_arguments,
     add_seed_arguments,
     add_study_arguments,
-    max_seeds,
     parse_only,
     plan_study,
     run_plan,
@@ -27,5 +27,5 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    limit = max_seeds(arguments)
-    return run_plan(plan_study(arguments), arguments, only=parse_only(arguments.only), max_seeds=limit)
+    adaptive = adaptive_options(arguments)
+    return run_plan(plan_study(arguments), arguments, only=parse_only(arguments.only), adaptive=adaptive)

@@ -9,10 +9,10 @@ from pathlib import Path
 from attnlab.cli._arguments import Parser, positive_int
 from attnlab.cli._printing import relative
 from attnlab.cli._study import (
+    adaptive_options,
     add_queue_arguments,
     add_seed_arguments,
     add_study_arguments,
-    max_seeds,
     parse_only,
     study_sets,
 )
@@ -48,7 +48,7 @@ def main(arguments: Namespace) -> int:
         only=parse_only(arguments.only),
         workers=arguments.workers,
         retry=tuple(arguments.retry),
-        max_seeds=max_seeds(arguments),
+        adaptive=adaptive_options(arguments),
     )
     resources = Resources(
         machines=arguments.machines,

@@ -73,6 +73,12 @@ def notes_on_predictions(verdicts: Sequence[Verdict]) -> list[str]:
             "difference counts as equally likely. Where most cells truly do not differ, “differs” is less likely than "
             "predicted."
         )
+    if any(verdict.futility for verdict in verdicts):
+        texts.append(
+            "“Stopped for futility”: the study adds seeds until its verdicts are conclusive, and added no more to this "
+            "comparison, because its verdict would most likely have remained inconclusive. This makes no verdict of a "
+            "difference or of equivalence more likely, so the error rates hold with or without it."
+        )
     if any(verdict.reason is Reason.FEW_SEEDS for verdict in verdicts):
         texts.append(
             f"Verdicts with more seeds are predicted from {MIN_SEEDS_FOR_ESTIMATE} seeds on; with fewer, their spread is too "

@@ -212,7 +212,13 @@ def describe_reason(verdict: Verdict) -> str:
 
 
 def _describe_outlook(verdict: Verdict) -> str:
-    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive"."""
+    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive".
+
+    That of a futile comparison is as in "stopped for futility: with 12 seeds 4 % conclusive".
+    """
+    if verdict.futility is not None:
+        probability = format_probability(verdict.futility.probability)
+        return f"stopped for futility: with {verdict.futility.seeds} seeds {probability} conclusive"
     more = None if verdict.needed is None else verdict.needed - verdict.pairs
     if verdict.prediction is None:  # all pairs have the same difference
         return f"conclusive with {count(more or 0, 'more seed')} if it stays the same"

@@ -10,6 +10,7 @@ from attnlab.config.design import FactorialDesign
 from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.estimand import ExactInterval
+from attnlab.stats.futility import Futility
 from attnlab.stats.lr_curve import LearningRateCurve
 from attnlab.stats.records import axis_text
 from attnlab.stats.sequential import Looks
@@ -30,6 +31,7 @@ class ComparisonSpec:
         margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
         looks: The numbers of seeds at which the study was judged; None if it never was.
         own_looks: Name of a comparison (`comparison_name`) -> its looks, where they are not those of the study.
+        futile: Name of a comparison (`comparison_name`) -> its futility when it stopped receiving seeds.
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
         further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
         sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
@@ -59,6 +61,7 @@ class ComparisonSpec:
     moderate: bool = True
     own_looks: Mapping[str, Looks] = field(default_factory=dict)
     estimand: EstimandConfig = EstimandConfig()
+    futile: Mapping[str, Futility] = field(default_factory=dict)
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.futility import Futility
 from attnlab.stats.records import comparison_name
 from attnlab.stats.sequential import Looks
 
@@ -31,11 +32,13 @@ class LookHistory:
             announcement (0 if it is unknown); None if none were.
         study: The other looks, at increasing numbers of seeds.
         own: Name of a comparison (`comparison_name`) -> its own looks, in place of `study`.
+        futile: Name of a comparison -> its futility at a look after which it received no more seeds, and the time.
     """
 
     announced: tuple[int, int, int] | None = None
     study: TimedLooks = ()
     own: Mapping[str, TimedLooks] = field(default_factory=dict)
+    futile: Mapping[str, tuple[Futility, int]] = field(default_factory=dict)
 
     @property
     def latest(self) -> int:
@@ -50,7 +53,8 @@ class LookHistory:
     def apply(self, spec: ComparisonSpec) -> ComparisonSpec:
         """Return the specification of the study's comparison with these looks."""
         own = {name: looks for name, timed in self.own.items() if (looks := self._looks(timed))}
-        return replace(spec, looks=self.looks, own_looks=own)
+        futile = {name: futility for name, (futility, _) in self.futile.items()}
+        return replace(spec, looks=self.looks, own_looks=own, futile=futile)
 
     def since(self, start: int | None) -> LookHistory:
         """Return the looks that have seen a present run, without those at no more seeds than an earlier one of them.
@@ -62,7 +66,8 @@ class LookHistory:
             return LookHistory()
         announced = self.announced if self.announced and (not self.announced[2] or self.announced[2] > start) else None
         own = {name: kept for name, timed in self.own.items() if (kept := _since(timed, start))}
-        return LookHistory(announced, _since(self.study, start), own)
+        futile = {name: (futility, time) for name, (futility, time) in self.futile.items() if time > start}
+        return LookHistory(announced, _since(self.study, start), own, futile)
 
     def announce(self, first: int, last: int, *, time: int) -> LookHistory:
         """Return this history with announced looks, unless the study has a look: a later announcement changes nothing."""
@@ -96,7 +101,12 @@ class LookHistory:
                 own[name] = tuple(look for look in self.study if look[0] < n)
             if name in own and n > max([0, *(number for number, _ in own[name])]):
                 own[name] = (*own[name], (n, time))
-        return LookHistory(self.announced, study, own)
+        return replace(self, study=study, own=own)
+
+    def stop(self, futile: Mapping[str, Futility], *, time: int) -> LookHistory:
+        """Return this history with comparisons that receive no more seeds; unchanged if they were recorded as futile before."""
+        new = {name: (futility, time) for name, futility in futile.items() if self.futile.get(name, (None,))[0] != futility}
+        return replace(self, futile={**self.futile, **new}) if new else self
 
     def _looks(self, timed: TimedLooks) -> Looks | None:
         numbers = [seeds for seeds, _ in timed]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from attnlab.stats.estimand import ExactDifference, fewest_seeds
+from attnlab.stats.futility import Futility
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference
 from attnlab.stats.power import seeds_needed
 from attnlab.stats.predict import Prediction, predict, predicted_seeds
@@ -73,6 +74,7 @@ class Verdict:
         baseline_lost: The same for its baseline.
         sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. Else None.
         detail: Further information on the reason, as text.
+        futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
     """
 
     kind: VerdictKind
@@ -89,6 +91,7 @@ class Verdict:
     detail: str = ""
     sensitivity: Sensitivity | None = None
     fragile: bool = False
+    futility: Futility | None = None
 
     @property
     def is_unsupported(self) -> bool:

@@ -1,5 +1,7 @@
 """Adaptive seeds: run, judge the verdicts, and add a seed to every cell whose verdict is inconclusive.
 
+A cell that would most likely still be inconclusive with all of its seeds receives no more (`attnlab.stats.futility`).
+
 The rule depends on finished runs alone, in the order of the looks. Therefore rerunning the command resumes, several
 parents on one storage make the same plan, and the report, which reads the looks from the study's experiment, reaches the
 same verdicts.
@@ -11,7 +13,7 @@ further ones, as those of a study whose seeds are added by hand.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.log import log_to
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, comparisons, summarize_cells
+from attnlab.stats.futility import FUTILITY, Futility, find_futility
 from attnlab.stats.look_history import LookHistory
+from attnlab.stats.records import comparison_name
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -35,6 +39,7 @@ def run_until_conclusive(
     study: str | Path | dict[str, Any] | Plan,
     *,
     max_seeds: int = MAX_SEEDS,
+    futility: float = FUTILITY,
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
     root: str | Path | None = None,
@@ -44,27 +49,30 @@ def run_until_conclusive(
 ) -> tuple[StudyResult, LookHistory]:
     """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
-    A cell with a conclusive verdict gets no more seeds; the baseline of an inconclusive one gets the same seeds as it. New
-    seeds follow the largest of the study's own (of a searched study: of ``confirm.seeds``). With ``only``, the chosen
-    cells are compared with what is finished, and get seeds if their baseline is chosen, too.
+    A cell with a conclusive verdict gets no more seeds, and neither does a futile one, whose verdict would most likely remain
+    inconclusive; the baseline of another cell gets the same seeds as it. New seeds follow the largest of the study's own (of
+    a searched study: of ``confirm.seeds``). With ``only``, the chosen cells are compared with what is finished, and get seeds
+    if their baseline is chosen, too.
 
     Args:
         max_seeds: the largest number of seeds of a cell, the study's own included.
+        futility: a cell with a smaller probability of a verdict with ``max_seeds`` seeds gets no more; 0: every cell does.
         study, sets, only, root, retry, display, options: as for ``attnlab.run``.
 
     Returns:
         The result with the runs of all looks, and these looks, which the verdicts must be corrected for.
 
     Raises:
-        UserError: the study has a sweep, no baseline, or more than ``max_seeds`` seeds; and as ``attnlab.run``.
+        UserError: the study has a sweep, no baseline, or more than ``max_seeds`` seeds; ``futility`` is no probability; and as
+            ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
     from attnlab.planning.plan import plan as make_plan
-    from attnlab.study.looks import announce_looks, record_look
+    from attnlab.study.looks import announce_looks
     from attnlab.study.run import StudyResult, run
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
-    _check(plan, max_seeds)
+    _check(plan, max_seeds, futility)
     part, whole, rows = plan, plan, {}
     selected = {cell.name for cell in plan.cells}
     while True:
@@ -76,18 +84,45 @@ def run_until_conclusive(
         announce_looks(plan.study.study, first, max(first, max_seeds), root)
         whole = with_seeds(plan, part.seeds)
         everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores, others=result.others)
-        history = record_look(everything.comparison(), table(everything), root)
-        summaries = comparisons(table(everything, history))
-        undecided = [row for row in summaries if row.is_inconclusive and {row.name, row.baseline} <= selected]
-        if not undecided or len(part.seeds) >= max_seeds:
-            return everything, history
         with log_to((display or ProgressDisplay()).print):
-            logger.info(
-                "%d seeds, still inconclusive: %s", len(part.seeds), ", ".join(dict.fromkeys(row.name for row in undecided))
-            )
+            undecided, history = _take_look(everything, max_seeds, root, selected=selected, futility=futility)
+            if not undecided or len(part.seeds) >= max_seeds:
+                return everything, history
+            open_cells = ", ".join(dict.fromkeys(row.name for row in undecided))
+            logger.info("%d seeds, still inconclusive: %s", len(part.seeds), open_cells)
         names = {name for row in undecided for name in (row.name, row.baseline)}
         part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])
         part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])
+
+
+def _take_look(
+    result: StudyResult, max_seeds: int, root: str | Path | None, *, selected: Collection[str], futility: float
+) -> tuple[list[CellSummary], LookHistory]:
+    """Judge a study, and record the look; return the comparisons that further seeds may settle, and the looks."""
+    from attnlab.study.looks import record_futility, record_look
+
+    history = record_look(result.comparison(), table(result), root)
+    rows = comparisons(table(result, history))
+    undecided = [row for row in rows if row.is_inconclusive and {row.name, row.baseline} <= set(selected)]
+    futile = find_futile(undecided, max_seeds, below=futility)
+    recorded = history.apply(result.comparison()).futile
+    for name, state in futile.items():
+        if recorded.get(name) != state:
+            logger.info("no more seeds for %s: %.0f %% conclusive with %d", name, 100 * state.probability, state.seeds)
+    history = record_futility(result.plan.study.study, history, futile, root)
+    return [row for row in undecided if comparison_name(row.name, row.baseline) not in futile], history
+
+
+def find_futile(undecided: Sequence[CellSummary], max_seeds: int, *, below: float) -> dict[str, Futility]:
+    """Return name -> futility of those inconclusive comparisons that most likely remain so with ``max_seeds`` seeds."""
+    futile = {}
+    for row in undecided:
+        pairs = row.difference.interval.n if row.difference else 0
+        lost = sum(row.states.values()) - pairs  # seeds without a pair, which stay without one
+        futility = find_futility(row.difference, max_seeds - lost, below=below)
+        if futility is not None:
+            futile[comparison_name(row.name, row.baseline)] = futility
+    return futile
 
 
 def table(result: StudyResult, history: LookHistory | None = None) -> list[CellSummary]:
@@ -109,7 +144,9 @@ def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
     return replace(plan, study=study.model_copy(update=changed))
 
 
-def _check(plan: Plan, max_seeds: int) -> None:
+def _check(plan: Plan, max_seeds: int, futility: float) -> None:
+    if not 0 <= futility < 1:
+        raise UserError(f"expected a probability of at least 0 and below 1, got {futility}", "--futility")
     if plan.study.sweep is not None:
         message = "expected no 'sweep': with another seed the grid of a sweep may grow; list the seeds in the study file"
         raise UserError(message, "--until-conclusive")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.futility import Futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
 from attnlab.study.record import finished_records
@@ -67,6 +69,22 @@ def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
     return history
 
 
+def record_futility(
+    study: str, history: LookHistory, futile: Mapping[str, Futility], root: str | Path | None = None
+) -> LookHistory:
+    """Return the looks with comparisons that receive no more seeds because they are futile, and record these.
+
+    If the store does not accept the record, a warning states so.
+    """
+    stopped = history.stop(futile, time=_now())
+    if stopped != history:
+        try:
+            _record(study, stopped, root)
+        except UserError as error:
+            logger.warning("the report of %s does not say which cells received no more seeds: %s", study, error)
+    return stopped
+
+
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     """Return a note if the next run of a plan makes a further look at its study, with the level of its tests."""
     try:
@@ -87,11 +105,13 @@ def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
 
 def _history(study: str, root: str | Path | None) -> LookHistory:
     recorded = read_looks(study, root)
-    return LookHistory(recorded.announced, recorded.study, recorded.own)
+    futile = {name: (Futility(pairs, seeds, p), time) for name, (pairs, seeds, p, time) in recorded.futile.items()}
+    return LookHistory(recorded.announced, recorded.study, recorded.own, futile)
 
 
 def _record(study: str, history: LookHistory, root: str | Path | None) -> None:
-    add_looks(study, RecordedLooks(history.announced, history.study, history.own), root)
+    futile = {name: (*astuple(futility), time) for name, (futility, time) in history.futile.items()}
+    add_looks(study, RecordedLooks(history.announced, history.study, history.own, futile), root)
 
 
 def _now() -> int:

@@ -40,7 +40,8 @@ class StudyRequest:
     Attributes:
         study: absolute path of the YAML file.
         sets, only, workers, retry: as for `attnlab.run`.
-        max_seeds: add seeds up to this number until every verdict is conclusive; None: run the study's own seeds.
+        adaptive: add seeds until every verdict is conclusive, with these options of
+            `attnlab.study.adaptive.run_until_conclusive`; None: run the study's own seeds.
 
     Raises:
         UserError: `workers` is not a whole number of at least 1.
@@ -51,7 +52,7 @@ class StudyRequest:
     only: dict[str, Any] = field(default_factory=dict)
     workers: int = 1
     retry: tuple[str, ...] = ()
-    max_seeds: int | None = None
+    adaptive: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         from attnlab.study.run import require_workers
@@ -151,10 +152,10 @@ def _run(request: StudyRequest) -> list[str]:
     plan = request.plan()
     plan.require_runs()
     options: dict[str, Any] = {"only": request.only, "workers": request.workers, "retry": request.retry}
-    if request.max_seeds is None:
+    if request.adaptive is None:
         result = run(plan, **options)
     else:
-        result, _ = run_until_conclusive(plan, max_seeds=request.max_seeds, **options)
+        result, _ = run_until_conclusive(plan, **request.adaptive, **options)
     print(result)
     return [row.name for row in result.failed]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ANNOUNCED_TAG = "attnlab.looks"  # first and last number of seeds, and (since 0.5.0) the time of the announcement, as JSON
 JUDGED_TAG = "attnlab.judged"  # number of seeds and time of each look, as JSON
 OWN_PREFIX = f"{JUDGED_TAG}."  # of a tag per comparison with looks of its own: its name and its looks, as JSON
+FUTILE_PREFIX = "attnlab.futile."  # of a tag per comparison that received no more seeds, as JSON
 MAX_LOOKS = 200  # MLflow rejects an experiment's tag longer than 5,000 characters
 
 Looks = tuple[tuple[int, int], ...]
@@ -34,6 +35,7 @@ class RecordedLooks:
     announced: tuple[int, int, int] | None = None
     study: Looks = ()
     own: Mapping[str, Looks] = field(default_factory=dict)
+    futile: Mapping[str, tuple[int, int, float, int]] = field(default_factory=dict)  # pairs, seeds, probability, time
 
 
 def read_looks(study: str, root: str | Path | None = None) -> RecordedLooks:
@@ -47,11 +49,13 @@ def read_looks(study: str, root: str | Path | None = None) -> RecordedLooks:
         return RecordedLooks()
     tags = recorded[1].tags
     own = dict(json.loads(value) for key, value in tags.items() if key.startswith(OWN_PREFIX))
+    futile = [json.loads(value) for key, value in tags.items() if key.startswith(FUTILE_PREFIX)]
     announced = json.loads(tags[ANNOUNCED_TAG]) if ANNOUNCED_TAG in tags else None
     return RecordedLooks(
         (announced[0], announced[1], announced[2] if len(announced) > 2 else 0) if announced else None,
         _pairs(json.loads(tags.get(JUDGED_TAG, "[]"))),
         {name: _pairs(looks) for name, looks in own.items()},
+        {name: tuple(numbers) for name, numbers in futile},  # type: ignore[misc]
     )
 
 
@@ -69,6 +73,8 @@ def add_looks(study: str, looks: RecordedLooks, root: str | Path | None = None) 
         new[ANNOUNCED_TAG] = json.dumps(looks.announced)
     for name, own in looks.own.items():
         new[f"{OWN_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, _merged(earlier.own.get(name, ()), own)])
+    for name, numbers in looks.futile.items():
+        new[f"{FUTILE_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, numbers])
     for key, value in new.items():
         if experiment.tags.get(key) != value:
             client.set_experiment_tag(experiment.experiment_id, key, value)

@@ -104,10 +104,10 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
 
 def test_seeds_are_added_until_verdicts_are_conclusive(here: Path, capsys: Out) -> None:
     chosen = ["--only", "variant=dense,no_wo", "--only", "position=learned"]
-    assert main.main(["run", "tiny.yaml", "--until-conclusive", "--max-seeds", "3", *chosen]) == 0
+    assert main.main(["run", "tiny.yaml", "--seeds", "4,5", "--until-conclusive", "--max-seeds", "3", *chosen]) == 0
     assert "corrected for 2 looks" in capsys.readouterr().out
     page = (here / "reports" / "tiny" / "README.md").read_text()
-    assert "dense learned s2" in page and "no_wo learned s2" in page
+    assert "dense learned s6" in page and "no_wo learned s6" in page
 
 
 def test_a_failed_run_makes_exit_code_1(here: Path, capsys: Out) -> None:
@@ -158,6 +158,7 @@ def test_a_study_whose_cells_are_all_refused_is_exit_code_2_with_the_reason(here
         (["run", "tiny.yaml", "--only", "variant"], "expected AXIS=VALUE"),
         (["run", "tiny.yaml", "--only", "variant=no_who"], "did you mean 'no_wo'"),
         (["run", "tiny.yaml", "--max-seeds", "5"], "--max-seeds requires --until-conclusive"),
+        (["run", "tiny.yaml", "--futility", "0"], "--futility requires --until-conclusive"),
         (["run", "tiny.yaml", "--until-conclusive", "--max-seeds", "1"], "expected at least the 2 seeds"),
         (["train", "variant=no_who", "task=pydocs"], "variant=no_who: unknown variant"),
         (["report", "nothing"], "no runs in"),

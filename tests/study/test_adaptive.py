@@ -9,6 +9,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
+from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
@@ -34,11 +35,14 @@ class _Lines(ProgressDisplay):
 
 def asked(**changes: Any) -> dict[str, Any]:
     """Return a study whose cells differ in spread by a factor of 50, so that they must not borrow from each other."""
-    return study(grid=GRID, seeds=[0, 1, 2], baseline={"variant": "dense"}, margin=0.1, moderate=False, **changes)
+    settings = {"grid": GRID, "seeds": [0, 1, 2], "baseline": {"variant": "dense"}, "margin": 0.1, "moderate": False}
+    return study(**settings | changes)
 
 
 def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, CellSummary], Looks, list[str]]:
-    options = {key: changes.pop(key) for key in ("max_seeds", "only", "retry") if key in changes}
+    """Return the cells, the looks and the lines about inconclusive cells of a call; without futility stopping by default."""
+    keys = ("max_seeds", "only", "retry", "futility")
+    options = {"futility": 0, **{key: changes.pop(key) for key in keys if key in changes}}
     show = _Lines()
     fates = {"root": root, "display": show, "train": f"tests.support.study_fakes:{fate}"}
     result, history = adaptive.run_until_conclusive(asked(**changes), **fates, **options)
@@ -46,7 +50,7 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ce
     return (
         {row.name.split()[0]: row for row in adaptive.table(result, history)},
         history.looks,
-        [line for line in show.lines if "still inconclusive" in line],
+        [line for line in show.lines if "still inconclusive" in line or "no more seeds" in line],
     )
 
 
@@ -113,6 +117,24 @@ def test_a_seed_that_diverged_is_no_pair_and_the_verdict_says_so(root: Path) -> 
     assert seeds == {0, 1, 2}, "no hope: no more seeds"
 
 
+def test_a_futile_comparison_receives_no_more_seeds_and_table_and_report_say_so(root: Path) -> None:
+    options = {"max_seeds": 12, "grid": {**GRID, "variant": ["dense", "wide"]}, "margin": None}
+    cells, looks, lines = go(root, futility=0.1, **options)
+    assert looks == Looks(3, 12) and len(cells["wide"].values) == len(cells["dense"].values) == 5
+    verdict = cells["wide"].verdict
+    assert verdict is not None and verdict.kind == "inconclusive" and verdict.futility is not None
+    assert (verdict.futility.pairs, verdict.futility.seeds) == (5, 12) and verdict.futility.probability < 0.1
+    assert "wide learned against dense learned" in lines[-1] and "12" in lines[-1]
+    assert report_of(root)["wide"].verdict == verdict and "futility" in describe_verdict(verdict)
+    again, _, lines = go(root, futility=0.1, **options)
+    assert again["wide"].verdict == verdict and len(trained(root)) == 10
+    assert not any("no more seeds" in line for line in lines), "it is recorded already"
+    cells, looks, _ = go(root, **{**options, "max_seeds": 6})
+    assert looks == Looks(3, 12) and len(cells["wide"].values) == 6, "the rule is not binding, and costs no look"
+    assert cells["wide"].verdict is not None and cells["wide"].verdict.futility is None
+    assert report_of(root)["wide"].verdict == cells["wide"].verdict
+
+
 def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     search = {"trials": 2, "seed": 6, "space": {"train.lr": {"low": 1e-4, "high": 1e-2, "log": True}}}
     config = asked(search=search, confirm={"seeds": [4, 5]})
@@ -127,9 +149,13 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({"baseline": None}, "expected a 'baseline'"), ({"max_seeds": 2}, "expected at least the 3 seeds")],
+    [
+        ({"baseline": None}, "expected a 'baseline'"),
+        ({"max_seeds": 2}, "expected at least the 3 seeds"),
+        ({"futility": 1.0}, "--futility: expected a probability"),
+    ],
 )
 def test_studies_that_cannot_become_conclusive_are_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
-    most = {"max_seeds": changes.pop("max_seeds", 5)}
+    most = {"max_seeds": changes.pop("max_seeds", 5), "futility": changes.pop("futility", 0.1)}
     with pytest.raises(UserError, match=expected):
         adaptive.run_until_conclusive(plan(asked() | changes), root=root, **most)

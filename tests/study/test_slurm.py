@@ -184,7 +184,7 @@ def test_a_job_runs_what_was_requested(here: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(adaptive, "run_until_conclusive", run_until_conclusive)
     path = here / "shared.yaml"
     Job(StudyRequest(path, {"train.steps": 5}, {"variant": "no_wo"}, workers=2, retry=("diverged",)), shared=False)()
-    Job(StudyRequest(path, max_seeds=9), shared=False)()
+    Job(StudyRequest(path, adaptive={"max_seeds": 9}), shared=False)()
     options = {"only": {"variant": "no_wo"}, "workers": 2, "retry": ("diverged",)}
     assert calls == [{"cells": ["no_wo"], "steps": 5, **options}, {"max_seeds": 9}]
 
