@@ -31,6 +31,11 @@ class EstimandConfig(Section):
         return self.name == "mean"
 
     @property
+    def label(self) -> str:
+        """A short text: "median", "solve_rate at 0.9"."""
+        return self.name if self.threshold is None else f"{self.name} at {self.threshold:g}"
+
+    @property
     def name_of_cell(self) -> str:
         """The name of the number of a single cell; the probability of superiority belongs to two, each with a median."""
         return {"mean": "mean", "solve_rate": "solve rate"}.get(self.name, "median")

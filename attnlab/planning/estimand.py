@@ -23,7 +23,7 @@ def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric
     declared = {_declared(resolution.task): cell for cell, resolution in resolved if resolution.task.metric == metric}
     if study.estimand is None:
         if len(declared) > 1:
-            names = " and ".join(_describe(estimand) for estimand in declared)
+            names = " and ".join(estimand.label for estimand in declared)
             message = f"task: expected tasks with one estimand, or 'estimand' in the study, got {names}"
             raise UserError(message, list(declared.values())[1].where("task"))
         estimand = next(iter(declared), EstimandConfig())
@@ -33,15 +33,18 @@ def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric
     return estimand
 
 
+def estimand_notes(study: StudyConfig, estimand: EstimandConfig) -> list[str]:
+    """Return a note if the study has levels over which only mean differences have a trend."""
+    if estimand.is_mean or not study.over:
+        return []
+    return [f"{estimand.name}: cells are compared at each level of {study.over_axis}; only means have a tested trend over them"]
+
+
 def _declared(task: Task) -> EstimandConfig:
     """Return the estimand that a task declares."""
     if task.estimand == "solve_rate" and task.threshold is not None:
         return EstimandConfig(name="solve_rate", threshold=float(task.threshold))
     return EstimandConfig(name=task.estimand)
-
-
-def _describe(estimand: EstimandConfig) -> str:
-    return estimand.name if estimand.threshold is None else f"{estimand.name} at {estimand.threshold:g}"
 
 
 def _with_threshold(study: StudyConfig, estimand: EstimandConfig, declared: Sequence[EstimandConfig]) -> EstimandConfig:

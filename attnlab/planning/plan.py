@@ -16,7 +16,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.estimand import resolve_estimand
+from attnlab.planning.estimand import estimand_notes, resolve_estimand
 from attnlab.planning.factorial import design_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
@@ -223,6 +223,7 @@ def plan(
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += control_notes(study, planned.cells, every=resolved)
+    notes += estimand_notes(study, estimand)
     notes += length_notes(kept)
     notes += direction_notes(metric, direction)
     notes += [f"data: {note}" for note in dict.fromkeys(note for cell in planned.cells for note in cell.data_notes)]

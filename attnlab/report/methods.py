@@ -110,7 +110,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = ComparisonSpec(
         study.study,
         axes,
-        **{**now, "baseline": first, "margin": None, "estimand": EstimandConfig.model_validate(now.get("estimand") or {})},
+        **{**now, "baseline": first, "margin": None, "estimand": _estimand(now)},
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
         factorial=factorial_design(study),
@@ -158,10 +158,14 @@ def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str,
     return {**metric, **comparison, "control": study.control, "over": study.over_axis}
 
 
+def _estimand(question: Mapping[str, Any]) -> EstimandConfig:
+    """Return the estimand of a recorded question, which has one unless it is the mean."""
+    return EstimandConfig.model_validate(question.get("estimand") or {})
+
+
 def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
-    defaults = {"moderate": True, "estimand": {"name": "mean"}}  # these are recorded only if they are others
-    before, now = {**defaults, **before}, {**defaults, **now}
+    before, now = ({"moderate": True, **asked, "estimand": _estimand(asked).label} for asked in (before, now))
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(now.get(name))})" for name in names)
 

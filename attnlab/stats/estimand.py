@@ -231,7 +231,7 @@ def fewest_seeds(
     """
     for n in range(2, FARTHEST + 1) if numbers is None else numbers:
         p = smallest_p(estimand, n)
-        if looks is not None:
+        if looks is not None and comparisons * p < LEVEL:  # a correction for looks only increases it
             p = min(1.0, 2 * float(looks.extend_to(n).adjust(p / 2, n)))
         if comparisons * p < LEVEL:
             return n

@@ -24,13 +24,20 @@ def settling_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
     comparisons = count_comparisons(plan)
     if plan.estimand.is_mean or not comparisons:
         return []
-    return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, comparisons, max_seeds)]
+    return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, max_seeds)]
 
 
-def count_comparisons(plan: Plan) -> int:
-    """Return the number of comparisons of a plan: each pair of a cell and one of its baselines, once."""
-    pairs = set()
+def count_comparisons(plan: Plan, *, controls: bool = True) -> int:
+    """Return the number of comparisons of a plan: each pair of a cell and one of its baselines, once.
+
+    Args:
+        plan: The plan.
+        controls: Count the comparisons of controls, too, which are not tested for equivalence.
+    """
+    pairs, control = set(), plan.study.control
     for cell in [*plan.cells, *plan.unselected]:
+        if not controls and control is not None and control.items() <= cell.axes.items():
+            continue
         for number in range(len(plan.study.baselines)):
             baseline = plan.baseline_of(cell, number)
             if baseline is not None and baseline is not cell and cell.refusal is None and baseline.refusal is None:
@@ -74,9 +81,10 @@ def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
     return None
 
 
-def _equivalent(plan: Plan, comparisons: int, max_seeds: int | None) -> list[str]:
+def _equivalent(plan: Plan, max_seeds: int | None) -> list[str]:
     margin, most = plan.study.margin, max(len(plan.seeds), max_seeds or 0)
-    if not isinstance(margin, float) or plan.estimand.name == "superiority":
+    comparisons = count_comparisons(plan, controls=False)
+    if not isinstance(margin, float) or plan.estimand.name == "superiority" or not comparisons:
         return []
     needed = fewest_equivalent(plan.estimand, margin, comparisons=comparisons)
     if needed is not None and most >= needed:

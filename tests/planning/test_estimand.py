@@ -10,6 +10,7 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.study.settling import count_comparisons, settling_notes
+from attnlab.tracking.tags import question
 
 RECALL = Path(__file__).parents[2] / "examples" / "my_task" / "recall.py"
 DECLARED = """
@@ -132,6 +133,31 @@ def test_the_plan_names_a_margin_that_the_seeds_cannot_show() -> None:
     (note,) = settling_notes(enough)
     assert "equivalent within ±0.1" in note and "at least" in note
     assert settling_notes(planned(estimand=rate, seeds=list(range(5)), margin=0.8)) == []
+
+
+def test_a_control_is_not_tested_for_equivalence() -> None:
+    rate = {"name": "solve_rate", "threshold": 0.9}
+    options = {"estimand": rate, "seeds": list(range(9)), "margin": 0.3}
+    without = planned(**options)
+    controlled = planned(**options, grid={"variant": ["dense", "no_wo", "none"]}, control={"variant": "none"})
+    assert [count_comparisons(p, controls=False) for p in (without, controlled)] == [2, 1]
+    assert settling_notes(without) and not settling_notes(controlled)
+
+
+def test_levels_have_no_trend_of_another_estimand() -> None:
+    over = {"over": {"train.steps": [3, 6]}, "grid": {"variant": ["dense", "no_wo"]}}
+    base = study(**over)
+    del base["base"]["train"]["steps"]
+    assert any("trend" in note for note in plan({**base, "estimand": "median"}).notes)
+    assert not any("trend" in note for note in plan(base).notes)
+
+
+def test_the_question_of_a_study_has_its_estimand() -> None:
+    """The mean is left out: the questions of earlier versions lack it."""
+    assert "estimand" not in question(planned())
+    asked = question(planned(estimand={"name": "solve_rate", "threshold": 0.5}))
+    assert asked["estimand"] == {"name": "solve_rate", "threshold": 0.5}
+    assert EstimandConfig.model_validate(asked["estimand"]).threshold == 0.5
 
 
 def test_plan_prints_the_estimand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,16 @@ PLANNED = {
         "seed): pass",
         ["train_batch(step, *, seed, batch_size)", "train_batch(step, *, seed)", "unexpected keyword"],
     ),
+    "an unknown estimand": (
+        "    def identity",
+        '    estimand = "modus"\n\n    def identity',
+        ["estimand", "solve_rate", "'modus'"],
+    ),
+    "a rate without a threshold": (
+        "    def identity",
+        '    estimand = "solve_rate"\n\n    def identity',
+        ["threshold", "None"],
+    ),
     "an argument too many": ("prepare(self)", "prepare(self, folder)", ["prepare()", "prepare(folder)"]),
 }
 

@@ -1,5 +1,6 @@
 """Tests that a study's question (metric, direction, baseline, margin) is read back from its record, in its latest form."""
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from attnlab import load_runs
 from attnlab._util.run_state import RunState
+from attnlab.config.estimand import EstimandConfig
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
@@ -63,6 +65,22 @@ def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(roo
     _, source = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
     assert source.changes == ("baseline variant no_wo (now variant dense), margin 5 (now 0.01)",)
     assert "was changed after the study had results" in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
+
+
+def test_terminal_page_and_files_compare_by_the_recorded_estimand(root: Path) -> None:
+    options = {"baseline": {"variant": "dense"}, "seeds": [0, 1, 2]}
+    means, source = run_study(root, "settling", **options)
+    assert source.spec.estimand.is_mean
+    middle = statistics.median(value for cell in means for value in cell.values.values())
+    table, source = run_study(root, "settling", **options, estimand={"name": "solve_rate", "threshold": middle})
+    assert source.spec.estimand == EstimandConfig(name="solve_rate", threshold=middle)
+    assert source.changes == (f"estimand mean (now solve_rate at {middle:g})",)
+    page = make_page(source, runs=load_runs("small", root), curves=load_curves("small", root))
+    fields = [(cell.estimate, cell.difference, cell.verdict) for cell in table]
+    assert [(cell.estimate, cell.difference, cell.verdict) for cell in page.cells] == fields
+    assert fields[0][0] is not None and 0 < sum(cell.estimate.solved or 0 for cell in table if cell.estimate) < 6
+    _, source = run_study(root, "settling", **options)
+    assert source.changes == (f"estimand solve_rate at {middle:g} (now mean)",)
 
 
 def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Path) -> None:
