@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from attnlab._util.plural import count
 from attnlab.cli._arguments import Parser
 from attnlab.cli._printing import relative
 from attnlab.errors import UserError
@@ -32,13 +33,13 @@ def main(arguments: Namespace) -> int:
     from attnlab.study.withdrawal import withdraw
 
     with withdraw(arguments.study, arguments.targets) as withdrawal:
+        runs = count(len(withdrawal.runs), "run")
         for run in withdrawal.runs:
             print(f"{run}: {_describe_files(run)}")
         if not arguments.yes:
-            _confirm(len(withdrawal.runs))
+            _confirm(runs)
         withdrawal.delete()
-        count = len(withdrawal.runs)
-    print(f"deleted {count} run{'' if count == 1 else 's'} of {arguments.study}; an earlier report still shows them")
+    print(f"deleted {runs} of {arguments.study}; an earlier report still shows them")
     return 0
 
 
@@ -48,8 +49,8 @@ def _describe_files(run: SelectedRun) -> str:
     return f"its record and {relative(run.folder)}" if run.folder.exists() else "its record; it has no folder here"
 
 
-def _confirm(count: int) -> None:
-    """Ask whether to delete.
+def _confirm(runs: str) -> None:
+    """Ask whether to delete ``runs``, such as "5 runs".
 
     Raises:
         UserError: standard input is not a terminal.
@@ -58,7 +59,7 @@ def _confirm(count: int) -> None:
     if not sys.stdin.isatty():
         raise UserError("expected --yes, because standard input is not a terminal")
     try:
-        answer = input(f"delete {count} run{'' if count == 1 else 's'}? [y/N] ")
+        answer = input(f"delete {runs}? [y/N] ")
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):

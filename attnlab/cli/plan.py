@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from attnlab._util.plural import count
 from attnlab.cli._arguments import Parser, number
 from attnlab.cli._printing import constant_columns, print_table, print_text
 from attnlab.cli._progress import DelayedProgress
@@ -80,7 +81,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         peaks = cuda_peaks([cell for cell in plan.cells if memory or requests_cuda(cell)], progress=progress)
     _print_cells(plan, rate=rate, peaks=peaks)
     total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
-    print_text(f"{_plural(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
+    print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
     _print_finished(plan)
     print_text(f"Time: training only, at {rate:.3g} TFLOP/s, {source}. Small models reach only part of this rate.")
     _print_evaluation(plan)
@@ -194,7 +195,7 @@ def _print_sweep(plan: Plan) -> None:
     sweep = plan.study.sweep
     if sweep is None:
         return
-    runs = _plural(plan.total // len(plan.sweep_values), "run")
+    runs = count(plan.total // len(plan.sweep_values), "run")
     added = len(plan.sweep_values) - len(sweep.values)
     extended = f", of which the results added {added}" if added else ""
     print_text(f"sweep: {sweep.path}: {', '.join(map(text, plan.sweep_values))} in every cell{extended}")
@@ -218,13 +219,9 @@ def _runs_per_cell(plan: Plan) -> str:
     """Return "3 seeds per cell", "24 trials + 5 confirm seeds per cell" or "3 values of train.lr x 5 seeds per cell"."""
     search, seeds = plan.study.search, len(plan.seeds)
     if plan.study.sweep is not None:
-        return f"{len(plan.sweep_values)} values of {plan.study.sweep.path} x {_plural(seeds, 'seed')} per cell"
-    trials = "" if search is None else f"{_plural(search.trials, 'trial')} + "
-    return f"{trials}{_plural(seeds, 'confirm seed' if search else 'seed')} per cell"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+        return f"{len(plan.sweep_values)} values of {plan.study.sweep.path} x {count(seeds, 'seed')} per cell"
+    trials = "" if search is None else f"{count(search.trials, 'trial')} + "
+    return f"{trials}{count(seeds, 'confirm seed' if search else 'seed')} per cell"
 
 
 def _format_peak(mib: float | str | None) -> str:

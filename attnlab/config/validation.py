@@ -38,7 +38,7 @@ def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Lo
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise _first(error, model, fields, where, prefix, ignore=frozenset()) from None
+        raise _first(error, model, where, prefix, ignore=frozenset()) from None
 
 
 def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> None:
@@ -47,13 +47,12 @@ def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, 
         model.model_validate(fields)
     except ValidationError as error:
         if any(problem["type"] not in PARTIAL for problem in error.errors()):
-            raise _first(error, model, fields, where, prefix, ignore=PARTIAL) from None
+            raise _first(error, model, where, prefix, ignore=PARTIAL) from None
 
 
 def _first(
     error: ValidationError,
     model: type[BaseModel],
-    fields: dict[str, Any],
     where: Where,
     prefix: Loc,
     *,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from attnlab._util.plural import count
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import pick
 from attnlab.config.estimand import EstimandConfig
@@ -58,8 +59,8 @@ class Plan:
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
         cells = [f"{c.name}: {f'refused: {c.refusal}' if c.refusal else f'{c.parameters:,} parameters'}" for c in self.cells]
-        runs, many = f"{self.total} run{'' if self.total == 1 else 's'}", f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
-        head = f"plan of {self.study.study}: {many}, {runs}, {self.metric} ({self.direction})"
+        size = f"{count(len(cells), 'cell')}, {count(self.total, 'run')}"
+        head = f"plan of {self.study.study}: {size}, {self.metric} ({self.direction})"
         return "\n  ".join([head, *cells])
 
     @property

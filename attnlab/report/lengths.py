@@ -21,6 +21,7 @@ from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.records import is_present
 
 TITLE = "Other lengths"
 REASON_PREFIX = "length."  # of the columns with the reason for a missing score
@@ -66,9 +67,9 @@ def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparison
     """Collect a cell's scores by length from its completed runs."""
     values: dict[int, list[float]] = {}
     reasons: dict[int, str] = {}
-    trained = next((int(run["length"]) for run in runs if _is_present(run.get("length"))), None)
+    trained = next((int(run["length"]) for run in runs if is_present(run.get("length"))), None)
     for run in runs:
-        fields = {key: value for key, value in run.items() if _is_present(value)}
+        fields = {key: value for key, value in run.items() if is_present(value)}
         scores = {n: v for key, v in fields.items() if (n := length_of(key)) and key == at_length(spec.metric, n)}
         if trained is not None and spec.metric in fields:
             scores[trained] = fields[spec.metric]
@@ -81,11 +82,6 @@ def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparison
             if key.startswith(REASON_PREFIX):
                 reasons[int(key.removeprefix(REASON_PREFIX))] = str(value)
     return LengthCurve(name, color, dash, trained, dict(sorted(values.items())), dict(sorted(reasons.items())), len(runs))
-
-
-def _is_present(value: Any) -> bool:
-    """Return False for None and NaN, with which a table of runs is padded."""
-    return value is not None and value == value
 
 
 def _plots(panels: Mapping[str, Sequence[LengthCurve]], spec: ComparisonSpec) -> list[Figure]:

@@ -128,17 +128,16 @@ def trend_section(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapp
         f"Trend over {noun(spec)}",
         [describe_method(trends, spec)],
         plots=draw_trends(trends, spec, colors=colors),
-        table=trend_table(trends, spec, colors=colors),
+        table=trend_table(trends, colors=colors),
         notes=trend_notes(trends, spec),
     )
 
 
-def trend_table(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> Table:
+def trend_table(trends: Sequence[Trend], *, colors: Mapping[str, str]) -> Table:
     """Return the differences by level with one row per trend.
 
     Args:
         trends: At least one.
-        spec: What is compared.
         colors: Cell at a level -> color; a trend has that of its highest level.
     """
     levels = sorted({level for trend in trends for level in trend.levels})

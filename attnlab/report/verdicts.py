@@ -26,6 +26,7 @@ from attnlab.report.wording import (
     value_heading,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
+from attnlab.stats.records import is_present
 from attnlab.stats.search import NOT_CONFIRMED
 
 TRAINING_PASSES = 3  # FLOPs of a training step in those of its forward pass
@@ -235,7 +236,7 @@ COST_NOTE = (
 
 def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Table:
     """Return a table with one row per run."""
-    costs = [metric for metric in shown_in("run table") if any(_is_present(r.get(metric.name)) for r in records)]
+    costs = [metric for metric in shown_in("run table") if any(is_present(r.get(metric.name)) for r in records)]
     columns = [Column("run", is_text=True), Column(spec.metric), *(Column(metric.heading) for metric in costs)]
     columns += [Column("state", is_text=True), Column("device", is_text=True), Column("MLflow run", is_text=True)]
     rows, seen = [], set()
@@ -243,8 +244,8 @@ def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Tab
         cell = cell_of(record, spec)
         place = "" if cell in seen else anchor(cell)
         seen.add(cell)
-        figures = [format_metric(float(record[spec.metric])) if _is_present(record.get(spec.metric)) else ""]
-        figures += [metric.format(record[metric.name]) if _is_present(record.get(metric.name)) else "" for metric in costs]
+        figures = [format_metric(float(record[spec.metric])) if is_present(record.get(spec.metric)) else ""]
+        figures += [metric.format(record[metric.name]) if is_present(record.get(metric.name)) else "" for metric in costs]
         state = str(record["state"])
         texts = [state, str(record.get("device") or ""), str(record["run_id"])]
         rows.append(
@@ -253,8 +254,3 @@ def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Tab
             )
         )
     return Table(columns, rows)
-
-
-def _is_present(value: Any) -> bool:
-    """Return False for None and NaN, with which a table of runs is padded."""
-    return value is not None and value == value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnlab._util.plural import count
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.estimand import ExactDifference, ExactInterval
 from attnlab.stats.paired import LEVEL, Difference, Interval
@@ -137,11 +138,6 @@ def describe_level(margin: float | None) -> str:
 def better(direction: str) -> str:
     """Return "lower is better" for the direction "min", else "higher is better"."""
     return "lower is better" if direction == "min" else "higher is better"
-
-
-def count(n: int, noun: str) -> str:
-    """Return a number with its noun: "1 seed", "5 seeds"."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def describe_verdict(verdict: Verdict | None) -> str:

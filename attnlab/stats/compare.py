@@ -20,7 +20,7 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.control import sensitivity
 from attnlab.stats.estimand import compare_seeds, summarize_seeds
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
-from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite
+from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite, is_present
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
 # States in which a seed has no value and never will.
@@ -86,7 +86,7 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
         states=Counter(_state(run, spec) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
         test=next((str(run["test"]) for run in runs if run.get("test")), ""),
-        batches={name: axis_text(runs[0][name]) for name in BATCH_FIELDS if _is_known(runs[0].get(name))},
+        batches={name: axis_text(runs[0][name]) for name in BATCH_FIELDS if is_present(runs[0].get(name))},
         ranges=ranges,
     )
 
@@ -116,11 +116,6 @@ def _at_optima(
         value = paired.interval(list(values.values()), looks=spec.looks) if values else None
         fitted.append(replace(cell, values=values, value=value, curve=curve))
     return fitted
-
-
-def _is_known(value: Any) -> bool:
-    """Return False for None and NaN, with which a table of runs is padded."""
-    return value is not None and value == value
 
 
 def _state(run: Mapping[str, Any], spec: ComparisonSpec) -> str:

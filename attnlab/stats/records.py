@@ -7,6 +7,11 @@ from numbers import Real
 from typing import Any
 
 
+def is_present(value: Any) -> bool:
+    """Return False for None and NaN, with which a table of runs is padded."""
+    return value is not None and value == value
+
+
 def finite(value: Any) -> float | None:
     """Return a value as a float, or None if it is absent or infinite."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlab._util.plural import count
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, datasets, known_split
 from attnlab.tasks.data_files import DataFile, decode
@@ -285,9 +286,9 @@ def _hold_out(labels: np.ndarray, texts: np.ndarray, *, names: Sequence[str], sp
         own = rng.permutation(np.flatnonzero(labels[first] == number))
         held = max(1, len(own) // HELD_OUT)
         if splits and len(own) <= len(splits):
-            count = f"the label {name!r} has {len(own)} different text{'' if len(own) == 1 else 's'}"
+            texts_of_label = f"the label {name!r} has {count(len(own), 'different text')}"
             least = f"a split into {', '.join(['train', *splits[:-1]])} and {splits[-1]} needs {len(splits) + 1}"
-            raise UserError(f"path: {count}, and {least}: give {' and '.join(splits)} as files")
+            raise UserError(f"path: {texts_of_label}, and {least}: give {' and '.join(splits)} as files")
         for i in range(len(splits)):
             part[own[i * held : (i + 1) * held]] = i + 1
     return {split: np.flatnonzero(part[group] == i) for i, split in enumerate(["train", *splits])}

@@ -120,7 +120,7 @@ def test_a_table_of_two_baselines_names_them_and_leaves_missing_levels_empty() -
     runs = [run for run in runs if run["cell"] != "wide steps=1500"]
     spec = replace(spec, further_baselines=({"variant": "gru"},))
     trends = summarize_trends(summarize_cells(runs, spec), spec)
-    table = trend_table(trends, spec, colors={})
+    table = trend_table(trends, colors={})
     assert table.columns[1].heading == "compared with"
     wide = next(row for row in table.rows if row.cells[0] == "wide")
     assert wide.cells[2] and not wide.cells[3] and wide.cells[4]

@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 from rich.live import Live
 
+from attnlab._util.plural import count
 from attnlab._util.printable import escape_controls
 from attnlab._util.redact import redact
 from attnlab.study.execution.bars import Bar, Bars, format_clock
@@ -117,7 +118,7 @@ class ProgressDisplay:
         self._count, self._done, self._metric, self._started = runs, 0, metric, self._clock()
         before = f", {finished} finished before" if finished else ""
         together = f", {workers} at a time" if workers > 1 else ""
-        self.print(f"{study}: {runs} run{'' if runs == 1 else 's'} to do{before}{together}")
+        self.print(f"{study}: {count(runs, 'run')} to do{before}{together}")
         if self._is_live and runs:
             self._live = Live(console=self._console, refresh_per_second=4, get_renderable=lambda: Bars(self.bars()))
             self._live.start()

@@ -29,6 +29,7 @@ from attnlab._util import memory
 from attnlab._util.files import describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
+from attnlab._util.plural import count
 from attnlab._util.process import fork, fork_server_id
 from attnlab._util.progress import progress_to
 from attnlab._util.raise_site import describe_error
@@ -248,7 +249,7 @@ def _set_up_threads(job: Job) -> str:
     threads = _thread_count(torch.get_num_threads(), job)
     torch.set_num_threads(threads)
     device = job.config.machine.device
-    return device_name(device) + ("" if device.startswith("cuda") else f" ({threads} thread{'' if threads == 1 else 's'})")
+    return device_name(device) + ("" if device.startswith("cuda") else f" ({count(threads, 'thread')})")
 
 
 def _thread_count(available: int, job: Job) -> int:
