@@ -97,7 +97,7 @@ def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
         return []
     level, earlier = (2 * history.looks.extend_to(n).nominal_level(LEVEL / 2, n) for n in (seeds, history.latest))
     return [
-        f"the study was judged at {history.latest} seeds, so its table with {seeds} seeds is a further look: a t-test at the "
+        f"the study was judged at {history.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
         f"level {level:.2%} instead of {earlier:.2%}. Adding seeds costs less in a study whose first run has "
         "--until-conclusive, which announces its looks"
     ]

@@ -16,6 +16,7 @@ from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.write import write
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import summarize_cells
+from attnlab.stats.sequential import Looks
 from tests.report.test_summary import ONE, study
 
 RATE = EstimandConfig(name="solve_rate", threshold=0.9)
@@ -54,6 +55,16 @@ def test_the_table_shows_how_many_seeds_solve_the_task() -> None:
     assert "recall ≥ 0.9" in [column.heading for column in verdict_table(cells, SPEC).columns]
     text = " ".join(notes(cells, SPEC))
     assert "Barnard" in text and "Holm" in text and "t-test" not in text and "±0.4" in text
+
+
+def test_looks_are_stated_and_widen_the_intervals() -> None:
+    looked = replace(SPEC, looks=Looks(5, 8))
+    cells, rows = table(looked)
+    assert any("from 5 to 8" in note for note in notes(cells, looked))
+    assert not any("t-test at" in note for note in notes(cells, looked))
+    once, often = table()[0][0].estimate, cells[0].estimate
+    assert once and often and once.low and often.low and often.low < once.low
+    assert "worse" in rows["gru"]
 
 
 def test_the_summary_names_the_rate() -> None:
