@@ -59,8 +59,9 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
             text = format_difference(cell, simultaneous=False)
             outer = simultaneous_interval(cell.difference) if cell.difference.comparisons > 1 else None
             ends = (mean.mean, mean.low, mean.high, *((outer.low, outer.high) if outer else (None, None)))
-            center, low, high, *outer_ends = [None if end is None else end - null for end in ends]
-            rows.append(ForestRow(name, colors[cell.name], values, center or 0.0, low, high, text, *outer_ends))
+            center, low, high, outer_low, outer_high = [None if end is None else end - null for end in ends]
+            ends = (center or 0.0, low, high)
+            rows.append(ForestRow(name, colors[cell.name], values, *ends, text, outer_low, outer_high))
     if not rows:
         return []
     baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
@@ -88,7 +89,9 @@ def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
     title = f"{spec.metric}, every seed"
     bars = "; bar: 95 % interval" if any(row.low is not None for row in rows) else ""
     note = f"{better(spec.direction)}{bars}{'; thin lines join one seed' if joined else ''}"
-    return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined))]
+    threshold = spec.estimand.threshold
+    note += "" if threshold is None else f"; line: {threshold:g}"
+    return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined, threshold=threshold))]
 
 
 def draw_learning_curves(

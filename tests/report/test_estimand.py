@@ -103,6 +103,7 @@ def test_a_page_of_solve_rates_is_written_stored_and_rendered_again(tmp_path: Pa
     assert "solved 4 of 5 [0.28, 0.99]" in (tmp_path / "a" / "index.html").read_text()
     assert "the solve rate, the share of seeds with recall of at least 0.9" in page.overview
     assert "difference in solve rate" in (tmp_path / "a" / "forest.svg").read_text()
+    assert "line: 0.9" in (tmp_path / "a" / "seeds.svg").read_text()
     again = stored.load(tmp_path / "a")
     assert again["info"].spec.estimand == RATE
     write(tmp_path / "b", **again)

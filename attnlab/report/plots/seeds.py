@@ -23,7 +23,9 @@ class SeedRow:
     high: float | None = None
 
 
-def seed_plot(rows: Sequence[SeedRow], *, title: str, note: str = "", joined: bool = False) -> str:
+def seed_plot(
+    rows: Sequence[SeedRow], *, title: str, note: str = "", joined: bool = False, threshold: float | None = None
+) -> str:
     """Draw rows on a common axis.
 
     Args:
@@ -31,13 +33,16 @@ def seed_plot(rows: Sequence[SeedRow], *, title: str, note: str = "", joined: bo
         title: Text above the plot.
         note: Line below the title: the better direction or the unit, and the meaning of the bars.
         joined: Draw a thin line from row to row through the runs of one seed, to show the pairing.
+        threshold: Value of the solve rate's threshold, drawn as a vertical line.
     """
     bottom = TOP + ROW_HEIGHT * len(rows)
     interval_ends = [end for row in rows for end in (row.low, row.high) if end is not None]
-    limits = svg.limits_with_intervals([value for row in rows for value in row.values.values()], interval_ends)
+    values = [value for row in rows for value in row.values.values()]
+    limits = svg.limits_with_intervals([*values, *([] if threshold is None else [threshold])], interval_ends)
     x = svg.scale(limits, (PADDING, svg.WIDTH - PADDING))
     bands = [(TOP + ROW_HEIGHT * i + TEXT_HEIGHT, TOP + ROW_HEIGHT * (i + 1)) for i in range(len(rows))]
     parts = [*svg.header(title, note), *svg.x_axis(x, limits, bands=bands, bottom=bottom)]
+    parts += [] if threshold is None else svg.vertical_lines(x(threshold), bands, svg.INK, width=1.4)
     ys = [TOP + ROW_HEIGHT * i + 28 for i in range(len(rows))]
     if joined:
         for seed in dict.fromkeys(seed for row in rows for seed in row.values):
