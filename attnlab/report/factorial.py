@@ -15,8 +15,10 @@ from attnlab.report.wording import (
     better,
     count,
     describe_level,
+    describe_mark,
     describe_reason,
     describe_verdict,
+    format_consistent,
     format_interval,
     format_metric,
     format_p_value,
@@ -24,7 +26,7 @@ from attnlab.report.wording import (
 )
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.factorial import Effect, FactorialResult, half_normal_scores
-from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 
 MAX_NAMED = 3  # effects named in one group of the summary
@@ -48,11 +50,11 @@ def _effect_texts(effect: Effect) -> list[str]:
 
 
 def _format_effect(effect: Effect, *, in_parentheses: bool = False) -> str:
-    """Format an effect with its interval, and with the simultaneous one where only that agrees with the verdict."""
+    """Format an effect with the interval that agrees with its verdict; in parentheses with both where they do not agree."""
+    if not in_parentheses:
+        return format_consistent(effect.difference)
     text, outer = format_interval(effect.difference.interval, sign=True), format_simultaneous(effect.difference)
-    if not outer:
-        return text
-    return f"{text}, {outer}" if in_parentheses else f"{text} ({outer})"
+    return f"{text}, {outer}" if outer else text
 
 
 def name_with_aliases(effect: Effect) -> str:
@@ -116,11 +118,7 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
             f"Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
             f"{count(prior.degrees_of_freedom, 'degree')} of freedom."
         )
-    if any(hides_correction(effect.difference) for effect in result.effects):
-        yield (
-            "“Simultaneous”: the interval of this effect alone excludes zero. The one that holds together with those of all "
-            "other main effects, or interactions, (Bonferroni) does not, and the verdict agrees with it."
-        )
+    yield from describe_mark({effect.name: effect.difference for effect in result.effects}, of="main effects, or interactions,")
     if result.interactions and result.design.name == "leave_one_out":
         yield "Interactions: the effect of all factors together minus the sum of their single effects."
     elif result.interactions:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnlab.report.wording import CHOSEN_MARK, count, is_chosen
+from attnlab.report.wording import CHOSEN_MARK, count, describe_mark, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
 from attnlab.stats.moderation import VariancePrior
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
-from attnlab.stats.simultaneous import hides_correction
 from attnlab.stats.skewness import MIN_SEEDS
 from attnlab.stats.verdict import Reason, Verdict
 
@@ -24,11 +23,9 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
             "t-test, Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
             f"{count(priors[0].degrees_of_freedom, 'degree')} of freedom."
         )
-    if any(cell.difference and hides_correction(cell.difference) for cell in compared):
-        texts.append(
-            "“Simultaneous”: the interval of this difference alone excludes zero. The one that holds together with those of "
-            "all other differences of the table (Bonferroni) does not, and the verdict agrees with it."
-        )
+    texts += describe_mark(
+        {_comparison(cell, cells): cell.difference for cell in compared if cell.difference}, of="differences"
+    )
     if any(is_chosen(cell) for cell in compared):
         texts.append(
             f"{CHOSEN_MARK}: called better or worse because the estimate lies far from zero. Estimates chosen in this way are "
@@ -41,6 +38,11 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
             "small differences are called fragile, too; more seeds decide."
         )
     return texts
+
+
+def _comparison(cell: CellSummary, cells: Sequence[CellSummary]) -> str:
+    """Return the name of a compared cell, with its baseline if a cell is compared with several."""
+    return f"{cell.name} against {cell.baseline}" if any(other.further for other in cells) else cell.name
 
 
 def _describe_lenders(priors: Sequence[VariancePrior]) -> str:

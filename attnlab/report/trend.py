@@ -11,9 +11,8 @@ from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import count, format_interval, format_p_value, format_simultaneous
+from attnlab.report.wording import count, describe_mark, format_consistent, format_interval, format_p_value, format_simultaneous
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.simultaneous import hides_correction
 from attnlab.stats.trend import Trend, TrendKind, TrendReason
 
 TREND_FILES = ("trends.csv",)
@@ -109,7 +108,7 @@ def _p_value(trend: Trend) -> str:
 
 
 def _format_slope(trend: Trend) -> str:
-    """Format a slope with its interval, and with the simultaneous one where only that agrees with the outcome."""
+    """Format a slope for a sentence, with its interval, and the simultaneous one where only that agrees with the outcome."""
     if trend.slope is None:
         return ""
     outer = format_simultaneous(trend.slope)
@@ -151,7 +150,7 @@ def trend_table(trends: Sequence[Trend], *, colors: Mapping[str, str]) -> Table:
         differences = [by_level[level].difference if level in by_level else None for level in levels]
         texts = [trend.name, *([trend.baseline] if several else [])]
         texts += [format_interval(d.interval, sign=True) if d else "" for d in differences]
-        texts += [_format_slope(trend)]
+        texts += [format_consistent(trend.slope) if trend.slope else ""]
         texts += [format_interval(trend.change, sign=True), _p_value(trend), describe_kind(trend)]
         rows.append(TableRow(texts, colors.get(trend.ends[1].name, "")))
     return Table(columns, rows)
@@ -182,11 +181,7 @@ def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
         "trends of the table, separately from the verdicts; the values halfway are tested in the same way, at 5 % of "
         "their own. Only seeds that completed at every level count.",
     ]
-    if any(trend.slope and hides_correction(trend.slope) for trend in trends):
-        texts.append(
-            "“Simultaneous”: the interval of this slope alone excludes zero. The one that holds together with those of all "
-            "other trends of the table (Bonferroni) does not, and the outcome agrees with it."
-        )
+    texts += describe_mark({trend.name: trend.slope for trend in trends if trend.slope}, of="slopes")
     if spec.margin is None:
         texts.append("Without a margin, the study cannot show that a difference is steady.")
     else:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from attnlab._util.plural import count
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.estimand import ExactDifference, ExactInterval
@@ -17,6 +20,7 @@ SENSITIVITY = {
     Sensitivity.NO_RESULT: "but the control has no result that shows that this study can see a difference",
 }
 
+SIMULTANEOUS_MARK = "‡"  # of the interval that is shown where only that agrees with the verdict
 CHOSEN_MARK = "†"  # of a difference that is called better or worse for its size, which biases it away from zero
 
 
@@ -71,15 +75,40 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
 
     Args:
         cell: The compared cell.
-        simultaneous: Add the simultaneous interval where only that agrees with the verdict.
+        simultaneous: Show the simultaneous interval, with its mark, where only that agrees with the verdict.
     """
     if cell.difference is None:
         return ""
     interval, seeds = cell.difference.interval, len(cell.values)
-    text = format_estimate(cell.difference) + (f" {CHOSEN_MARK}" if is_chosen(cell) else "")
-    half_width = format_simultaneous(cell.difference) if simultaneous else ""
-    text += f" ({half_width})" if half_width else ""
+    text = format_consistent(cell.difference) if simultaneous else format_estimate(cell.difference)
+    text += f" {CHOSEN_MARK}" if is_chosen(cell) else ""
     return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
+
+
+def format_consistent(difference: Difference) -> str:
+    """Format a difference with the interval that agrees with its verdict, as in "+0.0100 ± 0.0213 ‡" for a simultaneous one."""
+    outer = simultaneous_interval(difference) if hides_correction(difference) else None
+    if outer is None:
+        return format_estimate(difference)
+    return f"{format_estimate(replace(difference, interval=outer))} {SIMULTANEOUS_MARK}"
+
+
+def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str]:
+    """Return the note on the mark of simultaneous intervals; an empty list if no difference has it.
+
+    Args:
+        differences: Name -> difference, of one table.
+        of: The differences of the table in prose, such as "differences".
+    """
+    alone = [
+        f"{name} {format_estimate(difference)}" for name, difference in differences.items() if hides_correction(difference)
+    ]
+    if not alone:
+        return []
+    return [
+        f"{SIMULTANEOUS_MARK}: the simultaneous interval (Bonferroni), which holds together with those of all other {of} of "
+        f"the table, and agrees with the verdict. The 95 % interval by itself excludes zero: {'; '.join(alone)}."
+    ]
 
 
 def format_simultaneous(difference: Difference) -> str:
@@ -210,7 +239,8 @@ def describe_reason(verdict: Verdict) -> str:
 def _describe_outlook(verdict: Verdict) -> str:
     """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive".
 
-    That of a futile comparison is as in "stopped for futility: with 12 seeds 4 % conclusive".
+    The first half is left out where a verdict with one more seed has a probability below 1 %. The outlook of a futile comparison
+    is as in "stopped for futility: with 12 seeds 4 % conclusive".
     """
     if verdict.futility is not None:
         probability = format_probability(verdict.futility.probability)
@@ -218,15 +248,18 @@ def _describe_outlook(verdict: Verdict) -> str:
     more = None if verdict.needed is None else verdict.needed - verdict.pairs
     if verdict.prediction is None:  # all pairs have the same difference
         return f"conclusive with {count(more or 0, 'more seed')} if it stays the same"
-    text = f"with 1 more seed {format_probability(verdict.prediction.differs)} differs"
-    if verdict.prediction.equivalent is not None:
-        text += f", {format_probability(verdict.prediction.equivalent)} equivalent"
+    texts = []
+    if verdict.prediction.conclusive >= 0.01:
+        texts.append(f"with 1 more seed {format_probability(verdict.prediction.differs)} differs")
+        if verdict.prediction.equivalent is not None:
+            texts[0] += f", {format_probability(verdict.prediction.equivalent)} equivalent"
+    unit = "" if texts else " seeds"
     if more is None:
-        return f"{text}; {format_probability(POWER)} conclusive only with more than {MAX_SEEDS:,}"
-    if more > 1:
+        texts.append(f"{format_probability(POWER)} conclusive only with more than {MAX_SEEDS:,}{unit}")
+    elif more > 1:
         number = str(more) if more < 20 else f"about {round(more / 10) * 10}"
-        text += f"; with {number} more {format_probability(POWER)} conclusive"
-    return text
+        texts.append(f"with {number} more{unit} {format_probability(POWER)} conclusive")
+    return "; ".join(texts)
 
 
 def format_probability(probability: float) -> str:

@@ -6,11 +6,13 @@ the two sentences at the top, and `attnlab.report.page` the page.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab._util.files import describe_error
 from attnlab.errors import UserError
 from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, load_study_info
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import pandas
 
     from attnlab.tracking.artifacts import AttentionMap
+
+logger = logging.getLogger(__name__)
 
 
 def report(
@@ -72,7 +76,10 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
         info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
         info = replace(info, uncertainty=split_uncertainty(load_items(study, root), cells, info.spec))
     page = write(folder, info=info, runs=runs, curves=curves, maps=maps)
-    log_report(study, folder, root=root, note=page.summary.text)
+    try:
+        log_report(study, folder, root=root, note=page.summary.text)
+    except (UserError, OSError) as error:  # such as a read-only store; the page itself is complete
+        logger.warning("%s is written, but MLflow has no copy of it: %s", folder, describe_error(error))
     return page
 
 

@@ -16,6 +16,7 @@ from attnlab.config.factors import design_cell_name
 from attnlab.report.factorial import effect_notes, effect_table
 from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
+from attnlab.report.wording import SIMULTANEOUS_MARK
 from attnlab.report.write import write
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.factorial import estimate_effects
@@ -102,9 +103,10 @@ def test_an_effect_whose_interval_alone_excludes_zero_has_the_simultaneous_one_b
     outer = simultaneous_interval(hidden.difference)
     assert outer is not None and hides_correction(hidden.difference)
     rows = [" ".join(row.cells) for row in effect_table(changed).rows]
-    assert [f"(simultaneous ± {outer.half_width:.4f})" in row for row in rows] == [row.startswith("gate") for row in rows]
-    assert sum("Simultaneous" in note for note in effect_notes(changed, SPEC)) == 1
-    assert not any("Simultaneous" in note for note in effect_notes(result, SPEC))
+    assert [f"± {outer.half_width:.4f} {SIMULTANEOUS_MARK}" in row for row in rows] == [row.startswith("gate") for row in rows]
+    (note,) = (note for note in effect_notes(changed, SPEC) if note.startswith(SIMULTANEOUS_MARK))
+    assert "gate +0.0120 ± 0.0105." in note
+    assert not any(note.startswith(SIMULTANEOUS_MARK) for note in effect_notes(result, SPEC))
 
 
 def test_lost_runs_are_stated_on_the_page(tmp_path: Path) -> None:

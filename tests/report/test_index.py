@@ -1,5 +1,6 @@
 """Tests of the page on several studies, and of the copy of a report in MLflow."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from tests.support.studies import STUDY, write
+from tests.support.surroundings import read_only
 
 QUESTIONS = {"first": "Does the output projection matter?", "second": "Does it matter on other text?"}
 
@@ -56,6 +58,19 @@ def test_notes_that_are_not_said_of_all_studies_begin_with_whom_they_are_said_of
 def test_several_studies_need_a_folder(root: Path) -> None:
     with pytest.raises(UserError, match="expected --out FOLDER for the page of several studies .first, second., got none"):
         report(list(QUESTIONS), root)
+
+
+def test_a_report_on_a_read_only_store_is_written_with_a_warning(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(root, store)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(store))
+    with read_only(store):
+        assert main.main(["report", "first", "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "index.html").is_file()
+    (warning,) = [record.message for record in caplog.records if "no copy" in record.message]
+    assert str(tmp_path / "out") in warning and "\n" not in warning
 
 
 def test_mlflow_keeps_the_latest_report_and_nothing_takes_it_for_a_run(

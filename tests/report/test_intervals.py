@@ -15,7 +15,7 @@ from attnlab.report.plots import svg
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
-from attnlab.report.wording import CHOSEN_MARK, format_difference
+from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_difference
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
@@ -46,12 +46,14 @@ def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultane
     assert hidden and far and near and hides_correction(hidden) and cells["hidden"].is_inconclusive
     outer = simultaneous_interval(hidden)
     assert outer is not None and outer.half_width is not None and hidden.interval.half_width is not None
-    expected = f"simultaneous ± {outer.half_width:.4f}"
+    expected = f"± {outer.half_width:.4f} {SIMULTANEOUS_MARK}"
     assert outer.half_width > abs(hidden.interval.mean) > hidden.interval.half_width
     rows = {row.cells[0]: " | ".join(row.cells) for row in verdict_table(list(cells.values()), SPEC).rows}
-    assert f"({expected})" in rows["hidden"] and sum("simultaneous" in row for row in rows.values()) == 1
+    assert expected in rows["hidden"] and sum(SIMULTANEOUS_MARK in row for row in rows.values()) == 1
+    (note,) = (note for note in notes(list(cells.values()), SPEC) if note.startswith(SIMULTANEOUS_MARK))
+    assert f"hidden +{hidden.interval.mean:.4f} ± {hidden.interval.half_width:.4f}." in note, "the note has the other interval"
     summary = summarize(list(cells.values()), SPEC).text
-    assert f", {expected}, with 1 more seed" in summary and summary.count("simultaneous") == 1
+    assert f", simultaneous ± {outer.half_width:.4f}, with 1 more seed" in summary and summary.count("simultaneous") == 1
 
 
 def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:
@@ -61,7 +63,7 @@ def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:
             low, high = cell.difference.interval.low, cell.difference.interval.high
             assert low is not None and high is not None
             decided = cell.verdict is not None and cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
-            assert low <= 0 <= high or decided or "simultaneous ±" in format_difference(cell)
+            assert low <= 0 <= high or decided or SIMULTANEOUS_MARK in format_difference(cell)
 
 
 def test_a_difference_called_better_or_worse_is_marked_and_the_mark_is_explained_once() -> None:
@@ -149,7 +151,8 @@ def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pyte
     at = [column.heading for column in page.columns].index("difference")
     shown = [row.cells[at] for row in page.rows if row.cells[at]]
     assert len(shown) == 4 and all(difference in text for difference in shown)
-    assert any("simultaneous" in difference for difference in shown) and any(CHOSEN_MARK in difference for difference in shown)
+    for mark in (SIMULTANEOUS_MARK, CHOSEN_MARK):
+        assert sum(mark in difference for difference in shown) == 1
     page_notes = notes(cells, SPEC)
     for note in notes_on_intervals(cells):
         assert note in text and note in page_notes

@@ -40,7 +40,15 @@ MORE = Reason.MORE_SEEDS
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.0, 0.0)),
-            "inconclusive: with 1 more seed 0 % differs, 0 % equivalent; 80 % conclusive only with more than 1,000",
+            "inconclusive: 80 % conclusive only with more than 1,000 seeds",
+        ),
+        (
+            Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.003, 0.006), needed=19),
+            "inconclusive: with 14 more seeds 80 % conclusive",
+        ),
+        (
+            Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.3, 0.0)),
+            "inconclusive: with 1 more seed 30 % differs, 0 % equivalent; 80 % conclusive only with more than 1,000",
         ),
         (
             Verdict(OPEN, MORE, pairs=4, needed=5, constant="value"),
