@@ -239,8 +239,8 @@ def describe_reason(verdict: Verdict) -> str:
 def _describe_outlook(verdict: Verdict) -> str:
     """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive".
 
-    The first half is left out where a verdict with one more seed has a probability below 1 %. The outlook of a futile comparison
-    is as in "stopped for futility: with 12 seeds 4 % conclusive".
+    The first half is left out where a verdict with one more seed has a probability below 1 %. The outlook of a futile
+    comparison is as in "stopped for futility: with 12 seeds 4 % conclusive".
     """
     if verdict.futility is not None:
         probability = format_probability(verdict.futility.probability)
