@@ -35,7 +35,7 @@ class Share:
 class Kind(StrEnum):
     """The kind of a quantity, which decides on its axis and on the direction of its limit."""
 
-    FALSE = "false"  # share of false verdicts: small is good
+    FALSE = "false"  # share of false verdicts, or of others that should be small
     COVERAGE = "coverage"  # large is good
     POWER = "power"  # large is good
     NUMBER = "number"  # not a share, and not drawn

@@ -9,14 +9,14 @@ optima, as studies with ``sweep`` do.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy
 
 from attnlab.stats import paired
-from attnlab.stats.lr_curve import CurveProblem, SweptRuns, fit_curves
+from attnlab.stats.lr_curve import CurveProblem, SeedValues, SweptRuns, fit_curves
 from benchmarks.simulation import FALSE, Kind, Quantity, Setting, Share, Simulation
 
 SPACING = 0.5  # decades between two rates of a sweep
@@ -94,27 +94,42 @@ def _search(design: RateDesign, random: numpy.random.RandomState) -> paired.Diff
 
 def _sweep(design: RateDesign, random: numpy.random.RandomState) -> paired.Difference | None:
     """Sweep both cells over one grid, and compare their optima; None if a cell has none."""
+    values = sweep_cells(design, [-design.apart / 2, design.apart / 2], random)
+    return paired.difference(values[0], values[1]) if len(values) == 2 else None
+
+
+def sweep_cells(
+    design: RateDesign, optima: Sequence[float], random: numpy.random.RandomState, *, spread: float = 1.0
+) -> dict[int, SeedValues]:
+    """Sweep cells over one grid, which is extended while the best rate of a cell is at its edge.
+
+    Args:
+        design: The grid, the seeds, and the shape of the curves.
+        optima: Of each cell, in decades from the middle of the optima.
+        random: Source of the noise, and of the place of the optima in the grid.
+        spread: Standard deviation of a run, in that of the design.
+
+    Returns:
+        Index of each cell with a fitted optimum -> seed -> its value there.
+    """
     positions = SPACING * (numpy.arange(design.rates + 2 * EXTENSIONS) - EXTENSIONS - (design.rates - 1) / 2)
     middle = random.uniform(-SPACING / 2, SPACING / 2)
-    tables = {
-        str(side): design.losses(positions - middle - side * design.apart)[:, None]
-        + design.spread * random.standard_normal((len(positions), design.seeds))
-        for side in (-0.5, 0.5)
-    }
+    tables = [
+        design.losses(positions - middle - optimum)[:, None]
+        + spread * design.spread * random.standard_normal((len(positions), design.seeds))
+        for optimum in optima
+    ]
     low, high = EXTENSIONS, EXTENSIONS + design.rates
     while True:
-        cells = {name: _swept_runs(positions[low:high], table[low:high]) for name, table in tables.items()}
+        cells = {str(i): _swept_runs(positions[low:high], table[low:high]) for i, table in enumerate(tables)}
         curves = fit_curves(cells, direction="min")
         problems = {curve.problem for curve in curves.values()}
         if CurveProblem.SMALLEST_TRIED in problems and low > 0:
             low -= 1
         elif CurveProblem.LARGEST_TRIED in problems and high < len(positions):
             high += 1
-        elif problems != {None}:
-            return None
         else:
-            first, second = curves.values()
-            return paired.difference(first.values, second.values)
+            return {int(name): curve.values for name, curve in curves.items() if curve.problem is None}
 
 
 def _swept_runs(positions: numpy.ndarray, losses: numpy.ndarray) -> SweptRuns:

@@ -1,6 +1,6 @@
 """Simulation of error rates, coverage and power of verdicts: ``python -m benchmarks.validity`` writes ``reports/validity/``.
 
-It takes about 25 minutes on one core. Results are written to ``validity.csv`` as they are simulated: run the command again to
+It takes about 20 minutes on one idle core. Results are written to ``validity.csv`` as they are simulated: run the command again to
 continue an interrupted simulation, or to simulate only what is new in `SIMULATIONS`. After a change of the statistics or of a
 simulation, ``--only NAME --fresh`` simulates it again.
 """
@@ -13,7 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import estimands, factorial, fixed_seeds, intervals, looks, moderation, predictions, rules, sweeps, trends
+from benchmarks import (
+    estimands,
+    factorial,
+    fixed_seeds,
+    intervals,
+    levels,
+    looks,
+    moderation,
+    predictions,
+    rules,
+    sweeps,
+    trends,
+)
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulation import Result, Setting, Simulation, run_setting
 from benchmarks.validity_page import write_page
@@ -24,11 +36,14 @@ OUT = Path("reports/validity")
 SIMULATIONS: tuple[Simulation, ...] = (
     fixed_seeds.FIXED_SEEDS,
     moderation.MODERATION,
+    levels.MODERATED_LEVELS,
     looks.UNTIL_CONCLUSIVE,
     moderation.MODERATED_LOOKS,
     looks.BY_HAND,
     sweeps.SWEEPS,
+    levels.MODERATED_OPTIMA,
     trends.TRENDS,
+    levels.SWEPT_TRENDS,
     factorial.FACTORIAL,
     intervals.INTERVALS,
     intervals.CHOSEN_ESTIMATES,

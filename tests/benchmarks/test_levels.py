@@ -1,0 +1,46 @@
+"""Tests of the error rates of moderated tables over several levels, and of swept learning rates (few studies)."""
+
+import numpy
+import pytest
+
+from attnlab.stats import paired
+from benchmarks import levels
+from benchmarks.levels import LEVELS, SweptTable, moderated_levels, moderated_optima, swept_trends
+from benchmarks.sweeps import RateDesign
+from benchmarks.table_tests import holm
+
+STUDIES = 10_000
+BOUND = 0.06 + 3 * 0.0024  # three Monte-Carlo standard errors
+
+
+@pytest.mark.parametrize(("cells", "seeds"), [(2, 2), (3, 3), (3, 5)])
+@pytest.mark.parametrize("spread", levels.SPREADS)
+def test_moderation_within_levels_keeps_the_bound(spread: str, cells: int, seeds: int) -> None:
+    assert moderated_levels(spread, cells, seeds, STUDIES, seed=1)["false"].value < BOUND
+
+
+def test_one_prior_for_levels_that_scatter_differently_would_break_the_bound() -> None:
+    shares = moderated_levels("highest level x3", 2, 2, STUDIES, seed=1)
+    assert shares["false, one prior"].value > BOUND > shares["false"].value
+    assert shares["covered, one prior"].value < 0.88 < 0.94 < shares["covered"].value
+
+
+def test_the_tests_by_level_are_those_of_a_report() -> None:
+    differences = numpy.random.RandomState(0).standard_normal((10, 4, len(LEVELS), 4))  # studies, cells, levels, seeds
+    p = levels._p_by_level(differences)
+    zero = dict.fromkeys(range(4), 0.0)
+    for study, expected, corrected in zip(differences, p, holm(p), strict=True):
+        by_level = [(level, gaps) for level in range(len(LEVELS)) for gaps in study[:, level].tolist()]
+        compared = [paired.difference(dict(enumerate(gaps)), zero) for _, gaps in by_level]
+        judged = paired.correct(paired.moderate(compared, groups=[level for level, _ in by_level]))
+        assert [d and d.p for d in judged] == pytest.approx(list(expected))
+        assert [d and d.p_holm for d in judged] == pytest.approx(list(corrected))
+
+
+def test_moderated_optima_and_swept_trends_have_few_false_verdicts() -> None:
+    table = SweptTable(RateDesign(3, 3, apart=0.2), 3)
+    assert table.optima == pytest.approx([-0.1, -0.1 + 0.2 / 3, 0.1 - 0.2 / 3, 0.1])
+    optima = moderated_optima(table, 200, seed=1)
+    assert optima["false"].value <= 0.06 + 3 * 0.017 and optima["covered"].value > 0.85
+    trends = swept_trends(SweptTable(RateDesign(3, 5, apart=0.2), 2), 100, seed=1)
+    assert trends["false"].value <= 0.06 + 3 * 0.024 and trends["no verdict"].value < 0.2
