@@ -1,8 +1,8 @@
 """Simulation of error rates, coverage and power of verdicts: ``python -m benchmarks.validity`` writes ``reports/validity/``.
 
 It takes about 20 minutes on one idle core. Results are written to ``validity.csv`` as they are simulated: run the command
-again to continue an interrupted simulation, or to simulate only what is new in `SIMULATIONS`. After a change of the statistics or of a
-simulation, ``--only NAME --fresh`` simulates it again.
+again to continue an interrupted simulation, or to simulate only what is new in `SIMULATIONS`. After a change of the
+statistics or of a simulation, ``--only NAME --fresh`` simulates it again.
 """
 
 from __future__ import annotations
