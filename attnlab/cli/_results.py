@@ -10,8 +10,10 @@ from attnlab.cli._effects import print_effects
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
+    from attnlab.config.search import SearchConfig
     from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.look_history import LookHistory
+    from attnlab.stats.search import SearchSummary
     from attnlab.study.run import StudyResult
 
 
@@ -23,51 +25,90 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     Args:
         history: the looks at the study, this one included.
     """
-    from attnlab.report.estimand import caption_of_estimand
     from attnlab.report.interval_notes import notes_on_intervals
-    from attnlab.report.margin import margin_notes
-    from attnlab.report.reference_scores import labels
-    from attnlab.report.search import describe_search
     from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
-    from attnlab.report.wording import better, format_metric
+    from attnlab.stats.cells import split_tasks
     from attnlab.stats.compare import summarize_cells
-    from attnlab.stats.search import different_values, exclude_trials, summarize_searches, unconfirmed_cells
+    from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
     from attnlab.stats.trend import summarize_trends
 
     plan, spec, records = result.plan, result.comparison(history=history), result.records()
     order = {cell.name: i for i, cell in enumerate([*plan.cells, *plan.unselected])}
     search = plan.study.search
-    searches = summarize_searches(records, spec, search) if search else []
-    searches.sort(key=lambda summary: order[summary.cell])
-    cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, searches)], spec)
-    headings, rows, costs = _cell_rows(sorted(cells, key=lambda cell: order[cell.name]), spec)
+    searches = {
+        part.task: sorted(
+            summarize_searches([run for run in records if part.includes(run)], part, search) if search else [],
+            key=lambda summary: order[summary.cell],
+        )
+        for part in spec.parts
+    }
+    every = [summary for summaries in searches.values() for summary in summaries]
+    cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, every)], spec)
+    cells.sort(key=lambda cell: order[cell.name])
+    tables = split_tasks(cells, spec)
+    for part, of_task in tables:
+        _print_table(result, of_task, part)
+    if all(cell.outcome == RunState.COMPLETED for cell in cells):
+        print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
+    if len(tables) > 1:
+        _print_pooled(tables)
+    for note in notes_on_intervals(cells):
+        print_text(note)
+    for part, of_task in tables:
+        print_effects(of_task, part)
+    for trend in summarize_trends(cells, spec):
+        print_text(f"trend: {describe_trend(trend, spec)}")
+    for part, of_task in tables:
+        for warning in sweep_warnings(of_task, part):
+            print_text(f"note: {warning}")
+        _print_searches(searches[part.task], part, search)
+
+
+def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
+    """Print the cells of one task, with its reference scores."""
+    from attnlab.report.estimand import caption_of_estimand
+    from attnlab.report.margin import margin_notes
+    from attnlab.report.reference_scores import labels
+    from attnlab.report.wording import better, format_metric
+
+    headings, rows, costs = _cell_rows(cells, spec)
+    configs = [cell.config for cell in result.plan.cells if spec.includes(cell.axes)]
+    tests = {(config.data, config.evaluate.test_limit) for config in configs}
+    scores = [score for score in result.reference_scores if not spec.task or (score.data, score.limit) in tests]
     references = [
         [label, format_metric(score.value), *[""] * (len(headings) - 2)]
-        for score, label in zip(result.reference_scores, labels(result.reference_scores), strict=True)
+        for score, label in zip(scores, labels(scores), strict=True)
     ]
     summary = (
         "mean ± half-width of the 95 % interval over seeds"
         if spec.estimand.is_mean
         else f"compared by {caption_of_estimand(spec)}"
     )
-    caption = f"{plan.metric} on the test split, {better(plan.direction)}; {summary}"
+    caption = f"{spec.metric} on the test split, {better(spec.direction)}; {summary}"
     caption += f"; at the optimum of the curve fitted over {spec.sweep}" if spec.sweep else ""
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()
-    print_text(f"{plan.study.study}: {caption}")
+    print_text(f"{spec.study}{f', {spec.task}' if spec.task else ''}: {caption}")
     _print_cells(headings, rows, references, costs=costs)
     for note in margin_notes(spec):
         print_text(f"note: {note}")
-    if all(cell.outcome == RunState.COMPLETED for cell in cells):
-        print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
-    for note in notes_on_intervals(cells):
-        print_text(note)
-    print_effects(cells, spec)
-    for trend in summarize_trends(cells, spec):
-        print_text(f"trend: {describe_trend(trend, spec)}")
-    for warning in sweep_warnings(cells, spec):
-        print_text(f"note: {warning}")
+
+
+def _print_pooled(tables: Sequence[tuple[ComparisonSpec, list[CellSummary]]]) -> None:
+    """Print the answer of a study of several tasks: the paragraphs at the top of its page."""
+    from attnlab.report.answer import answer_of_tasks
+    from attnlab.stats.contrasts import StudyTable
+
+    answer = answer_of_tasks([StudyTable(part.task, part, cells) for part, cells in tables])
+    for paragraph in answer.paragraphs if answer else ():
+        print_text("".join(paragraph))
+
+
+def _print_searches(searches: Sequence[SearchSummary], spec: ComparisonSpec, search: SearchConfig | None) -> None:
+    from attnlab.report.search import describe_search
+    from attnlab.stats.search import different_values
+
     for summary in searches:
         print_text(f"search: {describe_search(summary, spec)}")
     for summary in searches:

@@ -171,7 +171,7 @@ def _print_search(plan: Plan) -> None:
     print_text(f"sampler: {search.sampler.label}")
     print_text(f"pruner: {search.pruner.label}")
     seeds = ", ".join(map(str, plan.seeds))
-    print_text(f"confirm: the best trial of each cell by valid_{plan.metric}, retrained with seed {seeds}, never pruned")
+    print_text(f"confirm: the best trial of each cell by {_valid(plan)}, retrained with seed {seeds}, never pruned")
 
 
 def _print_design(plan: Plan) -> None:
@@ -202,7 +202,7 @@ def _print_sweep(plan: Plan) -> None:
     low, high = (sweep.extensions - count for count in plan.sweep_extensions)
     if low or high:
         print_text(
-            f"While the best value of a cell by valid_{plan.metric} is the smallest or largest, the sweep adds one on that "
+            f"While the best value of a cell by {_valid(plan)} is the smallest or largest, the sweep adds one on that "
             f"side: {runs} each, at most {low} below and {high} above."
         )
 
@@ -222,6 +222,11 @@ def _runs_per_cell(plan: Plan) -> str:
         return f"{len(plan.sweep_values)} values of {plan.study.sweep.path} x {count(seeds, 'seed')} per cell"
     trials = "" if search is None else f"{count(search.trials, 'trial')} + "
     return f"{trials}{count(seeds, 'confirm seed' if search else 'seed')} per cell"
+
+
+def _valid(plan: Plan) -> str:
+    """Return the validation metrics of the study's tasks."""
+    return " or ".join(f"valid_{metric}" for metric in plan.metrics)
 
 
 def _format_peak(mib: float | str | None) -> str:

@@ -18,6 +18,7 @@ from attnlab.config.search_checks import check_search
 from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import StudySource, assignment
 from attnlab.config.sweep_checks import check_sweep
+from attnlab.config.tasks import check_tasks
 from attnlab.config.validation import FILLED_IN, RENAMED, check_part, field_names, unknown_key, validate
 from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within
 from attnlab.errors import UserError
@@ -81,6 +82,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     check_design(study)
     check_sweep(study)
     check_search(study)
+    check_tasks(study)
     _check_sets(study)
     _check_skip(study)
     return _with_control_labels(_with_baseline_labels(study))

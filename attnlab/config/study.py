@@ -1,6 +1,5 @@
 """The typed content of a study file. ``reader`` reads and checks one, ``grid`` expands it into cells."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from pydantic import (
 
 from attnlab.config.design import Design
 from attnlab.config.estimand import Estimand
+from attnlab.config.question import Margin, Metric
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
 from attnlab.config.study_source import StudySource
 from attnlab.config.sweep import SweepConfig
@@ -76,35 +76,6 @@ Baseline = Annotated[
     BeforeValidator(_baseline),
     WithJsonSchema({"anyOf": [_AXIS_VALUES, {"type": "array", "minItems": 1, "items": _AXIS_VALUES}, {"type": "null"}]}),
 ]
-
-
-SHARE = r" *(\d+(?:\.\d+)?) *% *of *steps *"
-
-
-def _margin(value: Any) -> Any:
-    if isinstance(value, str):
-        match = re.fullmatch(SHARE, value)
-        if match is None or not 0 < float(match[1]) < 100:
-            raise expected("a number greater than 0, or a share of training such as 5 % of steps")
-        return f"{float(match[1]):g} % of steps"
-    if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
-        raise expected("a number greater than 0, or a share of training such as 5 % of steps")
-    return value
-
-
-Margin = Annotated[
-    float | str | None,
-    BeforeValidator(_margin),
-    WithJsonSchema(
-        {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{SHARE}$"}, {"type": "null"}]}
-    ),
-]
-
-
-def share_of_steps(margin: float | str | None) -> float | None:
-    """Return the share of a margin such as "5 % of steps", here 0.05; None for a margin in the metric's unit."""
-    match = re.fullmatch(SHARE, margin) if isinstance(margin, str) else None
-    return float(match[1]) / 100 if match else None
 
 
 def _control(value: Any) -> Any:
@@ -198,7 +169,9 @@ class StudyConfig(Section):
         default=None,
         description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
-    metric: str | None = Field(default=None, description="null: the primary metric of the task")
+    metric: Metric = Field(
+        default=None, description="null: the primary metric of the task; with several tasks also a metric for each of them"
+    )
     estimand: Estimand = Field(
         default=None,
         description="the number that summarizes the seeds of a cell: mean, median, solve_rate or superiority; null: that of "
@@ -206,7 +179,8 @@ class StudyConfig(Section):
     )
     margin: Margin = Field(
         default=None,
-        description="the largest difference that counts as equivalent: a number, or a share of training such as 5 % of steps",
+        description="the largest difference that counts as equivalent: a number, or a share of training such as 5 % of steps; "
+        "with several tasks also a margin for each of them",
     )
     moderate: bool = Field(
         default=True,

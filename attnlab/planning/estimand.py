@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnlab.config.estimand import EstimandConfig
-from attnlab.config.study import StudyConfig, share_of_steps
+from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
 from attnlab.planning.matching import CellPair
 from attnlab.tasks import Task
@@ -74,7 +74,7 @@ def _check_parts(study: StudyConfig, estimand: EstimandConfig) -> None:
     if name == "superiority":
         raise UserError("margin: expected none with superiority, which has no test for equivalence", place)
     if name == "solve_rate":
-        if share_of_steps(study.margin) is not None:
+        if isinstance(study.margin, str):
             raise UserError(f"margin: expected a difference of solve rates, such as 0.3, got {study.margin}", place)
         if isinstance(study.margin, float) and not study.margin < 1:
             raise UserError(f"margin: expected a difference of solve rates below 1, got {study.margin:g}", place)

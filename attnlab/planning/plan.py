@@ -13,18 +13,20 @@ from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import assignment
+from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError, nearest
 from attnlab.planning.cell import Cell, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.estimand import estimand_notes, resolve_estimand
+from attnlab.planning.estimand import estimand_notes
 from attnlab.planning.factorial import design_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import baseline_notes, control_notes, data_notes, direction_notes, double_notes, length_notes
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
-from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
+from attnlab.planning.tasks import resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 
@@ -39,9 +41,11 @@ class Plan:
         doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
         auto_precision: type of device -> the precision to which ``train.precision: auto`` was resolved.
         notes: sentences for the user, such as on equal cells or a missing baseline.
-        metric, direction: the metric that is compared, and ``max`` or ``min``.
+        metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, those of the first one.
         estimand: the number that summarizes the seeds of a cell.
         sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
+        task_axis: the axis that sets the task, if the study has several; else "".
+        tasks: label of its values -> what the study compares on this task; empty in a study of one task.
     """
 
     study: StudyConfig
@@ -55,13 +59,35 @@ class Plan:
     auto_precision: dict[str, str] = field(default_factory=dict)
     sweep_extensions: tuple[int, int] = (0, 0)
     estimand: EstimandConfig = EstimandConfig()
+    task_axis: str = ""
+    tasks: dict[str, TaskQuestion] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
         cells = [f"{c.name}: {f'refused: {c.refusal}' if c.refusal else f'{c.parameters:,} parameters'}" for c in self.cells]
         size = f"{count(len(cells), 'cell')}, {count(self.total, 'run')}"
-        head = f"plan of {self.study.study}: {size}, {self.metric} ({self.direction})"
+        goals = ", ".join(f"{metric} ({way})" for metric, way in dict.fromkeys(map(self.metric_of, self.cells)))
+        head = f"plan of {self.study.study}: {size}, {goals}"
         return "\n  ".join([head, *cells])
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metric, or those of all tasks; ``loss``, which runs with another metric also have, comes last."""
+        names = dict.fromkeys(question.metric for question in self.tasks.values()) or {self.metric: None}
+        return sorted(names, key=lambda name: name == "loss")
+
+    @property
+    def margin(self) -> float | str | dict[str, float | str | None] | None:
+        """The margin as the study states it; of several tasks, label of the task -> margin."""
+        if self.tasks:
+            return {label: question.margin for label, question in self.tasks.items()}
+        assert not isinstance(self.study.margin, dict)
+        return self.study.margin
+
+    def metric_of(self, cell: Cell) -> tuple[str, str]:
+        """Return the metric by which a cell is compared, and its direction."""
+        question = self.tasks.get(str(cell.axes.get(self.task_axis)))
+        return (question.metric, question.direction) if question else (self.metric, self.direction)
 
     @property
     def folder(self) -> Path:
@@ -155,7 +181,7 @@ class Plan:
 
     def search_digest(self, cell: Cell) -> str:
         """Return 12 hex digits; a search with the same digest can be continued."""
-        return search_digest(self.study, cell, f"{self.metric} {self.direction}")
+        return search_digest(self.study, cell, " ".join(self.metric_of(cell)))
 
     def baseline_of(self, cell: Cell, number: int = 0) -> Cell | None:
         """Return the cell with the axes of ``cell``, overridden by those of a baseline; None if there is none.
@@ -203,8 +229,9 @@ def plan(
     cells, auto_precision, decisions = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     resolved = match_costs(study, resolved, resolver, progress=progress)
-    metric, direction = _metric(study, resolved)
-    estimand = resolve_estimand(study, resolved, metric=metric)
+    questions = resolve_questions(study, resolved)
+    first = next(iter(questions.values()))
+    estimand = resolve_estimands(study, resolved, questions)
     _check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
     wanted = [cell.name for cell, _ in resolved if _is_wanted(study, cell, only or {})]
@@ -213,25 +240,34 @@ def plan(
     if not kept:
         wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
         raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
-    check_margin(study, resolved)
+    check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
     notes = [*double_notes(study, resolved, doubles, wanted)]
     on_data = data_notes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
-    planned = Plan(study, costed, skipped, notes, metric, direction, doubles, rest, auto_precision, estimand=estimand)
+    goal = (first.metric, first.direction)
+    planned = Plan(study, costed, skipped, notes, *goal, doubles, rest, auto_precision, estimand=estimand)
+    if axis := task_axis(study):
+        planned = replace(planned, task_axis=axis, tasks=questions)
     notes += design_notes(study, [*planned.cells, *rest], doubles)
     notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
     notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     notes += control_notes(study, planned.cells, every=resolved)
     notes += estimand_notes(study, estimand)
     notes += length_notes(kept)
-    notes += direction_notes(metric, direction)
+    for question in {question.metric: question for question in questions.values()}.values():
+        notes += direction_notes(question.metric, question.direction)
     notes += [f"data: {note}" for note in dict.fromkeys(note for cell in planned.cells for note in cell.data_notes)]
     notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
     if study.search is not None:
-        tasks = [resolution.task for _, resolution in kept]
-        notes += search_notes(study, planned.cells, resolver=resolver, tasks=tasks, metric=metric, direction=direction)
+        notes += search_notes(
+            study,
+            planned.cells,
+            resolver=resolver,
+            tasks=[resolution.task for _, resolution in kept],
+            goal_of=planned.metric_of,
+        )
         notes += search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
     return replace(planned, notes=notes)
 
@@ -255,22 +291,6 @@ def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
     if isinstance(value, str):  # 1e-3,3e-4 was given as one text, but its parts are numbers
         value = parse(value.strip(), name=place)[0]
     return pick(axis, study.axes[axis], value, place=place)
-
-
-def _metric(study: StudyConfig, resolved: list[tuple[CellConfig, ResolvedCell]]) -> tuple[str, str]:
-    """Return the study's metric and its direction; every task of the study must have it."""
-    first = resolved[0][1].task
-    for cell, resolution in resolved:
-        if resolution.task.metric != first.metric:
-            message = f"task: expected tasks with one metric, got {first.metric} and {resolution.task.metric}"
-            raise UserError(message, cell.where("task"))
-    if study.metric in (None, first.metric):
-        return first.metric, first.direction
-    if study.metric == "loss" and first.kind == "classifier":
-        return "loss", "min"
-    known = [first.metric, *(["loss"] if first.kind == "classifier" else [])]
-    message = f"unknown metric {study.metric!r}{nearest(study.metric, known)}: expected {' or '.join(known)}"
-    raise UserError(message, study.where("metric"))
 
 
 def _check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:

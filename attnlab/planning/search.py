@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.grid import CellConfig
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 
 def search_notes(
-    study: StudyConfig, cells: Sequence[Cell], *, resolver: Resolver, tasks: list[Any], metric: str, direction: str
+    study: StudyConfig,
+    cells: Sequence[Cell],
+    *,
+    resolver: Resolver,
+    tasks: list[Any],
+    goal_of: Callable[[Cell], tuple[str, str]],
 ) -> list[str]:
     """Check the search of a planned study, and return notes on settings that have no effect.
 
     Args:
         resolver: of the study.
         tasks: of the cells, in their order.
-        metric, direction: of the study.
+        goal_of: returns the metric of a cell and its direction.
 
     Raises:
         UserError: an argument that Optuna does not accept, or a value of the space that a cell does not accept.
@@ -39,8 +44,12 @@ def search_notes(
     check(search, where=lambda *loc, key=False: study.where("search", *loc, key=key))
     _check_space(study, cells, resolver)
     planned = [(cell, task) for cell, task in zip(cells, tasks, strict=True) if cell.refusal is None]
-    schedules = [evaluation_schedule(cell.config, task) for cell, task in planned]
-    return advice(search, schedules, metric=metric, direction=direction)
+    notes: dict[str, None] = {}
+    for metric, direction in dict.fromkeys(goal_of(cell) for cell, _ in planned):
+        alike = [pair for pair in planned if goal_of(pair[0]) == (metric, direction)]
+        schedules = [evaluation_schedule(cell.config, task) for cell, task in alike]
+        notes |= dict.fromkeys(advice(search, schedules, metric=metric, direction=direction))
+    return list(notes)
 
 
 def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any], *, resolver: Resolver | None = None) -> RunConfig:

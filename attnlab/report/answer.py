@@ -21,7 +21,7 @@ from attnlab.report.table import Table
 from attnlab.report.trend import PHRASES, describe_ends, noun
 from attnlab.report.wording import format_estimate, format_p_value
 from attnlab.stats.cells import CellSummary
-from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable
+from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable, combine_tasks
 from attnlab.stats.control import sensitivity
 from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.pooling import MIN_STUDIES, Heterogeneity, scale_of
@@ -31,6 +31,11 @@ from attnlab.stats.verdict import Sensitivity, VerdictKind
 
 MAX_NAMED = 3  # contrasts with a paragraph and a plot; the table has all of them
 CONCLUSIVE = (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)
+
+
+def answer_of_tasks(tables: Sequence[StudyTable]) -> Answer | None:
+    """Return the answer of a study of several tasks, given the table of each; None if it compares nothing."""
+    return make_answer(combine_tasks(tables), noun="task")
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
         VerdictKind.INCONCLUSIVE: f"the mean effect of {contrast.label} over {unit.count(independent)} is inconclusive",
     }.get(kind, f"on average over {unit.count(independent)}, {contrast.name} is {kind}")
     low, high = pooled.prediction
-    parts = [Strong(f"{verdict[0].upper()}{verdict[1:]}"), f": {format_mean(mean)} of the {_scales(contrast)}, p {p}. "]
+    parts = [Strong(f"{verdict[0].upper()}{verdict[1:]}"), f": {format_mean(mean, unit)} of the {_scales(contrast)}, p {p}. "]
     expected = f"between {format_percent(low)} and {format_percent(high)}"
     return [*parts, f"The effect in a further {unit.one} of this kind is expected {expected}."]
 

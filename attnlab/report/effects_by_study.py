@@ -27,6 +27,11 @@ class Unit:
     one: str
     many: str
 
+    @property
+    def family(self) -> str:
+        """The verdicts that are corrected together: those of the page, or those of the study if its tables are tasks."""
+        return "page" if self.one == "study" else "study"
+
     def count(self, n: int) -> str:
         return f"{n} {self.one if n == 1 else self.many}"
 
@@ -41,12 +46,12 @@ def draw_effects(contrast: Contrast, unit: Unit) -> str:
             color = color_of(contrast.name.partition(" ")[0])
             rings = [effect.mean for effect in study.effects if effect] if several else []
             rows.append(_row(label, color, study.effect, rings))
-    note = "95 % interval; thin: holds for the whole page together"
+    note = f"95 % interval; thin: holds for the whole {unit.family} together"
     if contrast.pooled is not None:
         effect, (low, high) = scaled_effect(contrast.pooled.mean.interval), contrast.pooled.prediction
         label, text = f"mean of {unit.count(len(contrast.groups))}", _with_half_width(effect)
         rows.append(ForestRow(label, INK, [], effect.mean, effect.low, effect.high, text, low, high, is_mean=True))
-        note = "95 % interval; thin: whole page; of the mean: prediction"
+        note = f"95 % interval; thin: whole {unit.family}; of the mean: prediction"
     title = f"{contrast.label}: effect in %"
     return forest_plot(rows, title=title, note=note, direction="min")
 
@@ -59,18 +64,19 @@ def _row(label: str, color: str, effect: Effect, rings: Sequence[float]) -> Fore
 def effect_table(result: JointResult, unit: Unit) -> Table:
     """Return a table with a row per comparison, and one per mean, without the columns that no row fills."""
     columns = [Column("cell", is_text=True), Column("compared with", is_text=True), Column(unit.one, is_text=True)]
-    columns += [Column("effect, %"), Column("steps"), Column("p (page)"), Column("verdict on this page", is_text=True)]
+    columns += [Column("effect, %"), Column("steps"), Column(f"p ({unit.family})")]
+    columns += [Column("verdict", is_text=True)]
     rows = []
     for contrast in result.contrasts:
         for study in contrast.studies:
-            rows += [_comparison_row(cell, study) for cell in (*study.lower_levels, *study.comparisons)]
+            rows += [_comparison_row(cell, study, unit) for cell in (*study.lower_levels, *study.comparisons)]
         if contrast.pooled is not None:
             rows.append(_mean_row(contrast, contrast.pooled, unit))
     kept = [i for i, column in enumerate(columns) if column.is_text or any(row.cells[i] for row in rows)]
     return Table([columns[i] for i in kept], [TableRow([row.cells[i] for i in kept], row.color, row.kind) for row in rows])
 
 
-def _comparison_row(cell: CellSummary, study: ContrastEffect) -> TableRow:
+def _comparison_row(cell: CellSummary, study: ContrastEffect, unit: Unit) -> TableRow:
     table = study.table
     baseline = next(other for other in table.cells if other.name == cell.baseline)
     effect = relative_effect(cell, baseline, table.spec)
@@ -79,7 +85,7 @@ def _comparison_row(cell: CellSummary, study: ContrastEffect) -> TableRow:
     ]
     text = _with_half_width(effect) if effect else ""
     if cell.difference is not None and effect is not None and hides_correction(cell.difference):
-        text += f" (page: ± {_half_width(effect.outer_low, effect.outer_high)})"
+        text += f" ({unit.family}: ± {_half_width(effect.outer_low, effect.outer_high)})"
     texts = [cell.name, cell.baseline, table.name, text, _share_text(shares[0].log_ratio.mean) if shares else ""]
     return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict)])
 
@@ -88,7 +94,7 @@ def _mean_row(contrast: Contrast, pooled: PooledEffect, unit: Unit) -> TableRow:
     effect, mean = scaled_effect(pooled.mean.interval), pooled.mean
     text = _with_half_width(effect)
     if hides_correction(mean) and (outer := simultaneous_interval(mean)) is not None:
-        text += f" (page: ± {_half_width(outer.low, outer.high)})"
+        text += f" ({unit.family}: ± {_half_width(outer.low, outer.high)})"
     share = _share_text(contrast.pooled_share.mean.interval.mean) if contrast.pooled_share else ""
     low, high = pooled.prediction
     verdict = f"{mean_kind(mean)}; a further {unit.one}: {format_percent(low)} to {format_percent(high)}"
@@ -103,11 +109,12 @@ def effect_notes(result: JointResult, unit: Unit) -> list[str]:
     unknown = [name for name, scale in scales.items() if not scale]
     texts = [
         f"Verdicts, p-values and the outer intervals of this answer are corrected by Holm's method over the "
-        f"{result.family} tests of the page: all comparisons of all {unit.many}, controls included, and the means. "
-        "Trends are corrected over all trends of the page. Equivalence tests have a level of 5 % of their own.",
+        f"{result.family} tests of the {unit.family}: all comparisons of all {unit.many}, controls included"
+        f"{', and the means' if unit.family == 'page' else '. The means are corrected by themselves'}. Trends are corrected "
+        f"over all trends of the {unit.family}. Equivalence tests have a level of 5 % of their own.",
         f"Effect: the difference from the baseline in per cent of the baseline's {' or '.join(known) or 'score'}; a positive "
-        "one is worse. ± is half the width of the 95 % interval; “page” is that of the interval that holds together with all "
-        "others of the page.",
+        f"one is worse. ± is half the width of the 95 % interval; “{unit.family}” is that of the interval that holds "
+        "together with all others that are corrected with it.",
     ]
     if unknown:
         texts.append(f"The metric of {', '.join(unknown)} has no known natural zero, so that its effects are not in per cent.")
@@ -156,10 +163,10 @@ def format_percent(value: float) -> str:
     return f"{value:+.2f} %" if abs(value) < 100 else f"{value:+,.0f} %"
 
 
-def format_mean(mean: Difference) -> str:
+def format_mean(mean: Difference, unit: Unit) -> str:
     """Format a mean as in "+0.80 % (95 % interval +0.40 % to +1.20 %)", with the interval that agrees with its verdict."""
     outer = simultaneous_interval(mean) if hides_correction(mean) else None
-    effect, over = scaled_effect(outer or mean.interval), " over the page" if outer else ""
+    effect, over = scaled_effect(outer or mean.interval), f" over the {unit.family}" if outer else ""
     ends = (
         ""
         if effect.low is None or effect.high is None
@@ -185,6 +192,6 @@ def _share_text(log_ratio: float) -> str:
 
 
 def mean_kind(mean: Difference) -> VerdictKind:
-    """Return the outcome of the test of a mean, corrected over the page; positive effects are worse."""
+    """Return the outcome of the test of a mean after correction; positive effects are worse."""
     kinds = {"higher": VerdictKind.WORSE, "lower": VerdictKind.BETTER}
     return kinds.get(mean.conclusion, VerdictKind.INCONCLUSIVE)

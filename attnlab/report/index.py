@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from attnlab._util import cost_metrics
 from attnlab._version import __version__
-from attnlab.report.answer import make_answer
+from attnlab.report.answer import answer_of_tasks, make_answer
 from attnlab.report.page import Page
 from attnlab.report.render import render
 from attnlab.report.table import Column, Table, TableRow, two_columns
@@ -20,46 +21,66 @@ FILE = "index.json"
 METHODS = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
 
 
-def write_index(folder: Path, pages: Sequence[Page], *, question: str = "") -> None:
+def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", title: str = "") -> None:
     """Write `index.html`, `README.md` and the plots of the answer into `folder`.
 
     Args:
         folder: The report of each study is already in `folder/STUDY`.
-        pages: Of the studies, in order.
+        pages: Of the studies, or of the tasks of one study, in order.
         question: The question that they answer; "": that of the studies, if they state the same.
+        title: Of the page; the folder's name by default.
     """
-    answer = make_answer(combine([page.results for page in pages]))
+    of_tasks = len({page.study for page in pages}) == 1
+    results = [replace(page.results, name=_name(page, of_tasks=of_tasks)) for page in pages]
+    answer = answer_of_tasks(results) if of_tasks else make_answer(combine(results))
     for stale in folder.glob("effect*.svg"):
         stale.unlink()
     for plot in answer.plots if answer else ():
         (folder / plot.file).write_text(plot.svg, encoding="utf-8", errors="surrogateescape")
     fields = {
-        "title": folder.name,
+        "title": title or folder.name,
+        "of_tasks": of_tasks,
         "question": question or _shared_question(pages),
         "answer": answer,
-        "studies": [_study_fields(page) for page in pages],
+        "studies": [_study_fields(page, of_tasks=of_tasks) for page in pages],
         "report_command": _command(folder, pages, question),
-        "notes": merge_notes({page.study: page.notes for page in pages}),
+        "notes": merge_notes({_name(page, of_tasks=of_tasks): page.notes for page in pages}),
     }
     for template, name in (("index.html.j2", "index.html"), ("index.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")
-    inputs = {"version": __version__, "studies": [page.study for page in pages], "question": question}
+    inputs = {
+        "version": __version__,
+        "folders": [_folder(page, of_tasks=of_tasks) for page in pages],
+        "question": question,
+        "title": title,
+    }
     (folder / FILE).write_text(json.dumps(inputs, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def load_index(folder: Path) -> tuple[list[str], str] | None:
-    """Return the studies and the question of a page on several studies; None if the folder has no such page."""
+def load_index(folder: Path) -> tuple[list[str], dict[str, str]] | None:
+    """Return the folders of the pages below a page on several, and the options of `write_index`; None without such a page."""
     path = folder / FILE
     if not path.is_file():
         return None
     inputs = json.loads(path.read_text(encoding="utf-8"))
-    return inputs["studies"], inputs["question"]
+    return inputs["folders"], {"question": inputs["question"], "title": inputs["title"]}
 
 
-def _study_fields(page: Page) -> dict[str, Any]:
+def _name(page: Page, *, of_tasks: bool) -> str:
+    """Return the name of a study or a task on the page, and of a task of one of several studies with the study."""
+    return f"{page.study} {page.name}" if page.info.task and not of_tasks else page.name
+
+
+def _folder(page: Page, *, of_tasks: bool) -> str:
+    """Return the folder of a study's or task's page, relative to that of the page on all of them."""
+    return f"{page.study}/{page.folder}" if page.info.task and not of_tasks else page.folder
+
+
+def _study_fields(page: Page, *, of_tasks: bool) -> dict[str, Any]:
     return {
         "page": page,
-        "name": page.study,
+        "name": _name(page, of_tasks=of_tasks),
+        "folder": _folder(page, of_tasks=of_tasks),
         "table": without_costs(page.table),
         "plots": page.differences,
         "methods": _methods(page),
@@ -74,7 +95,9 @@ def _shared_question(pages: Sequence[Page]) -> str:
 
 def _command(folder: Path, pages: Sequence[Page], question: str) -> str:
     asked = f" --question {shlex.quote(question)}" if question else ""
-    return f"attnlab report {' '.join(page.study for page in pages)} --out reports/{folder.name}{asked}"
+    studies = list(dict.fromkeys(page.study for page in pages))
+    out = f" --out reports/{folder.name}" if len(studies) > 1 else ""
+    return f"attnlab report {' '.join(studies)}{out}{asked}"
 
 
 def merge_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:

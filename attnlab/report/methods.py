@@ -16,7 +16,7 @@ from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.sweep import swept_path
-from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.cells import ComparisonSpec, TaskMetric
 from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
@@ -58,6 +58,7 @@ class StudyInfo:
         changes: Descriptions of earlier comparisons, if they changed after the study had results.
         uncertainty: The uncertainty of each difference, split into seeds and test items.
         question: The question that the study answers, if it states one.
+        task: The task that the page is about, for a study of several tasks, each of which has a page.
     """
 
     spec: ComparisonSpec
@@ -72,6 +73,7 @@ class StudyInfo:
     changes: tuple[str, ...] = ()
     uncertainty: tuple[UncertaintyParts, ...] = ()
     question: str = ""
+    task: str = ""
 
     def position(self, cell: str) -> int:
         """Return a cell's position in the grid; cells that are not in the grid come last."""
@@ -107,10 +109,11 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
     baselines = now["baseline"] or {}
     first, *others = baselines if isinstance(baselines, list) else [baselines]
+    tasks = {task: TaskMetric(*of_task) for task, of_task in (now.get("tasks") or {}).items()}
     spec = ComparisonSpec(
         study.study,
         axes,
-        **{**now, "baseline": first, "margin": None, "estimand": _estimand(now)},
+        **{**now, "baseline": first, "margin": None, "tasks": tasks, "estimand": _estimand(now)},
         doubles=doubles(study.study, root),
         further_baselines=tuple(others),
         factorial=factorial_design(study),

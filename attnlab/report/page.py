@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ from attnlab.stats.search import (
     unconfirmed_cells,
 )
 from attnlab.stats.share_summary import summarize_shares
-from attnlab.stats.trend import summarize_trends
+from attnlab.stats.trend import Trend, summarize_trends
 
 if TYPE_CHECKING:
     import pandas
@@ -84,6 +85,16 @@ class Page:
         return self.info.spec.study
 
     @property
+    def name(self) -> str:
+        """The name of the study, or of the task that the page is about."""
+        return self.info.task or self.study
+
+    @property
+    def folder(self) -> str:
+        """The name of the page's folder: the study's name, or that of the task."""
+        return task_folder(self.info.task) if self.info.task else self.study
+
+    @property
     def cells(self) -> Sequence[CellSummary]:
         """The compared cells."""
         return self.results.cells
@@ -92,6 +103,11 @@ class Page:
     def figures(self) -> list[Figure]:
         """All plots, in reading order."""
         return [*self.differences, *(plot for section in self.sections for plot in section.plots)]
+
+
+def task_folder(task: str) -> str:
+    """Return the name of the folder of a task's page: the task, with - for characters that need escapes."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", task)
 
 
 def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap] = ()) -> Page:
@@ -103,11 +119,16 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         curves: As `attnlab.load_curves` returns them.
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
-    spec = info.spec
+    study = info.spec
     searches, trials, records, cells = _summarize(info, runs)
+    trends = summarize_trends(cells, study)  # corrected over the whole study, as the cells are
+    if info.task:
+        cells, trends = _of_task(info.task, study, cells, trends)
+        info = replace(info, spec=study.for_task(info.task))
+    spec = info.spec
     # Curves over steps and lengths are those of one configuration per cell.
     colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
-    effects, trends = estimate_effects(cells, spec), summarize_trends(cells, spec)
+    effects = estimate_effects(cells, spec)
     shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials)
@@ -144,22 +165,42 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         methods=methods,
         search=search,
         runs=run_table(records, spec),
-        results=StudyTable(spec.study, spec, cells, trends, shares),
+        results=StudyTable(info.task or spec.study, spec, cells, trends, shares),
     )
 
 
 def _summarize(
     info: StudyInfo, runs: pandas.DataFrame
 ) -> tuple[list[SearchSummary], list[RunRecord], list[RunRecord], list[CellSummary]]:
-    """Return the summaries of searches, the trials, the other runs, which alone are compared, and the cells, in order."""
+    """Return the summaries of searches, the trials, the other runs, which alone are compared, and the cells, in order.
+
+    All but the cells are those of the task that the page is about, if it is about one only.
+    """
     spec = info.spec
     everything: list[RunRecord] = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
     everything.sort(key=lambda record: (info.position(cell_of(record, spec)), record["seed"]))
-    searches = summarize_searches(everything, spec, info.search) if info.search else []
-    trials, records = [r for r in everything if r.get("phase") == "search"], exclude_trials(everything)
-    cells = summarize_cells([*records, *unconfirmed_cells(everything, spec, searches)], spec)
+    searches: dict[str, list[SearchSummary]] = {}
+    for part in spec.parts:
+        own = [run for run in everything if part.includes(run)]
+        searches[part.task] = summarize_searches(own, part, info.search) if info.search else []
+    unconfirmed = unconfirmed_cells(everything, spec, [summary for of_task in searches.values() for summary in of_task])
+    cells = summarize_cells([*exclude_trials(everything), *unconfirmed], spec)
     cells.sort(key=lambda cell: info.position(cell.name))
-    return searches, trials, records, cells
+    shown = spec.for_task(info.task) if info.task else spec
+    everything = [run for run in everything if shown.includes(run)]
+    trials, records = [run for run in everything if run.get("phase") == "search"], exclude_trials(everything)
+    return searches.get(info.task, []), trials, records, cells
+
+
+def _of_task(
+    task: str, spec: ComparisonSpec, cells: Sequence[CellSummary], trends: Sequence[Trend]
+) -> tuple[list[CellSummary], list[Trend]]:
+    """Return the cells and the trends of one task of a study."""
+    part = spec.for_task(task)
+    return (
+        [cell for cell in cells if part.includes(cell.axes)],
+        [trend for trend in trends if part.includes(trend.comparisons[0].axes)],
+    )
 
 
 def _changes(info: StudyInfo) -> list[str]:
@@ -239,6 +280,11 @@ def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     return text
 
 
+def runs_of(spec: ComparisonSpec, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the runs of the task that a specification is about, if it is about one only."""
+    return runs.loc[[spec.includes(run) for run in runs.to_dict("records")]] if spec.task else runs
+
+
 def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     """Write `index.html`, `README.md`, the plots and the tables into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -247,8 +293,9 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     for figure in page.figures:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
     (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
-    export(folder, cells=page.cells, runs=runs, spec=page.info.spec)
-    if trends := summarize_trends(page.cells, page.info.spec):
+    spec = page.results.spec
+    export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec)
+    if trends := page.results.trends:
         export_trends(folder, trends)
     files = (*FILES, *(EFFECT_FILES if page.info.spec.factorial else ()), *(TREND_FILES if trends else ()))
     fields = {"page": page, "files": files, "script": SCRIPT}

@@ -27,9 +27,9 @@ def rerender(folder: Path) -> Page | None:
         UserError: The folder has no report of this version; one of another version is made again by its own commands.
     """
     if index := load_index(folder):
-        studies, question = index
-        pages = [page for study in studies if (page := rerender(folder / study)) is not None]
-        write_index(folder, pages, question=question)
+        folders, options = index
+        pages = [page for name in folders if (page := rerender(folder / name)) is not None]
+        write_index(folder, pages, **options)
         return None
     version = stored_version(folder)
     if version != __version__:

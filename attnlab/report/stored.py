@@ -33,10 +33,11 @@ def save(
     """Write the inputs of a report to `report.json` in `folder`; the arguments are those of `attnlab.report.write.write`."""
     from pydantic import TypeAdapter
 
+    spec = info.spec.for_task(info.task) if info.task else info.spec
     drawn: dict[tuple[str, str, str], list[tuple[int, float | None]]] = {}
     columns = (curves[name].tolist() for name in (*CURVES, "step", "value"))
     for run_id, name, metric, step, value in zip(*columns, strict=True):
-        if metric in (f"valid/{info.spec.metric}", "train/loss"):
+        if metric in (f"valid/{spec.metric}", "train/loss"):
             drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
     content = {
         "version": __version__,

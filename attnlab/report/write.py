@@ -16,8 +16,9 @@ from attnlab._util.files import describe_error
 from attnlab.errors import UserError
 from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, load_study_info
-from attnlab.report.page import Page, make_page, write_page
+from attnlab.report.page import Page, make_page, runs_of, task_folder, write_page
 from attnlab.report.stored import save
+from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.items import split_uncertainty
 from attnlab.stats.search import exclude_trials
@@ -54,11 +55,13 @@ def report(
     if out is None:
         raise UserError(f"expected --out FOLDER for the page of several studies ({', '.join(names)}), got none")
     folder = Path(out)
-    write_index(folder, [_report_one(name, folder / name, root) for name in names], question=question)
+    pages = [page for name in names for page in _report_one(name, folder / name, root)]
+    write_index(folder, pages, question=question)
     return folder
 
 
-def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> Page:
+def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> list[Page]:
+    """Write the report of one study, and return its page, or one for each of its tasks."""
     from attnlab.study.looks import record_look
     from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.client import snapshot
@@ -74,13 +77,42 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
         info = replace(info, question=question or info.question)
         cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
         info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
-        info = replace(info, uncertainty=split_uncertainty(load_items(study, root), cells, info.spec))
-    page = write(folder, info=info, runs=runs, curves=curves, maps=maps)
+        items = load_items(study, root)
+    pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
     try:
-        log_report(study, folder, root=root, note=page.summary.text)
+        log_report(study, folder, root=root, note="\n\n".join(page.summary.text for page in pages))
     except (UserError, OSError) as error:  # such as a read-only store; the page itself is complete
         logger.warning("%s is written, but MLflow has no copy of it: %s", folder, describe_error(error))
-    return page
+    return pages
+
+
+def _write_study(
+    folder: Path,
+    info: StudyInfo,
+    *,
+    cells: Sequence[CellSummary],
+    runs: pandas.DataFrame,
+    curves: pandas.DataFrame,
+    maps: Sequence[AttentionMap],
+    items: pandas.DataFrame,
+) -> list[Page]:
+    """Write the page of a study; of several tasks, a page on each in a subfolder, and one on all of them."""
+    if not info.spec.tasks:
+        info = replace(info, uncertainty=split_uncertainty(items, cells, info.spec))
+        return [write(folder, info=info, runs=runs, curves=curves, maps=maps)]
+    pages = []
+    for part, of_task in split_tasks(cells, info.spec):
+        names, ids = {cell.name for cell in of_task}, runs_of(part, runs)["run_id"].tolist()
+        page = write(
+            folder / task_folder(part.task),
+            info=replace(info, task=part.task, uncertainty=split_uncertainty(items, of_task, part)),
+            runs=runs,
+            curves=curves.loc[curves["run_id"].isin(ids)],
+            maps=[map_ for map_ in maps if map_.cell in names],
+        )
+        pages.append(page)
+    write_index(folder, pages, question=info.question, title=info.spec.study)
+    return pages
 
 
 def write(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnlab.config.design import FactorialDesign
@@ -15,6 +15,16 @@ from attnlab.stats.lr_curve import LearningRateCurve
 from attnlab.stats.records import axis_text
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Verdict, VerdictKind
+
+
+@dataclass(frozen=True)
+class TaskMetric:
+    """What a study of several tasks compares on one of them; the fields are those of `ComparisonSpec`."""
+
+    metric: str
+    direction: str
+    margin: float | None = None
+    margin_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class ComparisonSpec:
         factorial: The factors of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`).
         over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
             differences; "" if there is none.
+        task_axis: The axis that sets the task, in a study of several tasks; else "".
+        tasks: Label of its values -> what is compared on this task, in place of `metric`, `direction`, `margin` and
+            `margin_share`. Cells are compared within their task, and corrected over all tasks.
+        task: The only one of these tasks that this specification is about (`for_task`).
         moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
         estimand: The number that summarizes a cell's seeds (`attnlab.stats.estimand`).
     """
@@ -62,11 +76,29 @@ class ComparisonSpec:
     own_looks: Mapping[str, Looks] = field(default_factory=dict)
     estimand: EstimandConfig = EstimandConfig()
     futile: Mapping[str, Futility] = field(default_factory=dict)
+    task_axis: str = ""
+    tasks: Mapping[str, TaskMetric] = field(default_factory=dict)
+    task: str = ""
 
     @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
         """All baselines; empty if cells are not compared."""
         return (self.baseline, *self.further_baselines) if self.baseline else ()
+
+    def for_task(self, task: str) -> ComparisonSpec:
+        """Return the specification of one of the study's tasks."""
+        own = self.tasks[task]
+        shared = {"metric": own.metric, "direction": own.direction, "margin": own.margin, "margin_share": own.margin_share}
+        return replace(self, tasks={}, task=task, **shared)
+
+    @property
+    def parts(self) -> list[ComparisonSpec]:
+        """The specifications of the study's tasks; this one alone in a study of one task."""
+        return [self.for_task(task) for task in self.tasks] or [self]
+
+    def includes(self, axes: Mapping[str, Any]) -> bool:
+        """Return True for the axes of a cell of the task that this specification is about, if it is about one only."""
+        return not self.task or axis_text(axes.get(self.task_axis)) == self.task
 
     def is_control(self, axes: Mapping[str, str]) -> bool:
         """Return True for the axes of a control."""
@@ -136,3 +168,9 @@ class CellSummary:
 def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:
     """Return each cell, followed by its comparisons with further baselines."""
     return [comparison for cell in cells for comparison in (cell, *cell.further)]
+
+
+def split_tasks(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list[tuple[ComparisonSpec, list[CellSummary]]]:
+    """Return the specification and the cells of each task of a study; of one task, all of them."""
+    cells = list(cells)
+    return [(part, [cell for cell in cells if part.includes(cell.axes)]) for part in spec.parts]

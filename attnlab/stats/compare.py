@@ -34,6 +34,8 @@ BATCH_FIELDS = ("task", "data", "length", "train.batch_size", "train.steps", "tr
 def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> list[CellSummary]:
     """Group runs by cell, in the order in which cells first appear, and compare each cell with its baseline.
 
+    Comparisons are corrected over the whole study, also if it has several tasks.
+
     Args:
         runs: One mapping per run with `state`, `reason`, `seed`, the axes and the summary metrics.
         spec: What to compare.
@@ -41,10 +43,33 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         groups.setdefault(cell_of(run, spec), []).append(run)
+    tables = [(part, _paired_cells(groups, part)) for part in spec.parts]
+    if spec.baseline:
+        differences = [_differences(cells, part) for part, cells in tables]
+        corrected = iter(paired.correct([difference for table in differences for difference in table]))
+        tables = [
+            (part, judge_cells(cells, [next(corrected) for _ in table], part))
+            for (part, cells), table in zip(tables, differences, strict=True)
+        ]
+    by_name = {cell.name: cell for _, cells in tables for cell in cells}
+    return [by_name[name] for name in groups if name in by_name]
+
+
+def _paired_cells(groups: Mapping[str, Sequence[Mapping[str, Any]]], spec: ComparisonSpec) -> list[CellSummary]:
+    """Return the cells of one task, each with its differences from the baselines, not yet corrected."""
+    groups = {name: group for name, group in groups.items() if spec.includes(group[0])}
     cells = [_summarize_cell(name, group, spec) for name, group in groups.items()]
     if spec.sweep:
         cells = _at_optima(cells, groups, spec)
     return _compare(cells, spec) if spec.baseline else cells
+
+
+def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[paired.Difference | None]:
+    """Return the differences of a table, with moderated variances where the study asks for them."""
+    compared = comparisons(cells)
+    differences = [comparison.difference for comparison in compared]
+    levels = [(comparison.axes.get(spec.over), comparison.test) for comparison in compared]
+    return paired.moderate(differences, groups=levels) if spec.moderate else differences
 
 
 def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
@@ -129,7 +154,7 @@ def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
 
 
 def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary]:
-    """Fill in baselines, differences (corrected over the whole table) and verdicts.
+    """Fill in baselines and differences, not yet corrected.
 
     Two cells are compared once: of two baselines, the later one with the earlier one.
     """
@@ -143,13 +168,7 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
             if cell.value is not None and baseline is not cell and pair not in pairs:
                 group.append(_pair(cell, baseline, spec))
                 pairs.add(pair)
-    grouped = [replace(group[0], further=tuple(group[1:])) for group in compared]
-    compared = comparisons(grouped)
-    differences = [comparison.difference for comparison in compared]
-    if spec.moderate:
-        levels = [(comparison.axes.get(spec.over), comparison.test) for comparison in compared]
-        differences = paired.moderate(differences, groups=levels)
-    return judge_cells(grouped, paired.correct(differences), spec)
+    return [replace(group[0], further=tuple(group[1:])) for group in compared]
 
 
 def judge_cells(

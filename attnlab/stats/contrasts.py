@@ -114,10 +114,22 @@ class JointResult:
     family: int
 
 
+def combine_tasks(tables: Sequence[StudyTable]) -> JointResult:
+    """Pool the contrasts of a study's tasks, whose verdicts and trends are corrected over the study already.
+
+    The means over tasks are a family of their own.
+    """
+    contrasts = [_pooled(_contrast(name, tables)) for name in _contrast_names(tables)]
+    means = paired.correct([contrast.pooled.mean if contrast.pooled else None for contrast in contrasts])
+    pooled = [_with_mean(contrast, mean) for contrast, mean in zip(contrasts, means, strict=True)]
+    pooled.sort(key=lambda contrast: -min(len(contrast.studies), 2))
+    differences = [c.difference for table in tables for c in comparisons(table.cells)]
+    return JointResult(tuple(tables), tuple(pooled), sum(d is not None and d.p is not None for d in differences))
+
+
 def combine(tables: Sequence[StudyTable]) -> JointResult:
     """Correct the verdicts of several studies together, and pool the contrasts that they share."""
-    names = _contrast_names(tables)
-    contrasts = [_pooled(_contrast(name, tables)) for name in names]
+    contrasts = [_pooled(_contrast(name, tables)) for name in _contrast_names(tables)]
     differences = [[c.difference for c in comparisons(table.cells)] for table in tables]
     means = [contrast.pooled.mean if contrast.pooled else None for contrast in contrasts]
     family = [difference for table in differences for difference in table] + means

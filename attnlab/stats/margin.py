@@ -19,19 +19,31 @@ from typing import Any
 
 from attnlab._util.metrics import slope_name
 from attnlab._util.run_state import RunState
-from attnlab.config.study import share_of_steps
+from attnlab.config.question import share_of_steps
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.records import axis_text
 
 
-def with_margin(spec: ComparisonSpec, margin: float | str | None, runs: Iterable[Mapping[str, Any]]) -> ComparisonSpec:
+def with_margin(
+    spec: ComparisonSpec, margin: float | str | Mapping[str, float | str | None] | None, runs: Iterable[Mapping[str, Any]]
+) -> ComparisonSpec:
     """Return a comparison with the margin of its study.
 
     Args:
         spec: Without a margin.
-        margin: As the study states it: in the metric's unit, or as in "5 % of steps".
+        margin: As the study states it: in the metric's unit, or as in "5 % of steps"; in a study of several tasks also label
+            -> margin.
         runs: One mapping per run with `state`, the axes and the summary metrics.
     """
+    if spec.tasks:
+        rows, tasks = list(runs), {}
+        for task in spec.tasks:
+            own = margin.get(task) if isinstance(margin, Mapping) else margin
+            part = spec.for_task(task)
+            part = with_margin(part, own, [run for run in rows if part.includes(run)])
+            tasks[task] = replace(spec.tasks[task], margin=part.margin, margin_share=part.margin_share)
+        return replace(spec, tasks=tasks)
+    assert not isinstance(margin, Mapping)
     share = share_of_steps(margin)
     if share is None:
         assert not isinstance(margin, str)

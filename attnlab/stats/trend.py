@@ -27,7 +27,7 @@ from enum import StrEnum
 
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
-from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons, split_tasks
 from attnlab.stats.paired import LEVEL, ROUNDING, Difference, Interval
 
 
@@ -125,15 +125,18 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
     """
     if not spec.over or not spec.estimand.is_mean:
         return []
-    cells = list(cells)
+    return correct_trends([trend for part, of_task in split_tasks(cells, spec) for trend in _fit_all(of_task, part)])
+
+
+def _fit_all(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Trend]:
+    """Return the trends of one task, not yet corrected."""
     by_name = {cell.name: cell for cell in cells}
     groups: dict[tuple[str, str], dict[float, CellSummary]] = {}
     for comparison in comparisons(cells):
         if comparison.difference is not None and not spec.is_control(comparison.axes):
             key = name_without_level(comparison, spec), name_without_level(by_name[comparison.baseline], spec)
             groups.setdefault(key, {})[float(comparison.axes[spec.over])] = comparison
-    trends = [_fit(*key, dict(sorted(levels.items())), by_name, spec) for key, levels in groups.items()]
-    return correct_trends(trends)
+    return [_fit(*key, dict(sorted(levels.items())), by_name, spec) for key, levels in groups.items()]
 
 
 def correct_trends(trends: Sequence[Trend]) -> list[Trend]:

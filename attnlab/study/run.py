@@ -25,7 +25,7 @@ from attnlab._util.signals import as_interrupts
 from attnlab.config.comparability import task_length, test_identity
 from attnlab.config.factors import factorial_design
 from attnlab.errors import UserError, nearest
-from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.cells import ComparisonSpec, TaskMetric
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.progress import ProgressDisplay
@@ -75,8 +75,8 @@ class StudyResult:
 
     def __repr__(self) -> str:
         """Return one line per run, for notebooks."""
-        metric = self.plan.metric
-        scores = [f", {metric} {row.summary[metric]:.4f}" if metric in row.summary else "" for row in self.rows]
+        metrics = self.plan.metrics
+        scores = ["".join(f", {name} {row.summary[name]:.4f}" for name in metrics if name in row.summary) for row in self.rows]
         rows = [f"{row.name}: {row.state}{score}" for row, score in zip(self.rows, scores, strict=True)]
         references = [f"{score.name} of {score.task}: {score.metric} {score.value:.4f}" for score in self.reference_scores]
         return "\n  ".join([f"result of {self.plan.study.study}", *rows, *references])
@@ -90,7 +90,10 @@ class StudyResult:
         roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
         roles |= {"sweep": study.swept_path, "moderate": study.moderate, "estimand": plan.estimand}
         spec = ComparisonSpec(study.study, axes, *question, None, plan.doubles, tuple(others), **roles)
-        spec = with_margin(spec, study.margin, exclude_trials(self.records()))
+        if plan.tasks:
+            tasks = {label: TaskMetric(question.metric, question.direction) for label, question in plan.tasks.items()}
+            spec = replace(spec, task_axis=plan.task_axis, tasks=tasks)
+        spec = with_margin(spec, plan.margin, exclude_trials(self.records()))
         return history.apply(spec) if history else spec
 
     def records(self) -> list[dict[str, Any]]:

@@ -79,7 +79,17 @@ def _widen(plan: Plan, results: dict[str, Record], extensions: Extensions) -> Ex
         if any(run.key not in results for run in runs):
             return extensions
         rows = [_row(run, results[run.key]) for run in runs]
-        best = best_values(rows, path=plan.study.sweep.path, metric=plan.metric, direction=plan.direction)
+        goals = {cell.name: plan.metric_of(cell) for cell in plan.cells}
+        best = [
+            value
+            for metric, direction in dict.fromkeys(goals.values())
+            for value in best_values(
+                [row for row in rows if goals[row["cell"]] == (metric, direction)],
+                path=plan.study.sweep.path,
+                metric=metric,
+                direction=direction,
+            )
+        ]
         low, high = any(cell.is_smallest for cell in best), any(cell.is_largest for cell in best)
         wider = min(limit, extensions[0] + low), min(limit, extensions[1] + high)
         if wider == extensions:

@@ -265,14 +265,15 @@ def to_yaml(value: dict[str, Any]) -> str:
 def question(plan: Plan) -> dict[str, Any]:
     """Return the study's metric, its direction, the baseline and the margin, ready for JSON.
 
-    The control and the axis of `over` are left out where the study has none, `moderate` where it is true, and the estimand
-    where it is the mean: the questions of earlier versions lack them.
+    The control, the axis of `over` and the metrics of several tasks are left out where the study has none, `moderate` where it
+    is true, and the estimand where it is the mean: the questions of earlier versions lack them.
     """
     study = plan.study
-    comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": study.margin}
+    comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": plan.margin}
     estimand = None if plan.estimand.is_mean else plan.estimand.model_dump()
     further = {"control": study.control, "over": study.over_axis, "estimand": estimand}
     moderate = {} if study.moderate else {"moderate": False}
+    further |= {"task_axis": plan.task_axis, "tasks": {label: [q.metric, q.direction] for label, q in plan.tasks.items()}}
     return comparison | {name: value for name, value in further.items() if value} | moderate
 
 

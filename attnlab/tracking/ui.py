@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def view_state(plan: Plan) -> str:
     """Return the preset view of a study as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
-    metric = plan.metric
+    metrics, metric = plan.metrics, plan.metric
     swept = [plan.study.sweep.path] if plan.study.sweep else []
     names = param_names([*plan.cells[0].axes, *swept])
     longest = {name: max(len(str(cell.axes.get(axis, ""))) for cell in plan.cells) for axis, name in names.items()}
@@ -44,12 +44,11 @@ def view_state(plan: Plan) -> str:
     widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
     columns = list(widths)
     costs = [cost.name for cost in shown_in("mlflow columns")]
-    columns += [f"metrics.`{name}`" for name in (metric, *costs)] + ["tags.`attnlab.state`"]
+    columns += [f"metrics.`{name}`" for name in (*metrics, *costs)] + ["tags.`attnlab.state`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
     charts = [
-        _bar(plan, sections["Result"], metric),
-        _bar(plan, sections["Result"], f"valid_{metric}"),
-        _line(plan, sections["Learning curves"], f"valid/{metric}"),
+        *(_bar(plan, sections["Result"], name) for m in metrics for name in (m, f"valid_{m}")),
+        *(_line(plan, sections["Learning curves"], f"valid/{m}") for m in metrics),
         *(_line(plan, sections["Learning curves"], name) for name in ("train/loss", "train/tokens_per_s")),
         *(_bar(plan, sections["Cost"], cost.name) for cost in shown_in("mlflow charts")),
     ]

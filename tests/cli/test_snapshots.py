@@ -67,7 +67,7 @@ def training(names: dict[str, int]) -> list[Bar]:
     """Return the lines of a study with three finished runs; ``names`` are those that train, with their steps."""
     clock = _Clock()
     display = ProgressDisplay(io.StringIO(), clock=clock)
-    display.start_study("quickstart", runs=14, finished=2, workers=3, metric="bits_per_byte")
+    display.start_study("quickstart", runs=14, finished=2, workers=3, metrics=["bits_per_byte"])
     for seed in range(3):
         clock.now += 40
         display.start_run(f"gru s{seed}", total=1000)

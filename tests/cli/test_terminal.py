@@ -23,7 +23,7 @@ from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 
 display = ProgressDisplay()
-display.start_study("mine", runs=2, finished=0, workers=1, metric="loss")
+display.start_study("mine", runs=2, finished=0, workers=1, metrics=["loss"])
 display.start_run("dense s0", total=9)
 for step in (3, 6, 9):
     display.metrics("dense s0", step, {"train/loss": 2.0, "valid/loss": 1.5})

@@ -191,11 +191,14 @@ def test_a_baseline_that_is_refused_or_missing_is_noted(tmp_path: Path) -> None:
     ]
 
 
-def test_tasks_with_different_metrics_are_two_studies(tmp_path: Path) -> None:
-    text = STUDY.replace("seeds:", "  task: [pydocs, imdb]\nseeds:").replace("no_wo, ", "")
-    assert misplanned(write(tmp_path, text)) == (
-        "s.yaml:10:18: task: expected tasks with one metric, got bits_per_byte and accuracy"
+def test_values_of_another_axis_than_the_task_have_one_metric(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(
+        "from attnlab.registry import TASKS\n\n\nclass Two(TASKS.get('pydocs')):\n"
+        "    def __init__(self, *, length: int = 24, metric: str = 'bits_per_byte') -> None:\n"
+        "        super().__init__(length=length)\n        self.metric = metric\n"
     )
+    text = STUDY.replace("name: pydocs", "name: t.py:Two").replace("seeds:", "  task.metric: [bits_per_byte, loss]\nseeds:")
+    assert "task: expected tasks with one metric, got bits_per_byte and loss" in misplanned(write(tmp_path, text))
 
 
 @pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "imdb-cpu", "enwik8-cpu"])

@@ -539,7 +539,7 @@ def test_the_real_thing_in_the_small(root: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: dict[str, float]) -> None:
     output = io.StringIO()
     show = ProgressDisplay(output)
-    show.start_study("mine", runs=1, finished=0, workers=1, metric="recall")
+    show.start_study("mine", runs=1, finished=0, workers=1, metrics=["recall"])
     show.end_run("dense s0", Ending(RunState.COMPLETED, summary))
     assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in output.getvalue()
 

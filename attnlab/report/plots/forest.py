@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from attnlab.report.plots import svg
@@ -31,7 +31,7 @@ class ForestRow:
     text: str
     outer_low: float | None = None
     outer_high: float | None = None
-    is_mean: bool = False
+    is_mean: bool = field(default=False, kw_only=True)
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:

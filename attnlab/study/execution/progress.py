@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
@@ -103,19 +103,19 @@ class ProgressDisplay:
         self._runs: dict[str, _RunProgress] = {}
         self._count = self._done = 0
         self._started = 0.0
-        self._metric = ""
+        self._metrics: Sequence[str] = ()
         self._live: Live | None = None
 
-    def start_study(self, study: str, *, runs: int, finished: int, workers: int, metric: str = "") -> None:
+    def start_study(self, study: str, *, runs: int, finished: int, workers: int, metrics: Sequence[str] = ()) -> None:
         """Announce a study.
 
         Args:
             runs: the number of runs that are left.
             finished: the number of runs that earlier calls finished.
             workers: the number of runs that train at the same time.
-            metric: the final metric to show when a run ends.
+            metrics: the final metric to show when a run ends is the first of these that it has.
         """
-        self._count, self._done, self._metric, self._started = runs, 0, metric, self._clock()
+        self._count, self._done, self._metrics, self._started = runs, 0, metrics, self._clock()
         before = f", {finished} finished before" if finished else ""
         together = f", {workers} at a time" if workers > 1 else ""
         self.print(f"{study}: {count(runs, 'run')} to do{before}{together}")
@@ -154,7 +154,7 @@ class ProgressDisplay:
         run = self._runs.pop(name, None) or _RunProgress(self._clock())
         if not again:
             self._done += 1
-        summary, metrics = ending.summary, (self._metric, f"valid_{self._metric}")  # a trial has only the validation metric
+        summary, metrics = ending.summary, (*self._metrics, *(f"valid_{name}" for name in self._metrics))  # a trial has no test
         score = next((f"{metric} {summary[metric]:.4f}" for metric in metrics if metric in summary), "")
         seconds = f"{self._clock() - run.started:.0f} s"
         parts = [ending.state, score, ending.reason, seconds, "trying again" if again else ""]
@@ -171,7 +171,7 @@ class ProgressDisplay:
         bars = [Bar("all runs", self._done, self._count, left, notes, style="" if self._console.no_color else "bold")]
         for name, run in list(self._runs.items()):
             evaluation = [f"evaluating {run.evaluation}"] if run.evaluation else []
-            notes = [*evaluation, *_describe(run.values, metric=self._metric)] or ["starting"]
+            notes = [*evaluation, *_describe(run.values, metrics=self._metrics)] or ["starting"]
             bars.append(Bar(name, run.newest[1], run.total, run.seconds_left(now), notes))
         return bars
 
@@ -192,16 +192,17 @@ class ProgressDisplay:
         return self._runs[name]
 
 
-def _describe(values: dict[str, float], *, metric: str = "") -> list[str]:
+def _describe(values: dict[str, float], *, metrics: Sequence[str] = ()) -> list[str]:
     """Format the newest values: ``loss 2.310``, ``valid/bits_per_byte 3.1000``, ``12.3k tokens/s``.
 
     Args:
-        metric: of the study; its value is labelled ``valid``, which is shorter.
+        metrics: of the study; the value of one is labelled ``valid``, which is shorter.
     """
     parts = [f"loss {values['train/loss']:.3f}"] if "train/loss" in values else []
     for key, value in values.items():
-        if key.startswith("valid/") and (key != "valid/loss" or metric == "loss"):
-            parts.append(f"{'valid' if key == f'valid/{metric}' else key} {value:.4f}")
+        name = key.removeprefix("valid/")
+        if key.startswith("valid/") and (name != "loss" or "loss" in metrics):
+            parts.append(f"{'valid' if name in metrics else key} {value:.4f}")
     if "train/tokens_per_s" in values:
         parts.append(f"{values['train/tokens_per_s'] / 1_000:,.1f}k tokens/s")
     return parts

@@ -26,10 +26,10 @@ def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
     if requested is False:
         return []
     scores: dict[str, ReferenceScore] = {}
-    for config in _tests(plan):
+    for config, metric in _tests(plan):
         try:
             task = _task(config)
-            references = task.reference_scores() if plan.metric == task.metric else {}
+            references = task.reference_scores() if metric == task.metric else {}
         except Exception as error:  # any exception: the task may be the user's own
             logger.warning("reference scores of %s: %s", config.task.label, _why(error))
             continue
@@ -41,10 +41,14 @@ def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
     return list(scores.values())
 
 
-def _tests(plan: Plan) -> Iterator[RunConfig]:
-    """Yield a configuration for each task and limit that the runs are tested on; none for runs that do not read `test`."""
-    configs = [cell.config for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test]
-    yield from {(config.task.label, config.evaluate.test_limit): config for config in configs}.values()
+def _tests(plan: Plan) -> Iterator[tuple[RunConfig, str]]:
+    """Yield a configuration and the metric for each task and limit that the runs are tested on.
+
+    There is none for runs that do not read `test`.
+    """
+    cells = [cell for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test]
+    tests = {(cell.config.task.label, cell.config.evaluate.test_limit): cell for cell in cells}
+    yield from ((cell.config, plan.metric_of(cell)[0]) for cell in tests.values())
 
 
 def _task(config: RunConfig) -> Task:

@@ -106,7 +106,7 @@ class Runner:
             runs=scheduler.remaining,
             finished=finished,
             workers=self._workers,
-            metric=self._plan.metric,
+            metrics=self._plan.metrics,
         )
         try:
             if scheduler.remaining:

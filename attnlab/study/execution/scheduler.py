@@ -84,7 +84,12 @@ class Scheduler:
         # 4. Take back the grid tickets of dead parents before queueing, so that no key gets a second live ticket. The
         #    confirming runs of a search are not known yet, so none of its tickets is dropped.
         tickets = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in self._plan.runs}
-        values = {key: metric_of(self._records[key], self._plan.metric) for key in finished}
+        metrics = {cell.name: self._plan.metric_of(cell)[0] for cell in self._plan.cells}
+        records = {key: self._records[key] for key in finished}
+        values = {
+            key: metric_of(record, metrics.get(record.data.tags["attnlab.cell"], self._plan.metric))
+            for key, record in records.items()
+        }
         self._grid.recover(values, wanted=tickets)
         # 5. Queue what is left.
         self._add(self._plan.runs)
@@ -92,7 +97,7 @@ class Scheduler:
 
     def _restore_search(self, search: Search, finished: Collection[str]) -> None:
         done = [key for key in search.keys if key in finished]
-        values = {key: metric_of(self._records[key], f"valid_{self._plan.metric}") for key in done}
+        values = {key: metric_of(self._records[key], search.score) for key in done}
         search.queue.recover(values, wanted=search.keys)
         recorded = {key for key, record in self._records.items() if record.info.status != "RUNNING"}
         tickets = trials_to_queue(search.keys, ended=search.ended, recorded=recorded, finished=finished)
@@ -184,7 +189,7 @@ class Scheduler:
 
     def _metric_for(self, claimed: ClaimedRun) -> str:
         """Return the metric that a ticket is valued by: a trial never sees the test split."""
-        return self._plan.metric if claimed.search is None else f"valid_{self._plan.metric}"
+        return claimed.search.score if claimed.search else self._plan.metric_of(claimed.run.cell)[0]
 
     def recover_stale(self) -> None:
         """Take back, at intervals, the tickets of other parents that died."""

@@ -28,20 +28,22 @@ class Search:
     Attributes:
         keys: of its trials, in order.
         metric: the curve by which a running trial is judged.
+        score: the metric on the validation split by which its trials are ranked.
     """
 
     def __init__(self, plan: Plan, cell: Cell, store: Store) -> None:
         assert plan.study.search is not None
         self.cell, self._plan, self._config = cell, plan, plan.study.search
         self.digest = plan.search_digest(cell)
+        metric, self._direction = plan.metric_of(cell)
         self.queue = Queue(
             store,
             f"{plan.study.study} / {cell.name} / {self.digest}",
-            direction=plan.direction,
+            direction=self._direction,
             pruner=pruner(self._config.pruner),
         )
         self.keys = [f"{self.digest}.t{n:02d}" for n in range(self._config.trials)]
-        self.metric = f"valid/{plan.metric}"
+        self.metric, self.score = f"valid/{metric}", f"valid_{metric}"
 
     def claim(self) -> tuple[Ticket, Run] | None:
         """Claim the next trial; None if ``parallel`` trials already run, none is left, or its configuration is invalid."""
@@ -96,6 +98,6 @@ class Search:
     def best_params(self) -> dict[str, Any]:
         """Return the parameters of the best completed trial within the budget; empty if none was completed."""
         completed = [t for t in self.queue.trials("COMPLETE") if t.user_attrs["key"] in self.keys]
-        choose = min if self._plan.direction == "min" else max  # both return the oldest of equal trials
+        choose = min if self._direction == "min" else max  # both return the oldest of equal trials
         best = choose(completed, key=lambda trial: trial.values[0], default=None)
         return values(best.params, self._config.space) if best else {}
