@@ -24,6 +24,7 @@ from benchmarks import (
     moderation,
     predictions,
     rules,
+    several_studies,
     sweeps,
     trends,
 )
@@ -47,6 +48,8 @@ SIMULATIONS: tuple[Simulation, ...] = (
     trends.TRENDS,
     levels.SWEPT_TRENDS,
     factorial.FACTORIAL,
+    several_studies.SEVERAL_STUDIES,
+    several_studies.MEAN_OVER_STUDIES,
     intervals.INTERVALS,
     intervals.CHOSEN_ESTIMATES,
     fixed_seeds.PLANNED_SEEDS,

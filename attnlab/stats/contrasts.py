@@ -131,6 +131,7 @@ def combine(tables: Sequence[StudyTable]) -> JointResult:
     """Correct the verdicts of several studies together, and pool the contrasts that they share."""
     contrasts = [_pooled(_contrast(name, tables)) for name in _contrast_names(tables)]
     differences = [[c.difference for c in comparisons(table.cells)] for table in tables]
+    differences = [paired.cap_priors(table) for table in differences] if len(tables) > 1 else differences
     means = [contrast.pooled.mean if contrast.pooled else None for contrast in contrasts]
     family = [difference for table in differences for difference in table] + means
     corrected = iter(paired.correct(family))

@@ -11,7 +11,8 @@ a small number that does not depend on the data. Where variances differ, Smyth's
 more false verdicts than they promise.
 
 Longer trainings and other test data change the variance of all cells by a large factor. A table with several levels or tests
-therefore has a prior for each of them, with fewer degrees of freedom, because Holm's method corrects over all of them together:
+therefore has a prior for each of them, with fewer degrees of freedom, because Holm's method corrects over all of them together
+(as it does over the studies of one page and the tasks of one study, `benchmarks/several_studies.py`):
 one prior for three levels whose standard deviations differ by a factor of 3 has up to 8 % of false verdicts, and its intervals
 at the level that scatters most cover 84 % (`benchmarks/levels.py`).
 
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 MIN_COMPARISONS = 3
 MAX_DEGREES_OF_FREEDOM = 4
 MAX_DEGREES_OF_FREEDOM_OF_TWO_PAIRS = 3
-MAX_DEGREES_OF_FREEDOM_OF_GROUPS = 2  # of each prior in a table with several levels or tests
+MAX_DEGREES_OF_FREEDOM_OF_GROUPS = 2  # of each prior in a table with several levels or tests, and of several tables
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,18 @@ def moderate(
     ]
 
 
+def cap_priors(differences: Sequence[Difference | None]) -> list[Difference | None]:
+    """Weaken the priors of one of several tables whose differences are corrected together; keep the order."""
+    most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS
+    priors = [difference.interval.prior if difference else None for difference in differences]
+    return [
+        _moderated(difference, replace(prior, degrees_of_freedom=most))
+        if difference and prior and prior.degrees_of_freedom > most
+        else difference
+        for difference, prior in zip(differences, priors, strict=True)
+    ]
+
+
 def _has_t_test(difference: Difference) -> bool:
     return difference.p is not None and bool(difference.interval.sd)
 

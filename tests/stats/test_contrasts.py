@@ -101,3 +101,14 @@ def test_the_highest_level_counts_and_trends_are_corrected_together() -> None:
     assert trend.kind is TrendKind.SHRINKS and trend.slope is not None and trends[0].slope is not None
     assert trend.slope.p_holm == pytest.approx(2 * trends[0].slope.p)  # type: ignore[operator]
     assert trend.ends[1].difference is not None and first.comparisons[0] in trend.comparisons
+
+
+def test_the_comparisons_of_a_page_borrow_less_than_those_of_a_single_study() -> None:
+    def priors(table: StudyTable) -> set[int]:
+        intervals = [c.difference.interval for c in comparisons(table.cells) if c.difference]
+        assert all(i.degrees_of_freedom == i.n - 1 + i.prior.degrees_of_freedom for i in intervals if i.prior)
+        return {i.prior.degrees_of_freedom if i.prior else 0 for i in intervals}
+
+    many, few = made_up_study("many", {f"v{i}": 0.0 for i in range(5)}), made_up_study("few", {"no_wo": 0.0})
+    assert priors(many) == priors(combine([many]).tables[0]) == {4}
+    assert [priors(table) for table in combine([many, few]).tables] == [{2}, {0}]
