@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the report of the study quickstart again. Run it in an empty folder or a checkout.
-git checkout 1bc448beeb1a
+git checkout e59508313361
 mkdir -p ablations
 cat > ablations/quickstart.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
