@@ -44,7 +44,7 @@ def test_the_mean_is_that_of_a_t_test_and_its_prediction_that_of_one_more_value(
     pooled = pool([Effect(value, error=0.1, degrees_of_freedom=4) for value in values])
     assert pooled is not None and pooled.mean.interval.low is not None
     test = stats.ttest_1samp(values, 0.0)
-    assert pooled.mean.p == pytest.approx(test.pvalue)
+    assert pooled.mean.p == pytest.approx(test.pvalue)  # type: ignore[attr-defined]
     assert pooled.mean.interval.low == pytest.approx(test.confidence_interval().low)
     half_width = stats.t.ppf(0.975, 3) * stats.tstd(values) * math.sqrt(1 + 1 / 4)
     assert pooled.prediction[1] == pytest.approx(sum(values) / 4 + half_width)
