@@ -96,14 +96,25 @@ def test_effects_of_factors_are_means() -> None:
         plan(fields)
 
 
-def test_tasks_with_different_estimands_need_one_in_the_study(bimodal: str) -> None:
+def test_a_task_whose_options_choose_its_estimand_needs_one_in_the_study(bimodal: str, tmp_path: Path) -> None:
+    options = "    def __init__(self, *, pairs: int = 8) -> None:\n        super().__init__(pairs=pairs)\n"
+    chosen = "        self.estimand = 'mean' if pairs < 8 else 'median'\n"
+    (tmp_path / "graded.py").write_text(DECLARED.replace("NAME", f"{tmp_path.name}-graded") + options + chosen)
+    fields = study(f"{tmp_path / 'graded.py'}:Bimodal", grid={"task.pairs": [4, 8]}, baseline=None)
+    fields["base"]["variant"] = "dense"
+    with pytest.raises(UserError, match="mean and median"):
+        plan(fields)
+    assert plan({**fields, "estimand": "median"}).estimand.name == "median"
+
+
+def test_several_tasks_are_summarized_by_the_mean(bimodal: str) -> None:
     tasks = [bimodal, f"{bimodal.rpartition('/')[0]}/recall.py:Recall"]
     fields = study(grid={"task": tasks}, baseline=None)
     del fields["base"]["task"]
     fields["base"]["variant"] = "dense"
-    with pytest.raises(UserError, match="solve_rate at 0.95 and mean"):
+    with pytest.raises(UserError, match="expected the mean in a study of several tasks, got solve_rate at 0.95"):
         plan(fields)
-    assert plan({**fields, "estimand": "median"}).estimand.name == "median"
+    assert plan({**fields, "estimand": "mean"}).estimand.is_mean
 
 
 def test_the_plan_names_the_smallest_number_of_seeds_that_can_decide() -> None:
