@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
@@ -14,6 +15,7 @@ from attnlab.tracking.runs import find_experiment
 
 if TYPE_CHECKING:
     import pandas
+    from mlflow.entities import Run as Record
 
 
 def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
@@ -44,8 +46,12 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         tags = record.data.tags
         if ITEMS_TAG not in tags or tags.get("attnlab.current") == "no":
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, folder)), str(record.info.run_name))
+        path, name = _local_path(record), str(record.info.run_name)
+        if path is not None:
+            arrays = _read(path, name)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, folder)), name)
         of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
         frames.append(pandas.DataFrame({**of_run, "seed": int(record.data.params["seed"]), **arrays}))
     columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
@@ -53,6 +59,13 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         return pandas.DataFrame(columns=columns)
     items = pandas.concat(frames, ignore_index=True)
     return items.reindex(columns=columns)
+
+
+def _local_path(record: Record) -> Path | None:
+    """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
+    address = urlsplit(record.info.artifact_uri)
+    path = Path(unquote(address.path)) / ITEMS_FILE
+    return path if address.scheme == "file" and path.is_file() else None
 
 
 def _read(path: Path, name: str) -> dict[str, object]:
