@@ -21,6 +21,7 @@ from typing import Any
 
 CURVES = ("train/loss", "train/lr", "train/tokens_per_s", "valid/bits_per_byte")
 STEPS = range(10, 201, 10)
+ITEMS = 1_024  # scores of test items that a run keeps
 POINT = "INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, 0)"
 LATEST = "INSERT INTO latest_metrics (key, value, timestamp, step, is_nan, run_uuid) VALUES (?, ?, ?, ?, 0, ?)"
 
@@ -38,7 +39,10 @@ def make(root: Path, *, runs: int, cells: int = 20) -> None:
     The first run of each cell is recorded as a study does it; the others are its copies in the database, with a seed and
     scores of their own.
     """
+    import numpy
+
     from attnlab import plan
+    from attnlab._util.metrics import ITEMS_FILE
     from attnlab._util.run_state import RunState
     from attnlab.tracking.tracker import Tracker
 
@@ -46,7 +50,9 @@ def make(root: Path, *, runs: int, cells: int = 20) -> None:
     with Tracker(planned, root) as tracker:
         tracker.log_study()
         templates = [tracker.start(run) for run in planned.runs]
+        numpy.savez(root / ITEMS_FILE, score=numpy.ones(ITEMS), count=numpy.ones(ITEMS), metric="bits_per_byte")
         for template in templates:
+            tracker.log_items(template, root)
             tracker.finish(template, RunState.COMPLETED, summary={"bits_per_byte": 3.0, "tokens_per_s": 1e4})
     noise = random.Random(0)
     with closing(sqlite3.connect(root / "mlflow.db")) as database, database:

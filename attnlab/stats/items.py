@@ -55,7 +55,8 @@ def split_uncertainty(
     """
     if not spec.estimand.is_mean:
         return ()
-    groups: Any = items[items["metric"] == spec.metric].groupby(["cell", "seed"])
+    scores = items.loc[items["metric"] == spec.metric, ["cell", "seed", "score", "count"]]
+    groups: Any = scores.groupby(["cell", "seed"], sort=False, observed=True)
     runs = {(str(cell), int(seed)): (run["score"].to_numpy(), run["count"].to_numpy()) for (cell, seed), run in groups}
     parts = []
     for comparison in comparisons(cells):

@@ -74,6 +74,6 @@ def _read(path: Path, name: str) -> dict[str, object]:
     try:
         with numpy.load(path) as arrays:
             score = arrays["score"].astype(float)
-            return {"item": range(len(score)), "metric": str(arrays["metric"]), "score": score, "count": arrays["count"]}
+            return {"item": numpy.arange(len(score)), "metric": str(arrays["metric"]), "score": score, "count": arrays["count"]}
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"cannot read the items of {name}: {error}", ITEMS_FILE) from error
