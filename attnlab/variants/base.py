@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from attnlab.nn import processor
 from attnlab.nn.attention import BACKENDS, AttentionMask, attend
+from attnlab.nn.cache import KeyValueCache
 from attnlab.nn.layers import Projections, expand_heads, merge_heads, split_heads
 from attnlab.nn.sparse import GroupOptions
 from attnlab.positions import Position
@@ -76,6 +77,9 @@ class Variant(nn.Module):
         blockwise_bias: True for a variant that computes its logits in parts and requests the bias of each part
             (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
         supports_memory: True for a variant whose keys and values may cover more positions than the queries.
+        supports_cache: True for a variant whose output at a position depends on other positions only through the keys and
+            values of one call of ``attend``, or not at all: decoding then caches them (``attnlab.models.cache``). A subclass
+            that overrides ``forward`` or ``attend`` declares it itself.
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
         default_position: the position scheme of configurations that name none.
         has_heads: False where ``model.heads`` has no effect; the plan then sets it to 1.
@@ -111,6 +115,7 @@ class Variant(nn.Module):
     hooks: ClassVar[frozenset[str]] = frozenset({"embed", "rotate", "bias"})
     blockwise_bias: ClassVar[bool] = False
     supports_memory: ClassVar[bool] = False
+    supports_cache: ClassVar[bool] = False
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
     has_heads: ClassVar[bool] = True
@@ -122,6 +127,11 @@ class Variant(nn.Module):
     supports_compile: ClassVar[bool] = True
     paper: ClassVar[str] = ""
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if not {"forward", "attend"}.isdisjoint(vars(cls)) and "supports_cache" not in vars(cls):
+            cls.supports_cache = False  # the declaration of the base class is about another computation
+
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
         self.heads = config.heads
@@ -129,6 +139,7 @@ class Variant(nn.Module):
         self.backend = config.backend
         self.dropout = config.dropout
         self.position = config.position
+        self.cache: KeyValueCache | None = None  # set while a decoder generates
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:
@@ -259,6 +270,8 @@ class Variant(nn.Module):
             >>> variant.attend(q, k, v, None, attn_mask=not_first).flatten()
             tensor([0., 3., 4., 5.])
         """
+        if self.cache is not None:
+            k, v = self.cache.extend(k, v)
         k, v = (expand_heads(z, q.shape[1]) for z in (k, v))  # first: position schemes may treat each head differently
         q, k = self.rotate(q, k)
         if mask is not None:

@@ -20,6 +20,7 @@ class Basic(Variant):
     """Attention of the input over itself. It has no heads, so the plan sets ``model.heads`` to 1."""
 
     supports_memory = True
+    supports_cache = True
     backends = BACKENDS
     has_heads = False
     paper = "Bloem 2019"

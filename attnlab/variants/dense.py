@@ -46,6 +46,7 @@ class Dense(Variant):
     """Every query attends to every key that its role allows."""
 
     supports_memory = True
+    supports_cache = True
     backends = BACKENDS
     paper = "Vaswani et al. 2017"
 

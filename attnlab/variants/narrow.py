@@ -21,6 +21,7 @@ class Narrow(Variant):
     """Heads that each attend within a slice of the features, through the same small projections."""
 
     supports_memory = True
+    supports_cache = True
     backends = BACKENDS
     paper = "Bloem 2019"
 

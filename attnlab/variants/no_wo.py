@@ -23,6 +23,7 @@ from attnlab.variants.dense import Dense
 class NoWo(Dense):
     """``dense`` with the concatenated heads as its output."""
 
+    supports_cache = True
     paper = "Bloem 2019 asks the question"
 
     def __init__(self, config: AttentionConfig) -> None:

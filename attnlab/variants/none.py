@@ -27,6 +27,7 @@ class NoMixing(Variant):
     roles = frozenset({"causal", "bidirectional"})
     hooks = frozenset({"embed"})
     supports_memory = True
+    supports_cache = True
     has_heads = False
     has_attention_dropout = False
     mixes_positions = False

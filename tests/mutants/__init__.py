@@ -12,6 +12,7 @@ from attnlab.variants.dense import Dense
 from attnlab.variants.fixed_sparse import FixedSparse
 from attnlab.variants.strided_sparse import StridedSparse
 from tests.mutants.base import Plain
+from tests.mutants.cache import MixesTokens, ShiftsCache
 from tests.mutants.mixing import (
     AlwaysCausal,
     AnyRole,
@@ -109,7 +110,7 @@ MUTANTS: dict[str, list[Mutant]] = {
     "permutation": [Mutant(CountsPositions)],
     "leading padding": [
         Mutant(Plain, position=CountsFromLeft),
-        Mutant(Plain, position=ShiftOffByOne, also=frozenset({"padding"})),
+        Mutant(Plain, position=ShiftOffByOne, also=frozenset({"padding", "key-value cache"})),
     ],
     "hooks take effect": [Mutant(IgnoresAlibi), Mutant(IgnoresRotation, also=frozenset({"rotation placement"}))],
     "bias placement": [
@@ -128,6 +129,7 @@ MUTANTS: dict[str, list[Mutant]] = {
     "hooks refused": [Mutant(AnyHook)],
     "memory": [Mutant(TopLeft)],
     "decoding": [Mutant(TopLeftAlone)],
+    "key-value cache": [Mutant(ShiftsCache), Mutant(MixesTokens)],
     "memory gradient": [Mutant(Dense, keep=KeepsMemoryAttached)],
     "memory refused": [Mutant(AnyMemory)],
     "gradcheck": [Mutant(DoubleGradient), Mutant(ForgetsMask)],

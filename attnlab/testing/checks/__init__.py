@@ -10,6 +10,7 @@ A check is a function that takes a ``CheckTarget`` and returns a short descripti
 from attnlab.testing.checks import (
     backends,
     bias,
+    cache,
     causality,
     cost,
     gradients,
@@ -22,7 +23,7 @@ from attnlab.testing.checks import (
 )
 from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, Unsupported
 
-MODULES = (shapes, causality, padding, positions, hooks, bias, memory, gradients, backends, cost, lifecycle)
+MODULES = (shapes, causality, padding, positions, hooks, bias, memory, cache, gradients, backends, cost, lifecycle)
 CHECKS: dict[str, Check[CheckTarget]] = {check.name: check for module in MODULES for check in module.CHECKS}
 
 __all__ = ["CHECKS", "Check", "CheckTarget", "Failure", "NotDeclared", "Unsupported"]

@@ -41,10 +41,7 @@ def segments(target: CheckTarget) -> str:
 
 
 def decoding(target: CheckTarget) -> str:
-    """One query at a time over a cache of inputs gives the outputs of the full sequence.
-
-    No variant offers a cache of keys and values.
-    """
+    """One query at a time over a cache of inputs gives the outputs of the full sequence."""
     _require_memory(target)
     advice = "A single query must attend to all keys, including its own: a causal mask of one row masks nothing. " + ALIGN
     worst = max(_in_segments(variation, 1, advice) for variation in target.with_every_scheme())

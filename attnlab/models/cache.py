@@ -1,0 +1,60 @@
+"""Decoding with cached keys and values: each call of a module computes those of its new positions alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+from attnlab.nn.cache import KeyValueCache
+from attnlab.variants import Variant
+
+
+class KeyValueCaches:
+    """The caches of all attention layers of a module; ``key_value_cache`` creates them."""
+
+    def __init__(self, caches: list[KeyValueCache]) -> None:
+        self._caches = caches
+
+    def select(self, rows: Tensor) -> None:
+        """Keep ``rows`` (n,) of the batch in every cache, in their order; a row may occur several times."""
+        for cache in self._caches:
+            cache.select(rows)
+
+
+@contextmanager
+def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
+    """Cache the keys and values of every attention layer of ``module`` in this context.
+
+    A call with the inputs of new positions, and with a mask of all positions, returns the outputs that a call with all inputs
+    has at the new positions. Cross-attention reads its whole context in the first call and an empty one, (b, 0, dim), in the
+    further calls.
+
+    Raises:
+        ValueError: a variant does not support a cache (``Variant.supports_cache``).
+
+    Example:
+        >>> import torch
+        >>> from attnlab.registry import VARIANTS
+        >>> from attnlab.variants import AttentionConfig
+        >>> attention = VARIANTS.get("dense")(AttentionConfig(dim=8, heads=2, role="causal"))
+        >>> x = torch.randn(1, 5, 8)
+        >>> with key_value_cache(attention):
+        ...     y = torch.cat([attention(x[:, :4]), attention(x[:, 4:])], dim=1)
+        >>> torch.allclose(y, attention(x), atol=1e-6)
+        True
+    """
+    variants = [variant for variant in module.modules() if isinstance(variant, Variant)]
+    for variant in variants:
+        if not variant.supports_cache:
+            raise ValueError(f"{type(variant).__name__} does not support a cache of keys and values")
+        variant.cache = KeyValueCache()
+    try:
+        yield KeyValueCaches([variant.cache for variant in variants if variant.cache is not None])
+    finally:
+        for variant in variants:
+            variant.cache = None
+
+
+def supports_cache(module: nn.Module) -> bool:
+    """Return True if every attention layer of ``module`` supports a cache of keys and values."""
+    return all(variant.supports_cache for variant in module.modules() if isinstance(variant, Variant))
