@@ -10,9 +10,10 @@ from functools import partial
 import numpy
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM_OF_GROUPS
+from attnlab.stats.moderation import moderate
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.trend import fit_line
+from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from benchmarks.simulation import COVERED, FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
 from benchmarks.sweeps import APART, RateDesign, sweep_cells
 from benchmarks.table_tests import TableTests, holm, t_tests
@@ -86,7 +87,7 @@ def moderated_optima(table: SweptTable, studies: int, seed: int) -> Mapping[str,
         if 0 not in values or len(values) < 2:
             continue
         differences = [paired.difference(values[i], values[0]) for i in values if i]
-        moderated, plain = paired.correct(paired.moderate(differences)), paired.correct(differences)
+        moderated, plain = paired.correct(moderate(differences)), paired.correct(differences)
         false += any(d is not None and d.is_significant for d in moderated)
         plainly += any(d is not None and d.is_significant for d in plain)
         interval = moderated[0].interval if moderated[0] else None

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy
 
-from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from attnlab.stats.paired import LEVEL, t_quantile
+from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from benchmarks.simulation import FALSE, Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import holm, t_tests
 

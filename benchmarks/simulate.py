@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy
 
 from attnlab.stats import paired
+from attnlab.stats.moderation import moderate
 from attnlab.stats.sequential import Looks
 
 CELLS = 4
@@ -72,5 +73,5 @@ def judge(
     """Return the differences of a table as in a report; a cell has as many seeds as values."""
     zero = dict.fromkeys(range(max(map(len, table))), 0.0)
     differences = [paired.difference(dict(enumerate(gaps)), zero, margin=margin, looks=looks) for gaps in table]
-    corrected = paired.correct(paired.moderate(differences) if moderated else differences)
+    corrected = paired.correct(moderate(differences) if moderated else differences)
     return [difference for difference in corrected if difference is not None]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy
 
-from attnlab.stats.moderation import MAX_DEGREES_OF_FREEDOM, prior_degrees_of_freedom
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.sequential import Looks
+from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, prior_degrees_of_freedom
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from attnlab.report.wording import CHOSEN_MARK, count, describe_mark, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
-from attnlab.stats.moderation import VariancePrior
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.skewness import MIN_SEEDS
+from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Reason, Verdict
 
 

@@ -20,6 +20,7 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.control import sensitivity
 from attnlab.stats.estimand import compare_seeds, summarize_seeds
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
+from attnlab.stats.moderation import cap_priors, moderate
 from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite, is_present
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
@@ -46,7 +47,7 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
     tables = [(part, _paired_cells(groups, part)) for part in spec.parts]
     if spec.baseline:
         differences = [_differences(cells, part) for part, cells in tables]
-        differences = [paired.cap_priors(table) for table in differences] if len(tables) > 1 else differences
+        differences = [cap_priors(table) for table in differences] if len(tables) > 1 else differences
         corrected = iter(paired.correct([difference for table in differences for difference in table]))
         tables = [
             (part, judge_cells(cells, [next(corrected) for _ in table], part))
@@ -70,7 +71,7 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[pai
     compared = comparisons(cells)
     differences = [comparison.difference for comparison in compared]
     levels = [(comparison.axes.get(spec.over), comparison.test) for comparison in compared]
-    return paired.moderate(differences, groups=levels) if spec.moderate else differences
+    return moderate(differences, groups=levels) if spec.moderate else differences
 
 
 def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:

@@ -14,6 +14,7 @@ from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.compare import judge_cells
+from attnlab.stats.moderation import cap_priors
 from attnlab.stats.paired import Difference
 from attnlab.stats.pooling import (
     Effect,
@@ -131,7 +132,7 @@ def combine(tables: Sequence[StudyTable]) -> JointResult:
     """Correct the verdicts of several studies together, and pool the contrasts that they share."""
     contrasts = [_pooled(_contrast(name, tables)) for name in _contrast_names(tables)]
     differences = [[c.difference for c in comparisons(table.cells)] for table in tables]
-    differences = [paired.cap_priors(table) for table in differences] if len(tables) > 1 else differences
+    differences = [cap_priors(table) for table in differences] if len(tables) > 1 else differences
     means = [contrast.pooled.mean if contrast.pooled else None for contrast in contrasts]
     family = [difference for table in differences for difference in table] + means
     corrected = iter(paired.correct(family))

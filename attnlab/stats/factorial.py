@@ -29,6 +29,7 @@ from attnlab.config.design import FactorialDesign, Point
 from attnlab.config.linear_model import Estimable, Term, design_aliases, estimable_terms, model_columns, model_terms
 from attnlab.stats import paired
 from attnlab.stats.compare import LOST_STATES, CellSummary, ComparisonSpec
+from attnlab.stats.moderation import moderate
 from attnlab.stats.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def judge_family(family: Sequence[Mapping[int, float]], spec: ComparisonSpec, *,
         zero = dict.fromkeys(values, scale)
         differences.append(paired.difference(shifted, zero, margin=spec.margin, looks=spec.looks))
     most = min([MAX_PRIOR, *(difference.interval.n for difference in differences if difference)])
-    moderated = paired.moderate(differences, most=most) if spec.moderate else differences
+    moderated = moderate(differences, most=most) if spec.moderate else differences
     return [difference for difference in paired.correct(moderated) if difference is not None]
 
 

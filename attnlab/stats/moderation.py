@@ -1,82 +1,75 @@
-"""Moderated variances: the comparisons of one table borrow strength from each other.
-
-Two or three pairs estimate a variance poorly, and the t-test pays for it with wide intervals. The comparisons of one table
-usually have similar variances. Smyth (2004) therefore shrinks the variance of each comparison, with d degrees of freedom,
-toward a common value: a prior with d0 degrees of freedom at the variance s0^2.
-
-    moderated variance = (d0 s0^2 + d s^2) / (d0 + d)
-
-The t-statistic with this variance has d0 + d degrees of freedom. Here s0^2 is the mean of the table's variances, and d0 is
-a small number that does not depend on the data. Where variances differ, Smyth's own estimate of d0 and a pooled variance make
-more false verdicts than they promise.
+"""Moderated t-tests: the comparisons of one table share a prior of their variances (`attnlab.stats.variance_prior`).
 
 Longer trainings and other test data change the variance of all cells by a large factor. A table with several levels or tests
 therefore has a prior for each of them, with fewer degrees of freedom, because Holm's method corrects over all of them together
 (as it does over the studies of one page and the tasks of one study, `benchmarks/several_studies.py`):
 one prior for three levels whose standard deviations differ by a factor of 3 has up to 8 % of false verdicts, and its intervals
 at the level that scatters most cover 84 % (`benchmarks/levels.py`).
-
-References:
-    Smyth, G. K. (2004). Linear models and empirical Bayes methods for assessing differential expression in microarray
-    experiments. Statistical Applications in Genetics and Molecular Biology 3, article 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
-MIN_COMPARISONS = 3
-MAX_DEGREES_OF_FREEDOM = 4
-MAX_DEGREES_OF_FREEDOM_OF_TWO_PAIRS = 3
-MAX_DEGREES_OF_FREEDOM_OF_GROUPS = 2  # of each prior in a table with several levels or tests, and of several tables
-
-
-@dataclass(frozen=True)
-class VariancePrior:
-    """The prior of the variances in one table.
-
-    Attributes:
-        degrees_of_freedom: Its weight against the n - 1 degrees of freedom of n pairs.
-        variance: The table's mean variance of a pair's difference, in the metric's unit squared.
-        comparisons: Number of comparisons in this mean.
-        groups: Number of priors in the table.
-    """
-
-    degrees_of_freedom: int
-    variance: float
-    comparisons: int
-    groups: int = 1
+from attnlab.stats.paired import LEVEL, Difference, Interval, interval_ends, t_test
+from attnlab.stats.variance_prior import (
+    MAX_DEGREES_OF_FREEDOM,
+    MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
+    VariancePrior,
+    table_prior,
+)
 
 
-def table_prior(
-    variances: Sequence[float], pairs: Sequence[int], *, most: int = MAX_DEGREES_OF_FREEDOM
-) -> VariancePrior | None:
-    """Return the prior of a table's variances, or None if the table is too small to borrow from.
+def moderate(
+    differences: Sequence[Difference | None],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    most: int = MAX_DEGREES_OF_FREEDOM,
+) -> list[Difference | None]:
+    """Let the differences of one table borrow from each other's variances, where there are enough of them; keep the order.
+
+    Intervals and p-values become those of the moderated t-test. Differences without a t-test (too few pairs, or the same
+    difference in all pairs) remain as they are, and nothing is borrowed from them.
 
     Args:
-        variances: Sample variance of the paired differences of each comparison with a t-test; all are positive.
-        pairs: Number of pairs of each comparison, at least 2.
+        differences: Not yet corrected by `correct`.
+        groups: The group of each difference; only those of one group borrow from each other. Default: all are one group.
         most: Largest number of degrees of freedom of the prior.
     """
-    degrees_of_freedom = min(most, prior_degrees_of_freedom(min(pairs, default=0), len(variances)))
-    if not degrees_of_freedom:
-        return None
-    return VariancePrior(degrees_of_freedom, sum(variances) / len(variances), len(variances))
+    tested: dict[Hashable, list[Interval]] = {}
+    names = [None] * len(differences) if groups is None else groups
+    for name, difference in zip(names, differences, strict=True):
+        if difference is not None and _has_t_test(difference):
+            tested.setdefault(name, []).append(difference.interval)
+    most = min(most, MAX_DEGREES_OF_FREEDOM_OF_GROUPS) if len(tested) > 1 else most
+    priors = {}
+    for name, intervals in tested.items():
+        prior = table_prior([i.sd**2 for i in intervals if i.sd], [i.n for i in intervals], most=most)
+        priors[name] = prior and replace(prior, groups=len(tested))
+    return [
+        _moderated(d, prior) if d is not None and _has_t_test(d) and (prior := priors[name]) else d
+        for name, d in zip(names, differences, strict=True)
+    ]
 
 
-def prior_degrees_of_freedom(pairs: int, comparisons: int) -> int:
-    """Return the degrees of freedom of the prior: 4, fewer in small tables, 0 below 3 comparisons.
+def cap_priors(differences: Sequence[Difference | None]) -> list[Difference | None]:
+    """Weaken the priors of one of several tables whose differences are corrected together; keep the order."""
+    most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS
+    priors = [difference.interval.prior if difference else None for difference in differences]
+    return [
+        _moderated(difference, replace(prior, degrees_of_freedom=most))
+        if difference and prior and prior.degrees_of_freedom > most
+        else difference
+        for difference, prior in zip(differences, priors, strict=True)
+    ]
 
-    The numbers are the largest for which at most 6 % of simulated tables have a false verdict, if the standard deviations of
-    runs, including those of the shared baseline, differ by a factor of up to 2 (see `reports/validity`).
 
-    Args:
-        pairs: Smallest number of pairs among the comparisons.
-        comparisons: Number of comparisons.
-    """
-    if comparisons < MIN_COMPARISONS or pairs < 2:
-        return 0
-    if pairs == 2:
-        return min(MAX_DEGREES_OF_FREEDOM_OF_TWO_PAIRS, comparisons // 2)
-    return min(MAX_DEGREES_OF_FREEDOM, pairs + comparisons - 4)
+def _has_t_test(difference: Difference) -> bool:
+    return difference.p is not None and bool(difference.interval.sd)
+
+
+def _moderated(difference: Difference, prior: VariancePrior) -> Difference:
+    mean = replace(difference.interval, prior=prior)
+    low, high = interval_ends(mean, LEVEL, looks=difference.looks)
+    return t_test(replace(difference, interval=replace(mean, low=low, high=high)))

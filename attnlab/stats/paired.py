@@ -5,7 +5,7 @@ seed and the variation that they share cancels. The tests are the paired t-test 
 t-tests against a margin that the study states in advance (Schuirmann 1987); only the latter can show that two cells are
 equivalent. Both are corrected over the table by Holm's step-down method (1979), each kind separately, and for repeated looks
 where seeds are added until the verdict is conclusive (`attnlab.stats.sequential`). Few seeds estimate a spread poorly, so
-`moderate` lets the comparisons of one table borrow from each other (`attnlab.stats.moderation`). The effect size is Cohen's d
+`attnlab.stats.moderation` lets the comparisons of one table borrow from each other. The effect size is Cohen's d
 of the paired differences with Hedges' correction (1981).
 
 A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference, which happens
@@ -16,17 +16,12 @@ tested by its sign: if both directions were equally likely, n seeds would all ag
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab.stats.moderation import (
-    MAX_DEGREES_OF_FREEDOM,
-    MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
-    VariancePrior,
-    table_prior,
-)
 from attnlab.stats.sequential import Looks
 from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
+from attnlab.stats.variance_prior import VariancePrior
 
 LEVEL = 0.05
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
@@ -226,69 +221,15 @@ def difference(
     if mean.sd == 0:
         mean = replace(mean, low=None, high=None)  # only its sign is tested, and a sign test has no such interval
     untested = Difference(mean, margin=margin, looks=looks, skewness=sample_skewness(differences) if mean.sd else None)
-    return untested if mean.sd is None or (looks and looks.announced and mean.n < looks.first) else _test(untested)
+    return untested if mean.sd is None or (looks and looks.announced and mean.n < looks.first) else t_test(untested)
 
 
-def _test(difference: Difference) -> Difference:
+def t_test(difference: Difference) -> Difference:
     """Return the difference with its p-values, not yet corrected over its table."""
     mean, margin, looks = difference.interval, difference.margin, difference.looks
     p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean)), mean.n))
     p_equivalent = None if margin is None else _adjusted(looks, _one_sided_p(mean, margin - abs(mean.mean)), mean.n)
     return replace(difference, p=p, p_equivalent=p_equivalent)
-
-
-def moderate(
-    differences: Sequence[Difference | None],
-    *,
-    groups: Sequence[Hashable] | None = None,
-    most: int = MAX_DEGREES_OF_FREEDOM,
-) -> list[Difference | None]:
-    """Let the differences of one table borrow from each other's variances, where there are enough of them; keep the order.
-
-    Intervals and p-values become those of the moderated t-test. Differences without a t-test (too few pairs, or the same
-    difference in all pairs) remain as they are, and nothing is borrowed from them.
-
-    Args:
-        differences: Not yet corrected by `correct`.
-        groups: The group of each difference; only those of one group borrow from each other. Default: all are one group.
-        most: Largest number of degrees of freedom of the prior.
-    """
-    tested: dict[Hashable, list[Interval]] = {}
-    names = [None] * len(differences) if groups is None else groups
-    for name, difference in zip(names, differences, strict=True):
-        if difference is not None and _has_t_test(difference):
-            tested.setdefault(name, []).append(difference.interval)
-    most = min(most, MAX_DEGREES_OF_FREEDOM_OF_GROUPS) if len(tested) > 1 else most
-    priors = {}
-    for name, intervals in tested.items():
-        prior = table_prior([i.sd**2 for i in intervals if i.sd], [i.n for i in intervals], most=most)
-        priors[name] = prior and replace(prior, groups=len(tested))
-    return [
-        _moderated(d, prior) if d is not None and _has_t_test(d) and (prior := priors[name]) else d
-        for name, d in zip(names, differences, strict=True)
-    ]
-
-
-def cap_priors(differences: Sequence[Difference | None]) -> list[Difference | None]:
-    """Weaken the priors of one of several tables whose differences are corrected together; keep the order."""
-    most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS
-    priors = [difference.interval.prior if difference else None for difference in differences]
-    return [
-        _moderated(difference, replace(prior, degrees_of_freedom=most))
-        if difference and prior and prior.degrees_of_freedom > most
-        else difference
-        for difference, prior in zip(differences, priors, strict=True)
-    ]
-
-
-def _has_t_test(difference: Difference) -> bool:
-    return difference.p is not None and bool(difference.interval.sd)
-
-
-def _moderated(difference: Difference, prior: VariancePrior) -> Difference:
-    mean = replace(difference.interval, prior=prior)
-    low, high = interval_ends(mean, LEVEL, looks=difference.looks)
-    return _test(replace(difference, interval=replace(mean, low=low, high=high)))
 
 
 def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:

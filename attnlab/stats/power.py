@@ -6,9 +6,9 @@ import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from attnlab.stats.moderation import VariancePrior
 from attnlab.stats.paired import LEVEL, Difference, sign_test, t_quantile
 from attnlab.stats.sequential import levels_at
+from attnlab.stats.variance_prior import VariancePrior
 
 if TYPE_CHECKING:
     import numpy

@@ -9,6 +9,7 @@ from scipy.stats import mannwhitneyu, wilcoxon
 from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.estimand import compare_seeds
+from attnlab.stats.moderation import moderate
 from benchmarks.estimands import (
     EXACT_TESTS,
     RANK_TESTS,
@@ -52,7 +53,7 @@ def test_fragile_verdicts_are_those_of_a_report(moderated: bool) -> None:
     zero = dict.fromkeys(range(6), 0.0)
     for i, table in enumerate(differences.tolist()):
         tested = [paired.difference(dict(enumerate(gaps)), zero) for gaps in table]
-        judged = paired.correct(paired.moderate(tested) if moderated else tested)
+        judged = paired.correct(moderate(tested) if moderated else tested)
         assert [bool(d and d.conclusion) for d in judged] == called[i].tolist()
         assert [bool(d and d.fragile) for d in judged] == weak[i].tolist()
     assert 0 < weak.sum() < called.sum()

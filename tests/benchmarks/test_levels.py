@@ -4,6 +4,7 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
+from attnlab.stats.moderation import moderate
 from benchmarks import levels
 from benchmarks.levels import LEVELS, SweptTable, moderated_levels, moderated_optima, swept_trends
 from benchmarks.sweeps import RateDesign
@@ -32,7 +33,7 @@ def test_the_tests_by_level_are_those_of_a_report() -> None:
     for study, expected, corrected in zip(differences, p, holm(p), strict=True):
         by_level = [(level, gaps) for level in range(len(LEVELS)) for gaps in study[:, level].tolist()]
         compared = [paired.difference(dict(enumerate(gaps)), zero) for _, gaps in by_level]
-        judged = paired.correct(paired.moderate(compared, groups=[level for level, _ in by_level]))
+        judged = paired.correct(moderate(compared, groups=[level for level, _ in by_level]))
         assert [d and d.p for d in judged] == pytest.approx(list(expected))
         assert [d and d.p_holm for d in judged] == pytest.approx(list(corrected))
 

@@ -6,6 +6,7 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
+from attnlab.stats.moderation import moderate
 from attnlab.stats.sequential import Looks
 from benchmarks.simulate import judge, tables
 from benchmarks.table_tests import t_tests
@@ -54,5 +55,5 @@ def test_the_prior_is_limited_as_in_a_report() -> None:
     tests = t_tests(differences, moderated=True, most=3)
     zero = dict.fromkeys(range(5), 0.0)
     for table, p in zip(differences.tolist(), tests.p, strict=True):
-        compared = paired.moderate([paired.difference(dict(enumerate(gaps)), zero) for gaps in table], most=3)
+        compared = moderate([paired.difference(dict(enumerate(gaps)), zero) for gaps in table], most=3)
         assert [d and d.p for d in compared] == pytest.approx(list(p))

@@ -19,6 +19,7 @@ from attnlab.stats.estimand import (
     summarize_seeds,
 )
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p
+from attnlab.stats.moderation import moderate
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
@@ -122,7 +123,7 @@ def test_equal_differences_do_not_count_for_the_median() -> None:
 
 def test_no_t_test_no_borrowed_variance_and_no_prediction() -> None:
     tables = [compared(scores(cell), scores("--+--"), RATE) for cell in ("+++++", "++-++", "+-+-+", "--+--")]
-    assert paired.moderate(tables) == tables
+    assert moderate(tables) == tables
     for difference in tables:
         assert difference.interval.sd is None and difference.effect_size is None and not difference.fragile
         assert verdict_on(difference).prediction is None

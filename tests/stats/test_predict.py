@@ -6,10 +6,10 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import VariancePrior
 from attnlab.stats.power import POWER
 from attnlab.stats.predict import predict, predicted_seeds
 from attnlab.stats.sequential import Looks
+from attnlab.stats.variance_prior import VariancePrior
 
 VALUES = [0.01, 0.03, -0.01, 0.02, 0.015]
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import skew, t
 
 from attnlab.stats import paired
+from attnlab.stats.moderation import moderate
 from attnlab.stats.sequential import Looks
 from attnlab.stats.skewness import MIN_SEEDS, sample_skewness, skewness_corrected_p
 from attnlab.stats.verdict import VerdictKind, judge
@@ -91,7 +92,7 @@ def test_the_level_is_that_of_the_table_and_of_the_looks() -> None:
 def test_a_moderated_test_is_compared_with_its_own_standard_deviation() -> None:
     noise = [[0.003, -0.003, 0.002, -0.002, 0.001, -0.001], [0.004, -0.002, 0.001, 0.0, -0.003, 0.002]]
     table = [difference(LOW_TAIL), *(difference(gaps) for gaps in noise), difference(SYMMETRIC)]
-    moderated = paired.moderate(table)[0]
+    moderated = moderate(table)[0]
     assert moderated is not None and moderated.interval.prior is not None and moderated.skewness == table[0].skewness
     size = moderated.interval.mean / (moderated.interval.moderated_sd or math.nan)
     degrees = moderated.interval.degrees_of_freedom

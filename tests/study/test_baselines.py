@@ -17,7 +17,8 @@ from attnlab.report.page import overview
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.stats.compare import ComparisonSpec, comparisons, summarize_cells
-from attnlab.stats.paired import correct, difference, moderate
+from attnlab.stats.moderation import moderate
+from attnlab.stats.paired import correct, difference
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import go, study
 
