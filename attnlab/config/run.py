@@ -67,6 +67,18 @@ class TrainConfig(Section):
     batch_size: Count = Field(default=32, description="sequences in one optimiser step, all micro-batches together")
     gradient_accumulation: Count = Field(default=1, description="micro-batches of one optimiser step; divides batch_size")
     lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
+    layer_lr_decay: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="factor of the learning rate from each layer to the one below it, from the output layers over the blocks "
+        "to the embeddings",
+    )
+    frozen: Annotated[int, Field(ge=0)] | Literal["all"] | None = Field(
+        default=None,
+        description="keep the embeddings and so many of the first blocks at their initial values (0: the embeddings alone); "
+        "all: everything but the output layers; null: nothing",
+    )
     weight_decay: float = Field(default=0.01, ge=0, description="of AdamW")
     betas: Betas = Field(default=(0.9, 0.98), description="of AdamW")
     warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")

@@ -102,6 +102,14 @@ def _tied_embeddings(config: RunConfig, task: Task, variant: type[Variant], posi
     return None
 
 
+def _frozen(config: RunConfig, task: Task, variant: type[Variant], position: type[Position]) -> str | None:
+    """Require as many blocks as are frozen."""
+    frozen, depth = config.train.frozen, config.model.depth
+    if isinstance(frozen, int) and frozen > depth:
+        return f"train.frozen: expected at most {depth} blocks, the depth of the model, got {frozen}"
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     _machine,
     _variant,
@@ -111,4 +119,5 @@ RULES: tuple[Rule, ...] = (
     _processes,
     _sliding_memory,
     _tied_embeddings,
+    _frozen,
 )

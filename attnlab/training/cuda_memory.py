@@ -6,7 +6,8 @@ rounded as CUDA's allocator rounds. Attention and autocast take the path that th
 
 The result corresponds to ``torch.cuda.max_memory_allocated`` (``gpu_peak_mib`` of a run) without the workspaces of libraries
 and kernels. A device also holds the CUDA context and fragmented memory: expect about 1 GiB more. With ``train.compile``, a
-step needs less than predicted, because fewer intermediate results are kept.
+step needs less than predicted, because fewer intermediate results are kept; so does a step with ``train.frozen``, because
+frozen layers have no gradients and no optimiser state.
 """
 
 import math

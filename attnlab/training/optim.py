@@ -7,6 +7,7 @@ from torch import nn
 
 from attnlab.config.run import TrainConfig
 from attnlab.tasks import Task
+from attnlab.training.fine_tuning import learning_rate_scales
 
 
 def total_steps(config: TrainConfig, task: Task) -> int:
@@ -35,9 +36,21 @@ def learning_rate(step: int, total: int, config: TrainConfig) -> float:
 
 
 def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """Return AdamW with weight decay on matrices, and none on gains, biases and other vectors."""
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    """Return AdamW with weight decay on matrices, and none on gains, biases and other vectors.
+
+    Each group has an ``lr_scale``, the factor of its learning rate (``train.layer_lr_decay``). Frozen parameters have no group.
+    """
+    trained = [(p, scale) for p, scale in learning_rate_scales(model, config) if p.requires_grad]
+    groups = [
+        {"params": [p for p, own in trained if own == scale and (p.dim() >= 2) == is_matrix], "lr_scale": scale} | decay
+        for scale in sorted({scale for _, scale in trained}, reverse=True)
+        for is_matrix, decay in ((True, {}), (False, {"weight_decay": 0.0}))
+    ]
     groups = [group for group in groups if group["params"]]
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group to ``rate`` times its ``lr_scale``."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["lr_scale"]

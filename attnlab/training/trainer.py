@@ -22,10 +22,11 @@ from attnlab.training import checkpoint, costs
 from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
+from attnlab.training.fine_tuning import freeze
 from attnlab.training.gradients import Memory, backward
 from attnlab.training.items import ItemScores
 from attnlab.training.lengths import evaluate_lengths
-from attnlab.training.optim import adamw, learning_rate, total_steps
+from attnlab.training.optim import adamw, learning_rate, set_learning_rate, total_steps
 from attnlab.training.prefetch import Prefetcher
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
@@ -71,6 +72,7 @@ class Trainer:
         check_first_batch(self.task, config)
         self.total = total_steps(config.train, self.task)
         self.model = build(config, self.task).to(device).train()
+        freeze(self.model, config.train)
         self.optimizer = adamw(self.model, config.train)
         self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task))
         if config.train.compile:
@@ -114,8 +116,7 @@ class Trainer:
     def _step(self) -> None:
         """Take one optimiser step, and draw the next batch while the device computes."""
         train_config = self.config.train
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.total, train_config)
+        set_learning_rate(self.optimizer, learning_rate(self.step, self.total, train_config))
         self.timer.start()
         batch = self.prefetcher.take(self.step)
         loss, self.memory = backward(
