@@ -34,9 +34,20 @@ class ModelConfig(Section):
     dim: Count = Field(default=128, description="model width")
     depth: Count = Field(default=2, description="blocks")
     heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
-    ff_mult: float = Field(default=4.0, gt=0, le=1_000_000, description="width of the feed-forward, in multiples of dim")
-    activation: Literal["relu", "gelu"] = "gelu"
-    norm: Literal["pre", "post"] = Field(default="pre", description="layer norm before or after each sublayer")
+    ff_mult: float = Field(
+        default=4.0,
+        gt=0,
+        le=1_000_000,
+        description="width of the feed-forward, in multiples of dim; each of the three matrices of swiglu has 2/3 of it",
+    )
+    feed_forward: Literal["gelu", "gelu_tanh", "relu", "relu2", "swiglu"] = Field(
+        default="gelu", description="activation of the feed-forward; gelu_tanh: GPT-2's approximation; relu2: the squared ReLU"
+    )
+    norm: Literal["pre", "post"] = Field(default="pre", description="norm before or after each sublayer")
+    norm_type: Literal["layer", "rms"] = Field(default="layer", description="layer norm or RMSNorm, in blocks and after them")
+    bias: bool = Field(default=True, description="biases in the feed-forward and in layer norms")
+    attention_bias: bool = Field(default=False, description="biases in the projections of the variant")
+    head_bias: bool = Field(default=True, description="bias of the output layer")
     dropout: Fraction = Field(default=0.0, description="probability of dropping an output of a sublayer in training")
     attention_dropout: Fraction = Field(default=0.0, description="probability of dropping an attention weight in training")
     embedding_dropout: Fraction = Field(
@@ -48,6 +59,11 @@ class ModelConfig(Section):
     )
     tie_embeddings: bool = Field(
         default=False, description="share the weights of a language model's embedding and output layer"
+    )
+    scale_embeddings: bool = Field(default=True, description="multiply token embeddings by the square root of dim")
+    initialization: Literal["default", "gpt2"] = Field(
+        default="default",
+        description="gpt2: N(0, 0.02) for linear layers and embeddings, divided by sqrt(2 depth) in residual projections",
     )
     mem_len: int = Field(
         default=0, ge=0, description="hidden states of earlier segments that queries attend to as well (Transformer-XL)"
@@ -230,8 +246,11 @@ class RunConfig(Section):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the configuration that ``to_json`` wrote."""
-        return cls.model_validate(json.loads(text))
+        """Return the configuration that ``to_json`` wrote, in this version or an earlier one."""
+        fields = json.loads(text)
+        if "activation" in fields["model"]:  # until 0.6
+            fields["model"]["feed_forward"] = fields["model"].pop("activation")
+        return cls.model_validate(fields)
 
     def replace(self, changes: dict[str, Any]) -> Self:
         """Return a copy with dotted paths set: ``config.replace({"train.lr": 1e-3, "variant": "no_wo"})``.

@@ -10,9 +10,10 @@ from attnlab.errors import UserError, nearest
 M = TypeVar("M", bound=BaseModel)
 
 FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that the plan sets, not a study file
-# Keys of 0.2 -> their names since 0.3. An old key is an error that gives the new name.
+# Keys of earlier versions -> their names today. An old key is an error that gives the new name.
 RENAMED = {
     "accumulate": "gradient_accumulation",
+    "activation": "feed_forward",
     "baselines": "reference_scores",
     "checkpoint_activations": "activation_checkpointing",
     "clip": "grad_clip",

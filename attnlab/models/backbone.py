@@ -2,14 +2,16 @@
 
 Vaswani et al. 2017, arXiv:1706.03762, section 3, with the residual connections of a block, f attention or feed-forward:
 
-    post:  x = LayerNorm(x + f(x))           pre:  x = x + f(LayerNorm(x)), and a LayerNorm after the last block
+    post:  x = Norm(x + f(x))           pre:  x = x + f(Norm(x)), and a Norm after the last block
+
+with Norm a layer norm (Ba et al. 2016, arXiv:1607.06450) or RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467).
 
 The memory is that of Dai et al. 2019, arXiv:1901.02860, section 3.2: the last ``model.mem_len`` inputs of each block, without
 gradient.
 """
 
 from math import sqrt
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +19,12 @@ from torch.utils.checkpoint import checkpoint
 
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.errors import UserError
-from attnlab.nn.layers import FeedForward
+from attnlab.nn.feed_forward import FeedForward
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import MODELS, POSITIONS, VARIANTS
 from attnlab.variants import AttentionConfig, Variant
+
+NORM_EPS = 1e-5  # added to the variance, or to the mean square
 
 
 class TaskShape(Protocol):
@@ -39,14 +43,14 @@ class TaskShape(Protocol):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with a residual connection, and a layer norm before (``pre``) or after (``post``) it."""
+    """Attention and feed-forward, each with a residual connection, and a norm before (``pre``) or after (``post``) it."""
 
     def __init__(self, attention: Variant, feed_forward: FeedForward, *, config: ModelConfig) -> None:
         super().__init__()
         self.attention = attention
         self.feed_forward = feed_forward
-        self.norm_attention = nn.LayerNorm(config.dim)
-        self.norm_feed_forward = nn.LayerNorm(config.dim)
+        self.norm_attention = norm_layer(config)
+        self.norm_feed_forward = norm_layer(config)
         self.dropout = nn.Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
@@ -83,6 +87,8 @@ class Block(nn.Module):
 class Backbone(nn.Module):
     """Token embeddings, with absolute positions if the scheme acts by ``embed``, and a stack of blocks."""
 
+    embedding_parameters: ClassVar[tuple[str, ...]] = ("class_token",)
+
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
         model = config.model
@@ -94,11 +100,12 @@ class Backbone(nn.Module):
         nn.init.normal_(self.embedding.weight, std=model.dim**-0.5)
         if has_class_token(config, task):
             self.class_token = nn.Parameter(torch.randn(model.dim))
-        self.scale = sqrt(model.dim)  # unit variance of the input, and well-scaled logits with tied embeddings (Vaswani 3.4)
+        # With unit variance of the input, logits with tied embeddings are well scaled (Vaswani et al. 2017, section 3.4).
+        self.scale = sqrt(model.dim) if model.scale_embeddings else 1.0
         self.dropout = nn.Dropout(model.embedding_dropout)
         self.position = _position(config, task, "embed")
         self.blocks = nn.ModuleList([_block(config, task) for _ in range(model.depth)])
-        self.norm = nn.LayerNorm(model.dim) if model.norm == "pre" else nn.Identity()
+        self.norm = norm_layer(model) if model.norm == "pre" else nn.Identity()
 
     def forward(
         self, tokens: Tensor, *, memory: list[Tensor] | None = None, mask: Tensor | None = None
@@ -183,8 +190,20 @@ def _block(config: RunConfig, task: TaskShape) -> Block:
         backend=config.backend,
         dropout=model.attention_dropout,
         position=_position(config, task, "rotate", "bias"),
+        bias=model.attention_bias,
     )
     variant: type[Variant] = VARIANTS.get(config.variant.name)
     attention = variant(attention_config, **config.variant.options)
-    feed_forward = FeedForward(model.dim, model.ff_mult, activation=model.activation, dropout=model.dropout)
-    return Block(attention, feed_forward, config=model)
+    return Block(attention, feed_forward_layer(model), config=model)
+
+
+def norm_layer(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:
+    """Return the norm of a sublayer: ``norm_type``, with a bias only in a layer norm."""
+    if config.norm_type == "rms":
+        return nn.RMSNorm(config.dim, eps=NORM_EPS)
+    return nn.LayerNorm(config.dim, eps=NORM_EPS, bias=config.bias)
+
+
+def feed_forward_layer(config: ModelConfig) -> FeedForward:
+    """Return the feed-forward network of a block."""
+    return FeedForward(config.dim, config.ff_mult, kind=config.feed_forward, dropout=config.dropout, bias=config.bias)

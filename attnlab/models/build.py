@@ -3,6 +3,7 @@
 from attnlab.config.run import RunConfig
 from attnlab.models.backbone import TaskShape
 from attnlab.models.classifier import Classifier
+from attnlab.models.gpt2 import initialize_as_gpt2
 from attnlab.models.initialization import initialize
 from attnlab.models.language_model import LanguageModel
 from attnlab.registry import MODELS
@@ -21,4 +22,11 @@ def build(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
         UserError: no model has this name.
     """
     model: type[LanguageModel | Classifier] = MODELS.get(task.kind)
-    return initialize(lambda: model(config, task), config.seed)
+
+    def construct() -> LanguageModel | Classifier:
+        constructed = model(config, task)
+        if config.model.initialization == "gpt2":
+            initialize_as_gpt2(constructed, depth=config.model.depth)
+        return constructed
+
+    return initialize(construct, config.seed)

@@ -17,7 +17,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.backbone = Backbone(config, task)
         self.pool = config.model.pool
-        self.head = nn.Linear(config.model.dim, task.classes)
+        self.head = nn.Linear(config.model.dim, task.classes, bias=config.model.head_bias)
 
     @classmethod
     def has_class_token(cls, config: ModelConfig) -> bool:

@@ -15,7 +15,7 @@ class LanguageModel(nn.Module):
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
         self.backbone = Backbone(config, task)
-        self.head = nn.Linear(config.model.dim, task.vocabulary)
+        self.head = nn.Linear(config.model.dim, task.vocabulary, bias=config.model.head_bias)
         if config.model.tie_embeddings:
             self.head.weight = self.backbone.embedding.weight
 

@@ -11,8 +11,8 @@ Example:
 """
 
 from attnlab.nn.attention import BACKENDS, AttentionMask, LogitBias, RelativeLogits, attend, record_attention_weights
+from attnlab.nn.feed_forward import FeedForward
 from attnlab.nn.layers import (
-    FeedForward,
     Projections,
     causal_mask,
     expand_heads,

@@ -10,7 +10,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 IGNORED = -100
 
@@ -121,6 +120,7 @@ class Projections(nn.Module):
         width: sum of the widths of the heads of queries.
         heads: number of heads of queries.
         kv_heads: number of heads of keys and values, a divisor of ``heads``; None: ``heads``.
+        bias: True for a bias in each projection (``AttentionConfig.bias``).
 
     Raises:
         ValueError: ``heads`` does not divide ``width``, or ``kv_heads`` does not divide ``heads``.
@@ -133,7 +133,7 @@ class Projections(nn.Module):
         (torch.Size([3, 6, 5, 2]), torch.Size([3, 2, 5, 2]), torch.Size([3, 2, 5, 2]))
     """
 
-    def __init__(self, dim: int, width: int, *, heads: int, kv_heads: int | None = None) -> None:
+    def __init__(self, dim: int, width: int, *, heads: int, kv_heads: int | None = None, bias: bool = False) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
         if heads < 1 or width % heads:
@@ -144,7 +144,9 @@ class Projections(nn.Module):
         kv_width = width // heads * kv_heads
         self.widths = (width, kv_width, kv_width)
         # (widths, dim): W_Q, W_K, W_V. Each is drawn by itself, so that models of other widths start each from the same values.
-        self.weight = nn.Parameter(torch.cat([nn.Linear(dim, rows, bias=False).weight.data for rows in self.widths]))
+        layers = [nn.Linear(dim, rows, bias=bias) for rows in self.widths]
+        self.weight = nn.Parameter(torch.cat([layer.weight.data for layer in layers]))
+        self.bias = nn.Parameter(torch.cat([layer.bias.data for layer in layers])) if bias else None
 
     def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Project x to queries, and ``context`` to keys and values.
@@ -157,35 +159,13 @@ class Projections(nn.Module):
             q (b, h, t, d), k and v (b, kv_heads, s, d).
         """
         if context is None:
-            q, k, v = nn.functional.linear(x, self.weight).split(self.widths, dim=-1)
+            q, k, v = nn.functional.linear(x, self.weight, self.bias).split(self.widths, dim=-1)
         else:
             w_q, w_kv = self.weight.tensor_split([self.widths[0]])
-            q = nn.functional.linear(x, w_q)
-            k, v = nn.functional.linear(context, w_kv).chunk(2, dim=-1)
+            b_q, b_kv = (None, None) if self.bias is None else self.bias.tensor_split([self.widths[0]])
+            q = nn.functional.linear(x, w_q, b_q)
+            k, v = nn.functional.linear(context, w_kv, b_kv).chunk(2, dim=-1)
         return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
-
-
-class FeedForward(nn.Module):
-    """Position-wise feed-forward network (Vaswani et al. 2017, section 3.3): two linear layers around an activation.
-
-    Args:
-        dim: width of the input and of the output.
-        multiple: ratio of the inner width to ``dim``; the inner width is rounded to a whole number.
-        activation: ``"relu"`` or ``"gelu"``.
-        dropout: probability of dropping an inner feature.
-    """
-
-    def __init__(self, dim: int, multiple: float, *, activation: str, dropout: float) -> None:
-        super().__init__()
-        inner = max(1, round(dim * multiple))
-        self.widen = nn.Linear(dim, inner)
-        self.narrow = nn.Linear(inner, dim)
-        self.activation = {"relu": F.relu, "gelu": F.gelu}[activation]
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Transform each position of x (b, t, dim) by itself: (b, t, dim)."""
-        return self.narrow(self.dropout(self.activation(self.widen(x))))
 
 
 def pool_mean(x: Tensor, mask: Tensor | None) -> Tensor:

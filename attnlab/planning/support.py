@@ -53,6 +53,8 @@ def _variant(config: RunConfig, task: Task, variant: type[Variant], position: ty
         device=config.machine.device,
         precision=config.train.precision,
         attention_dropout=config.model.attention_dropout,
+        attention_bias=config.model.attention_bias,
+        initialization=config.model.initialization,
         compile=config.train.compile,
         options=with_defaults(variant, config.variant.options),
     )

@@ -56,6 +56,8 @@ class Position(nn.Module):
         relative: True for a scheme that depends on distances alone, so that the start of the sequence does not matter.
         extrapolates: True for a scheme that supports positions beyond the length it was constructed for. Otherwise a trained
             model is not evaluated at longer sequences.
+        embedding_parameters: names of the parameters that are embeddings, which ``model.initialization: gpt2`` draws as it
+            draws those of tokens.
         paper: the citation, such as ``"Press et al. 2022"``.
 
     Example:
@@ -78,6 +80,7 @@ class Position(nn.Module):
     hook: ClassVar[str] = "none"
     relative: ClassVar[bool] = False
     extrapolates: ClassVar[bool] = True
+    embedding_parameters: ClassVar[tuple[str, ...]] = ()
     paper: ClassVar[str] = ""
 
     def __init__(self, config: PositionConfig) -> None:

@@ -24,6 +24,7 @@ class Learned(Position):
 
     hook = "embed"
     extrapolates = False
+    embedding_parameters = ("table",)
     paper = "Gehring et al. 2017"
 
     def __init__(self, config: PositionConfig, *, std: float = 0.1) -> None:

@@ -53,6 +53,7 @@ class AttentionConfig:
         dropout: probability of dropping an attention weight in training (``model.attention_dropout``).
         position: position scheme of this block, a module, if it acts on queries and keys (hook ``rotate`` or ``bias``), else
             None.
+        bias: True for biases in all projections (``model.attention_bias``).
     """
 
     dim: int
@@ -61,6 +62,7 @@ class AttentionConfig:
     backend: str = "reference"
     dropout: float = 0.0
     position: Position | None = None
+    bias: bool = False
 
 
 class Variant(nn.Module):
@@ -83,6 +85,10 @@ class Variant(nn.Module):
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
         default_position: the position scheme of configurations that name none.
         has_heads: False where ``model.heads`` has no effect; the plan then sets it to 1.
+        supports_attention_bias: True for a variant whose projections have biases where ``AttentionConfig.bias`` is True. A
+            subclass that overrides ``forward`` declares it itself.
+        residual_projections: names of the linear layers whose output is that of the variant, ``("out",)`` for most; () for a
+            variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires a declaration.
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
         permutation_equivariant: True for a variant that treats its keys as a set, role and position scheme aside. False where
             its own pattern depends on positions.
@@ -119,6 +125,8 @@ class Variant(nn.Module):
     backends: ClassVar[tuple[str, ...]] = ("reference",)
     default_position: ClassVar[str] = "learned"
     has_heads: ClassVar[bool] = True
+    supports_attention_bias: ClassVar[bool] = False
+    residual_projections: ClassVar[tuple[str, ...] | None] = None
     has_attention_dropout: ClassVar[bool] = True
     permutation_equivariant: ClassVar[bool] = True
     mixes_positions: ClassVar[bool] = True
@@ -129,8 +137,11 @@ class Variant(nn.Module):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        # The declarations of the base class are about another computation.
         if not {"forward", "attend"}.isdisjoint(vars(cls)) and "supports_cache" not in vars(cls):
-            cls.supports_cache = False  # the declaration of the base class is about another computation
+            cls.supports_cache = False
+        if "forward" in vars(cls) and "supports_attention_bias" not in vars(cls):
+            cls.supports_attention_bias = False
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
@@ -164,6 +175,8 @@ class Variant(nn.Module):
         device: str = "cpu",
         precision: str = "fp32",
         attention_dropout: float = 0.0,
+        attention_bias: bool = False,
+        initialization: str = "default",
         compile: bool = False,
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> str | None:
@@ -188,6 +201,8 @@ class Variant(nn.Module):
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             precision: ``fp32`` or ``bf16``.
             attention_dropout: probability of dropping an attention weight in training.
+            attention_bias: whether the projections have biases.
+            initialization: ``default`` or ``gpt2``.
             compile: whether the model runs under ``torch.compile``.
             options: every option of the constructor with its value, defaults included.
         """
@@ -205,6 +220,10 @@ class Variant(nn.Module):
             return f"model.dim {dim} is not divisible by {heads} heads"
         if attention_dropout and not cls.has_attention_dropout:
             return "has no attention weights to drop (model.attention_dropout)"
+        if attention_bias and not cls.supports_attention_bias:
+            return "does not support biases in its projections (model.attention_bias)"
+        if initialization == "gpt2" and cls.residual_projections is None:
+            return "declares no residual_projections, which model.initialization: gpt2 scales"
         if compile and not cls.supports_compile:
             return "does not support torch.compile (train.compile)"
         if precision == "bf16" and device == "cpu":

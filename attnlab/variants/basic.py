@@ -22,6 +22,7 @@ class Basic(Variant):
     supports_memory = True
     supports_cache = True
     backends = BACKENDS
+    residual_projections = ()
     has_heads = False
     paper = "Bloem 2019"
 

@@ -39,6 +39,7 @@ class Convolution(Variant):
     has_heads = False
     has_attention_dropout = False
     permutation_equivariant = False
+    residual_projections = ()
     cost_exponent = 1.0
     paper = "Gehring et al. 2017"
 

@@ -47,14 +47,16 @@ class Dense(Variant):
 
     supports_memory = True
     supports_cache = True
+    supports_attention_bias = True
+    residual_projections = ("out",)
     backends = BACKENDS
     paper = "Vaswani et al. 2017"
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
         width = self.total_width(config.dim, config.heads)
-        self.project = Projections(config.dim, width, heads=config.heads)
-        self.out = nn.Linear(width, config.dim, bias=False)
+        self.project = Projections(config.dim, width, heads=config.heads, bias=config.bias)
+        self.out = nn.Linear(width, config.dim, bias=config.bias)
 
     @classmethod
     def total_width(cls, dim: int, heads: int) -> int:

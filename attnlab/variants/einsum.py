@@ -26,6 +26,7 @@ from attnlab.variants.dense import Dense
 class Einsum(Dense):
     """``dense`` by einsum alone."""
 
+    supports_attention_bias = True
     backends = ("reference",)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -36,6 +37,9 @@ class Einsum(Dense):
         q = einsum("btm,hdm->bhtd", x, w_q)
         k = einsum("bsm,hdm->bhsd", context, w_k)
         v = einsum("bsm,hdm->bhsd", context, w_v)
+        if self.project.bias is not None:
+            b_q, b_k, b_v = rearrange(self.project.bias, "(c h d) -> c h 1 d", c=3, h=self.heads)
+            q, k, v = q + b_q, k + b_k, v + b_v
         scale = q.shape[-1] ** -0.5
         q, k = self.rotate(q, k)
 
@@ -51,4 +55,5 @@ class Einsum(Dense):
             weights = logits.masked_fill(~visible, torch.finfo(logits.dtype).min).softmax(-1)
             weights = weights * visible.any(-1, keepdim=True)  # a query that may attend to no key yields zeros
         weights = F.dropout(weights, self.dropout, self.training)
-        return einsum("bhts,bhsd,mhd->btm", weights.to(v.dtype), v, w_o)
+        y = einsum("bhts,bhsd,mhd->btm", weights.to(v.dtype), v, w_o)
+        return y if self.out.bias is None else y + self.out.bias

@@ -43,6 +43,7 @@ class FixedSparse(Dense):
 
     roles = frozenset({"causal"})
     blockwise_bias = True
+    supports_attention_bias = True
     supports_memory = False
     permutation_equivariant = False
     cost_exponent = 1.5

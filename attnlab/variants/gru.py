@@ -34,6 +34,7 @@ class Gru(Variant):
     has_attention_dropout = False
     permutation_equivariant = False
     cost_exponent = 1.0
+    residual_projections = ()
     recurrent_layers = (nn.GRU,)
     supports_compile = False  # by default torch.compile breaks the graph at nn.GRU
     paper = "Cho et al. 2014"

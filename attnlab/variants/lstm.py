@@ -38,6 +38,7 @@ class Lstm(Variant):
     has_attention_dropout = False
     permutation_equivariant = False
     cost_exponent = 1.0
+    residual_projections = ()
     recurrent_layers = (nn.LSTM,)
     supports_compile = False  # by default torch.compile breaks the graph at nn.LSTM
     paper = "Hochreiter & Schmidhuber 1997"

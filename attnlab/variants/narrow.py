@@ -22,16 +22,18 @@ class Narrow(Variant):
 
     supports_memory = True
     supports_cache = True
+    supports_attention_bias = True
+    residual_projections = ("out",)
     backends = BACKENDS
     paper = "Bloem 2019"
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
         d = config.dim // config.heads
-        self.query = nn.Linear(d, d, bias=False)
-        self.key = nn.Linear(d, d, bias=False)
-        self.value = nn.Linear(d, d, bias=False)
-        self.out = nn.Linear(config.dim, config.dim, bias=False)
+        self.query = nn.Linear(d, d, bias=config.bias)
+        self.key = nn.Linear(d, d, bias=config.bias)
+        self.value = nn.Linear(d, d, bias=config.bias)
+        self.out = nn.Linear(config.dim, config.dim, bias=config.bias)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         x_i = split_heads(x, self.heads)  # (b, h, t, d)

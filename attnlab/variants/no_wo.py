@@ -24,6 +24,8 @@ class NoWo(Dense):
     """``dense`` with the concatenated heads as its output."""
 
     supports_cache = True
+    supports_attention_bias = True
+    residual_projections = ()
     paper = "Bloem 2019 asks the question"
 
     def __init__(self, config: AttentionConfig) -> None:

@@ -28,6 +28,8 @@ class NoMixing(Variant):
     hooks = frozenset({"embed"})
     supports_memory = True
     supports_cache = True
+    supports_attention_bias = True
+    residual_projections = ("out",)
     has_heads = False
     has_attention_dropout = False
     mixes_positions = False
@@ -35,8 +37,8 @@ class NoMixing(Variant):
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
-        self.value = nn.Linear(config.dim, config.dim, bias=False)
-        self.out = nn.Linear(config.dim, config.dim, bias=False)
+        self.value = nn.Linear(config.dim, config.dim, bias=config.bias)
+        self.out = nn.Linear(config.dim, config.dim, bias=config.bias)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return self.out(self.value(x))

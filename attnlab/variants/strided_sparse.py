@@ -42,6 +42,7 @@ class StridedSparse(Dense):
 
     roles = frozenset({"causal"})
     blockwise_bias = True
+    supports_attention_bias = True
     supports_memory = False
     permutation_equivariant = False
     cost_exponent = 1.5

@@ -58,7 +58,7 @@ def measure(case: Case, size: Size | None = None) -> list[Row]:
 
 def _block(case: Case, size: Size) -> Block:
     """Return attnlab's block, with the original's activation."""
-    xl: dict[str, Any] = {"model__depth": 1, "model__mem_len": size.memory, "model__activation": "relu"}
+    xl: dict[str, Any] = {"model__depth": 1, "model__mem_len": size.memory, "model__feed_forward": "relu"}
     config = attnlab_step.config(case, size, **RECURRENT, **xl)
     block = build(config, TASKS.get("pydocs")(**config.task.options)).backbone.blocks[0]
     assert isinstance(block, Block)

@@ -23,7 +23,7 @@ base:
   task: {name: pydocs, length: 24, sampling: contiguous}
   position: {name: rotary}
   backend: auto
-  model: {dim: 12, depth: 1, heads: 2, ff_mult: 1.5, activation: relu, norm: post, mem_len: 0, tie_embeddings: true}
+  model: {dim: 12, depth: 1, heads: 2, ff_mult: 1.5, feed_forward: relu, norm: post, mem_len: 0, tie_embeddings: true}
   train:
     steps: 20
     batch_size: 4
@@ -66,7 +66,7 @@ search:
   space:
     train.lr: {low: 1e-4, high: 1e-2, log: true}
     train.batch_size: {low: 2, high: 8, step: 2}
-    model.activation: {choices: [relu, gelu]}
+    model.feed_forward: {choices: [relu, gelu]}
     train.betas: {choices: [[0.9, 0.95], [0.9, 0.98]]}
   sampler: {name: TPESampler, n_startup_trials: 3, multivariate: true}
   pruner: {name: HyperbandPruner, min_resource: 10, max_resource: 100}

@@ -65,6 +65,7 @@ OLD_PATHS = {
     "train.checkpoint_activations": True,
     "train.clip": 1.0,
     "train.select": "best",
+    "model.activation": "relu",
     "model.memory": 8,
     "model.tied": True,
     "machine.processes": 2,

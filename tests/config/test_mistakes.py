@@ -79,9 +79,9 @@ MISTAKES = {
     "too large": ("heads: 2", "dropout: 1.0", "5:39", "expected a number less than 1, got 1.0"),
     "not one of the choices": (
         "heads: 2",
-        "activation: rleu",
-        "5:42",
-        "expected 'relu' or 'gelu', got 'rleu' (did you mean 'relu'?)",
+        "feed_forward: rleu",
+        "5:44",
+        "'relu', 'relu2' or 'swiglu', got 'rleu' (did you mean 'relu'?)",
     ),
     "bad warm-up": (
         "steps: 20",

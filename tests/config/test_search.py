@@ -26,7 +26,7 @@ MISTAKES = {
         "10:9",
         "search: expected a mapping of keys, got 5",
     ),
-    "an empty space": (f"    {LR}\n    {BATCH}\n    model.activation: {{{CHOICES}}}\n", "", "12:3", "search.space: expected"),
+    "an empty space": (f"    {LR}\n    {BATCH}\n    model.feed_forward: {{{CHOICES}}}\n", "", "12:3", "search.space: expected"),
     "unknown key of a dimension": (
         "low: 1e-4",
         "lwo: 1e-4",
@@ -147,7 +147,7 @@ def test_a_good_search(tmp_path: Path) -> None:
     assert labels == {
         "train.lr": "0.0001 to 0.01, log",
         "train.batch_size": "2 to 6, whole",
-        "model.activation": "one of relu, gelu",
+        "model.feed_forward": "one of relu, gelu",
     }
     again = SearchConfig.model_validate_json(study.search.model_dump_json(exclude_none=True))
     assert again == study.search
@@ -206,7 +206,7 @@ def test_assignments_reach_into_the_study(tmp_path: Path) -> None:
     assert study.search is not None
     assert (study.run.timeout, study.search.trials, study.reported_seeds) == (60.0, 4, [7, 8])
     assert study.search.sampler.name == "RandomSampler" and study.sets == {"train.steps": 50}
-    assert list(study.search.space) == ["train.lr", "train.batch_size", "model.activation"]
+    assert list(study.search.space) == ["train.lr", "train.batch_size", "model.feed_forward"]
     off = read_study(path, sets=parse_assignments(["search=null", "confirm=null", "seeds=[3]"]))
     assert off.search is None and off.reported_seeds == [3]
 

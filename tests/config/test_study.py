@@ -145,6 +145,8 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
         {"seed": 1},
         {"variant": {"name": "strided_sparse", "stride": 8}},
         {"model.dim": 64},
+        {"model.norm_type": "rms"},
+        {"model.initialization": "gpt2"},
         {"train.lr": 1e-2},
         {"evaluate.test_limit": 100},
         {"evaluate.lengths": [64]},
@@ -167,7 +169,7 @@ def test_a_default_that_is_written_out_changes_no_fingerprint(monkeypatch: pytes
     monkeypatch.setattr("attnlab._version.__version__", "0.1.0")
     config = run_config()
     defaults = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes_per_run": 1}
-    assert config.replace(defaults).fingerprint() == config.fingerprint() == "f964ee5ea4e5fb74"
+    assert config.replace(defaults).fingerprint() == config.fingerprint() == "4f8f1fb70ed347b7"
 
 
 def test_lengths_are_sorted_and_each_stands_once() -> None:

@@ -254,11 +254,16 @@ def test_draws_that_a_constructor_discards_by_their_value_are_announced(caplog: 
     [
         {"model__depth": 5},
         {"model__heads": 2},
-        {"model__activation": "relu"},
+        {"model__feed_forward": "relu"},
         {"position": "relative"},
         {"position": "learned"},
         {"model__mem_len": 7},
         {"model__norm": "post"},
+        {"model__norm_type": "rms"},
+        {"model__feed_forward": "swiglu"},
+        {"model__bias": False},
+        {"model__attention_bias": True},
+        {"model__head_bias": False},
     ],
 )
 def test_a_field_of_the_model_moves_no_shared_tensor(changes: dict[str, Any]) -> None:

@@ -131,7 +131,7 @@ def test_a_row_of_nothing_but_padding_is_finite(pool: str) -> None:
     ("field", "value"),
     [
         ("norm", "post"),
-        ("activation", "relu"),
+        ("feed_forward", "relu"),
         ("ff_mult", 2.5),
         ("tie_embeddings", True),
         ("heads", 2),

@@ -130,11 +130,11 @@ def test_a_search_cannot_move_what_is_matched_in_the_baseline_either(cell: str) 
     with pytest.raises(UserError) as caught:
         planned(**more, search={"trials": 2, "space": {"model.heads": {"choices": [4, 2]}}})
     assert caught.value.where == "search.space.model.heads.choices[1]" and "the cell 'wide'" in caught.value.message
-    alone = planned(**more, search={"trials": 2, "space": {"model.activation": {"choices": ["relu", "gelu"]}}})
+    alone = planned(**more, search={"trials": 2, "space": {"model.feed_forward": {"choices": ["relu", "gelu"]}}})
     other = next(candidate for candidate in alone.cells if candidate.name == cell)
     with pytest.raises(UserError, match="must not change the parameters"):  # also a trial that no end of a dimension shows
-        alone.search_run(other, 0, {"model.activation": "relu", "model.depth": 2})
-    assert alone.search_run(other, 0, {"model.activation": "relu"}).config.model.activation == "relu"
+        alone.search_run(other, 0, {"model.feed_forward": "relu", "model.depth": 2})
+    assert alone.search_run(other, 0, {"model.feed_forward": "relu"}).config.model.feed_forward == "relu"
 
 
 def test_the_baseline_alone_is_held_to_the_match() -> None:

@@ -12,7 +12,7 @@ from tests.support.studies import SEARCH, misplanned, write
 PRUNER = "{name: MedianPruner, n_startup_trials: 2}"
 BATCH = "train.batch_size: {low: 2, high: 6}"
 LR = "train.lr: {low: 1e-4, high: 1e-2, log: true}"
-PARAMS = {"train.lr": 2e-3, "train.batch_size": 6, "model.activation": "relu"}
+PARAMS = {"train.lr": 2e-3, "train.batch_size": 6, "model.feed_forward": "relu"}
 
 # From the design page.
 DESIGNED = """\
@@ -84,9 +84,9 @@ def test_runs_of_both_phases(tmp_path: Path) -> None:
     assert (trial.name, trial.phase, trial.trial, trial.seed, trial.params) == ("dense t07", "search", 7, 0, PARAMS)
     assert (winner.name, winner.phase, winner.trial, winner.seed) == ("dense s101", "confirm", None, 101)
     for run, test in ((trial, False), (winner, True)):
-        assert (run.config.train.lr, run.config.train.batch_size, run.config.model.activation) == (2e-3, 6, "relu")
+        assert (run.config.train.lr, run.config.train.batch_size, run.config.model.feed_forward) == (2e-3, 6, "relu")
         assert run.config.seed == run.seed and run.config.evaluate.test is test
-        back = {"train.lr": cell.config.train.lr, "train.batch_size": 4, "model.activation": "gelu", "seed": 0}
+        back = {"train.lr": cell.config.train.lr, "train.batch_size": 4, "model.feed_forward": "gelu", "seed": 0}
         assert run.config.replace({**back, "evaluate.test": True}) == cell.config  # nothing else was changed
     assert trial.fingerprint != planned.search_run(planned.cells[1], 7, PARAMS).fingerprint
     assert trial.fingerprint == planned.search_run(cell, 8, PARAMS).fingerprint  # the same training
@@ -146,7 +146,7 @@ NOTES = {
         "first 3 trials at random (n_startup_trials), and the search has only 3",
     ),
     "a population of guesses": (TPE, "NSGAIISampler", "first 50 trials at random (population_size)"),
-    "choices at random": (TPE, "QMCSampler", "QMCSampler draws choices at random (model.activation)"),
+    "choices at random": (TPE, "QMCSampler", "QMCSampler draws choices at random (model.feed_forward)"),
     "whole ends of a fraction": (
         BATCH,
         "train.weight_decay: {low: 0, high: 1}",
@@ -245,7 +245,7 @@ def test_the_plan_prints_what_will_be_searched(tmp_path: Path, capsys: pytest.Ca
     for line in (
         "space: train.lr: 0.0001 to 0.01, log",
         "space: train.batch_size: 2 to 6, whole",
-        "space: model.activation: one of relu, gelu",
+        "space: model.feed_forward: one of relu, gelu",
         "sampler: TPESampler n_startup_trials=3",
         "pruner: MedianPruner n_startup_trials=2",
         "confirm: the best trial of each cell by valid_bits_per_byte, retrained with seed 100, 101, never pruned",

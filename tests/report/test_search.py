@@ -26,7 +26,7 @@ from tests.support.studies import SEARCH as STUDY
 from tests.support.studies import write
 from tests.support.synthetic import INFO, SEARCH, SPEC, made_up_search
 
-PARAMS = {"train.lr": 2e-3, "train.batch_size": 6, "model.activation": "relu"}
+PARAMS = {"train.lr": 2e-3, "train.batch_size": 6, "model.feed_forward": "relu"}
 Out = pytest.CaptureFixture[str]
 
 
@@ -231,7 +231,7 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     assert list(frame["seed"]) == [0, 101] and list(frame["evaluate.test"]) == [False, True]
     client = connect(tmp_path / "runs")
     data = client.get_run(str(frame["run_id"].iloc[0])).data
-    assert (data.params["phase"], data.params["lr"], data.params["activation"]) == ("search", "0.002", "relu")
+    assert (data.params["phase"], data.params["lr"], data.params["feed_forward"]) == ("search", "0.002", "relu")
     assert data.tags["attnlab.phase"] == "search" and json.loads(data.tags["attnlab.params"]) == PARAMS
     assert "trial 3 of its search" in data.tags["mlflow.note.content"]
     assert "| train.lr (chosen by the search) | 0.002 |" in data.tags["mlflow.note.content"]

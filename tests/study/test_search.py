@@ -119,7 +119,7 @@ def test_runs_are_claimed_seed_by_seed_in_whichever_order_they_were_queued(root:
 @pytest.mark.parametrize("sampler", ["RandomSampler", "QMCSampler", "{name: QMCSampler, scramble: true}", "TPESampler"])
 def test_samplers_that_do_not_learn_try_the_same_values_in_every_cell(sampler: str, tmp_path: Path, store: Store) -> None:
     text = SEARCH.replace("{name: TPESampler, n_startup_trials: 3}", sampler).replace(
-        "    model.activation: {choices: [relu, gelu]}\n", ""
+        "    model.feed_forward: {choices: [relu, gelu]}\n", ""
     )
     planned, tried = plan(write(tmp_path, text)), []
     for cell, better in zip(planned.cells, (1, -1), strict=True):

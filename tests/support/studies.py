@@ -62,7 +62,7 @@ search:
   space:
     train.lr: {low: 1e-4, high: 1e-2, log: true}
     train.batch_size: {low: 2, high: 6}
-    model.activation: {choices: [relu, gelu]}
+    model.feed_forward: {choices: [relu, gelu]}
   sampler: {name: TPESampler, n_startup_trials: 3}
   pruner: {name: MedianPruner, n_startup_trials: 2}
 confirm:

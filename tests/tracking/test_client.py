@@ -28,12 +28,12 @@ def small(**grid: list[object]) -> Plan:
 
 def test_params_are_flat_and_the_same_in_every_run() -> None:
     sparse = {"name": "strided_sparse", "stride": 4}
-    planned = small(variant=["dense", sparse], **{"train.lr": [1e-3, 3e-4], "model.activation": ["relu", "gelu"]})
+    planned = small(variant=["dense", sparse], **{"train.lr": [1e-3, 3e-4], "model.feed_forward": ["relu", "gelu"]})
     shown = [run_params(run) for run in planned.runs]
     assert len({tuple(params) for params in shown}) == 1
-    assert list(shown[0])[:3] == ["variant", "lr", "activation"]
+    assert list(shown[0])[:3] == ["variant", "lr", "feed_forward"]
     last = shown[-1]
-    assert (last["variant"], last["lr"], last["activation"]) == ("strided_sparse stride=4", "0.0003", "gelu")
+    assert (last["variant"], last["lr"], last["feed_forward"]) == ("strided_sparse stride=4", "0.0003", "gelu")
     assert (last["length"], last["seed"], last["steps"], last["task"]) == ("16", "1", "5", "pydocs length=16")
 
 
