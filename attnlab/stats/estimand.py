@@ -31,7 +31,7 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p
 from attnlab.stats.paired import LEVEL, Difference, Interval
-from attnlab.stats.sequential import Looks
+from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.solve_rates import interval_of_difference, p_above
 
 FARTHEST = 200  # largest number of seeds that `fewest_seeds` considers
@@ -111,7 +111,7 @@ class ExactDifference(Difference):
     def interval_at(self, level: float) -> ExactInterval:
         """Return the estimate with the interval that misses the truth with probability `level`, at all looks together."""
         n = len(self.pairs)
-        tail = level / 2 if self.looks is None else self.looks.extend_to(n).nominal_level(level / 2, n)
+        tail = level_at(level / 2, self.looks, n)
         gaps = [cell - baseline for cell, baseline in self.pairs]
         wins, losses = self.wins
         if self.estimand.name == "median":
@@ -178,15 +178,11 @@ def compare_seeds(
         return replace(untested, interval=replace(untested.interval, low=None, high=None))
     null = untested.null
     p = min(untested.one_sided_p(null, above=True), untested.one_sided_p(null, above=False))
-    p = min(1.0, 2 * _adjusted(looks, p, n))
+    p = min(1.0, 2 * adjusted_p(p, looks, n))
     if margin is None or estimand.name == "superiority":
         return replace(untested, p=p)
     near = max(untested.one_sided_p(-margin, above=True), untested.one_sided_p(margin, above=False))
-    return replace(untested, p=p, p_equivalent=_adjusted(looks, near, n))
-
-
-def _adjusted(looks: Looks | None, p: float, n: int) -> float:
-    return p if looks is None else float(looks.adjust(p, n))
+    return replace(untested, p=p, p_equivalent=adjusted_p(near, looks, n))
 
 
 def summarize_seeds(
@@ -203,7 +199,7 @@ def summarize_seeds(
     if estimand.is_mean or not values:
         return None
     n = len(values)
-    tail = LEVEL / 2 if looks is None else looks.extend_to(n).nominal_level(LEVEL / 2, n)
+    tail = level_at(LEVEL / 2, looks, n)
     if estimand.name == "solve_rate":
         solved = sum(estimand.solves(value, direction) for value in values)
         return ExactInterval(n, solved / n, None, *clopper_pearson(solved, n, tail), solved=solved)
@@ -232,7 +228,7 @@ def fewest_seeds(
     for n in range(2, FARTHEST + 1) if numbers is None else numbers:
         p = smallest_p(estimand, n)
         if looks is not None and comparisons * p < LEVEL:  # a correction for looks only increases it
-            p = min(1.0, 2 * float(looks.extend_to(n).adjust(p / 2, n)))
+            p = min(1.0, 2 * adjusted_p(p / 2, looks, n))
         if comparisons * p < LEVEL:
             return n
     return None

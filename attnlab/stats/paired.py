@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab.stats.sequential import Looks
+from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
 from attnlab.stats.variance_prior import VariancePrior
 
@@ -157,7 +157,7 @@ class Difference:
         mean = self.interval
         assert self.skewness is not None and mean.moderated_sd
         options = {"skewness": sign * self.skewness, "degrees_of_freedom": mean.degrees_of_freedom}
-        return _adjusted(self.looks, skewness_corrected_p(distance / mean.moderated_sd, mean.n, **options), mean.n)
+        return adjusted_p(skewness_corrected_p(distance / mean.moderated_sd, mean.n, **options), self.looks, mean.n)
 
 
 def _corrected(corrected: float | None, p: float | None) -> float:
@@ -189,7 +189,7 @@ def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval
 def interval_ends(mean: Interval, level: float, *, looks: Looks | None = None) -> tuple[float, float]:
     """Return the ends of the t-interval that misses the true mean with probability `level`, at all of the looks together."""
     assert mean.moderated_sd is not None
-    tail = level / 2 if looks is None else looks.extend_to(mean.n).nominal_level(level / 2, mean.n)
+    tail = level_at(level / 2, looks, mean.n)
     half_width = t_quantile(1 - tail, mean.degrees_of_freedom) * mean.moderated_sd / math.sqrt(mean.n)
     return mean.mean - half_width, mean.mean + half_width
 
@@ -227,8 +227,8 @@ def difference(
 def t_test(difference: Difference) -> Difference:
     """Return the difference with its p-values, not yet corrected over its table."""
     mean, margin, looks = difference.interval, difference.margin, difference.looks
-    p = min(1.0, 2 * _adjusted(looks, _one_sided_p(mean, abs(mean.mean)), mean.n))
-    p_equivalent = None if margin is None else _adjusted(looks, _one_sided_p(mean, margin - abs(mean.mean)), mean.n)
+    p = min(1.0, 2 * adjusted_p(_one_sided_p(mean, abs(mean.mean)), looks, mean.n))
+    p_equivalent = None if margin is None else adjusted_p(_one_sided_p(mean, margin - abs(mean.mean)), looks, mean.n)
     return replace(difference, p=p, p_equivalent=p_equivalent)
 
 
@@ -239,10 +239,6 @@ def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
     if max(differences) - min(differences) > tolerance:
         return differences
     return [differences[0] if abs(differences[0]) > tolerance else 0.0] * len(differences)
-
-
-def _adjusted(looks: Looks | None, p: float, n: int) -> float:
-    return p if looks is None else float(looks.adjust(p, n))
 
 
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:

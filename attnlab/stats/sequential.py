@@ -125,6 +125,23 @@ class Looks:
         return None if n <= self.last else next(i for i, number in enumerate(self.further) if number >= n)
 
 
+def adjusted_p(p: float, looks: Looks | None, n: int) -> float:
+    """Return a one-sided p-value at ``n`` pairs, corrected for all looks; without looks, unchanged.
+
+    If ``n`` is beyond all looks, it is a further one.
+    """
+    return p if looks is None else float(looks.extend_to(n).adjust(p, n))
+
+
+def level_at(level: float, looks: Looks | None, n: int) -> float:
+    """Return the nominal level of a one-sided test at ``n`` pairs: the inverse of ``adjusted_p``.
+
+    Args:
+        level: of all looks together.
+    """
+    return level if looks is None else looks.extend_to(n).nominal_level(level, n)
+
+
 def levels_at(levels: tuple[float, float], looks: Looks | None, n: int) -> tuple[float, float]:
     """Return the nominal levels of a two-sided test and of two one-sided tests at ``n`` pairs.
 
@@ -134,11 +151,9 @@ def levels_at(levels: tuple[float, float], looks: Looks | None, n: int) -> tuple
     Args:
         levels: of all looks together.
     """
-    if looks is None:
-        return levels
-    n = min(n, max(FARTHEST_LOOK, looks.latest))
-    looks = looks.extend_to(n)
-    return 2 * looks.nominal_level(levels[0] / 2, n), looks.nominal_level(levels[1], n)
+    if looks is not None:
+        n = min(n, max(FARTHEST_LOOK, looks.latest))
+    return 2 * level_at(levels[0] / 2, looks, n), level_at(levels[1], looks, n)
 
 
 def _adjust_announced(first: int, last: int, p: Any) -> Any:

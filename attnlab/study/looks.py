@@ -14,6 +14,7 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.futility import Futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
+from attnlab.stats.sequential import level_at
 from attnlab.study.record import finished_records
 from attnlab.tracking.looks import RecordedLooks, add_looks, earliest_start, read_looks, start_of
 
@@ -95,7 +96,7 @@ def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     history, seeds = recorded.since(start_of(finished.values())), len(plan.seeds)
     if history.looks is None or seeds <= history.latest or len(finished) >= plan.total:
         return []
-    level, earlier = (2 * history.looks.extend_to(n).nominal_level(LEVEL / 2, n) for n in (seeds, history.latest))
+    level, earlier = (2 * level_at(LEVEL / 2, history.looks, n) for n in (seeds, history.latest))
     return [
         f"the study was judged at {history.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
         f"level {level:.2%} instead of {earlier:.2%}. Adding seeds costs less in a study whose first run has "
