@@ -1,6 +1,6 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -226,7 +226,7 @@ def plan(
     study = read_study(source, sets=sets)
     cells, skipped = expand(study)
     resolver = Resolver(study)
-    cells, auto_precision, decisions = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
+    cells, auto_precision, on_precision = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     resolved = match_costs(study, resolved, resolver, progress=progress)
     questions = resolve_questions(study, resolved)
@@ -238,38 +238,56 @@ def plan(
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     if not kept:
-        wanted = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
-        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {wanted}")
+        selection = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
+        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
-    notes = [*double_notes(study, resolved, doubles, wanted)]
     on_data = data_notes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     goal = (first.metric, first.direction)
-    planned = Plan(study, costed, skipped, notes, *goal, doubles, rest, auto_precision, estimand=estimand)
+    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_precision, estimand=estimand)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
-    notes += design_notes(study, [*planned.cells, *rest], doubles)
-    notes += [f"{cell.name!r} is matched: {cell.matched}" for cell in planned.cells if cell.matched]
-    notes += baseline_notes(study, planned.cells, planned.baseline_of, every=[cell for cell, _ in resolved])
-    notes += control_notes(study, planned.cells, every=resolved)
-    notes += estimand_notes(study, estimand)
-    notes += length_notes(kept)
-    for question in {question.metric: question for question in questions.values()}.values():
-        notes += direction_notes(question.metric, question.direction)
-    notes += [f"data: {note}" for note in dict.fromkeys(note for cell in planned.cells for note in cell.data_notes)]
-    notes += [*decisions, *slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)]
+    notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_precision=on_precision)
+    return replace(planned, notes=list(notes))
+
+
+def _notes(
+    planned: Plan,
+    resolved: Sequence[CellPair],
+    kept: Sequence[CellPair],
+    *,
+    wanted: Sequence[str],
+    resolver: Resolver,
+    on_precision: Sequence[str],
+) -> Iterator[str]:
+    """Yield the notes of a plan, in the order in which they are shown.
+
+    Args:
+        resolved: all cells of the study.
+        kept: the cells of the plan; they have no doubles.
+        wanted: names of the cells that ``only`` selects, doubles included.
+        on_precision: the notes on ``train.precision: auto``.
+    """
+    study, cells = planned.study, planned.cells
+    yield from double_notes(study, resolved, planned.doubles, wanted)
+    yield from design_notes(study, [*cells, *planned.unselected], planned.doubles)
+    yield from (f"{cell.name!r} is matched: {cell.matched}" for cell in cells if cell.matched)
+    yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
+    yield from control_notes(study, cells, every=resolved)
+    yield from estimand_notes(study, planned.estimand)
+    yield from length_notes(kept)
+    goals = {question.metric: question.direction for question in planned.tasks.values()}
+    for metric, direction in (goals or {planned.metric: planned.direction}).items():
+        yield from direction_notes(metric, direction)
+    yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
+    yield from on_precision
+    yield from slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
     if study.search is not None:
-        notes += search_notes(
-            study,
-            planned.cells,
-            resolver=resolver,
-            tasks=[resolution.task for _, resolution in kept],
-            goal_of=planned.metric_of,
-        )
-        notes += search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
-    return replace(planned, notes=notes)
+        tasks = [resolution.task for _, resolution in kept]
+        yield from search_notes(study, cells, resolver=resolver, tasks=tasks, goal_of=planned.metric_of)
+        yield from search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
 
 
 def _is_wanted(study: StudyConfig, cell: CellConfig, only: dict[str, Any]) -> bool:
