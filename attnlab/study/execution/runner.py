@@ -15,11 +15,11 @@ from attnlab._util import memory
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
-from attnlab.study.execution import rows
 from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
 from attnlab.study.execution.messages import DiskFull, Ended, Evaluation, Metrics, Notice, Outcome, Raised, Started, Tag
-from attnlab.study.execution.rows import Row
+from attnlab.study.execution.result_rows import ResultRows
+from attnlab.study.execution.rows import Row, log_path, row_of_refusal, run_folder
 from attnlab.study.execution.worker import Job, Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
@@ -86,7 +86,7 @@ class Runner:
         self._limits = plan.study.run
         # Of the whole plan, not of the runs that are left: a run resumed alone must compute with the threads it began with.
         self._thread_shares = min(self._workers, max(1, plan.total))
-        self._rows: dict[str, Row] = {}  # by the run's key
+        self._rows = ResultRows(plan, root, tracker=tracker, scheduler=scheduler)
         self._active: list[_ActiveRun] = []
         self._expected_total = 0  # runs of the study, as far as known at its start
         self._devices = cuda_devices(plan, workers=self._workers)
@@ -96,9 +96,7 @@ class Runner:
         scheduler = self._scheduler
         scheduler.open()
         self._tracker.log_study(partial=partial)
-        refused = [
-            rows.row_of_refusal(cell, run, run_id=self._tracker.log_refused(run, cell)) for cell, run in self._plan.refused
-        ]
+        refused = [row_of_refusal(cell, run, run_id=self._tracker.log_refused(run, cell)) for cell, run in self._plan.refused]
         finished = len(scheduler.finished)
         self._expected_total = finished + scheduler.remaining
         self._display.start_study(
@@ -117,33 +115,7 @@ class Runner:
             self._abort(error)
             raise
         self._tracker.update_current([*scheduler.runs, *scheduler.trials], partial=partial)
-        return [*self._run_rows(), *self._trial_rows(), *self._unconfirmed_rows(), *refused]
-
-    # ---------------------------------------------------------------- rows
-
-    def _run_rows(self) -> list[Row]:
-        order = {cell.name: i for i, cell in enumerate(self._plan.cells)}
-        runs = sorted(self._scheduler.runs.values(), key=lambda run: order[run.cell.name])
-        run_rows = {run.name: self._find_row(run.key) for run in runs}
-        missing = [name for name, row in run_rows.items() if row is None]
-        assert not missing, f"neither a row nor a record: {missing}"
-        return [row for row in run_rows.values() if row is not None]
-
-    def _trial_rows(self) -> list[Row]:
-        """Return a row for each trial with a record: those of earlier calls and of other parents included."""
-        trial_rows = (self._find_row(key) for key in self._scheduler.trials)
-        return [row for row in trial_rows if row is not None]
-
-    def _unconfirmed_rows(self) -> list[Row]:
-        seed = self._plan.seeds[0]
-        return [rows.row_without_confirmation(cell, seed, reason) for cell, reason in self._scheduler.unconfirmed.items()]
-
-    def _find_row(self, key: str) -> Row | None:
-        """Return the row of a run that was trained here, in an earlier call, or by another parent."""
-        if key in self._rows:
-            return self._rows[key]
-        record = self._scheduler.finished.get(key) or self._tracker.find(key)
-        return rows.row_of_record(record, root=self._root) if record is not None else None
+        return [*self._rows.all(), *refused]
 
     # ---------------------------------------------------------------- the loop
 
@@ -221,7 +193,7 @@ class Runner:
         run = claimed.run
         job = Job(
             config=run.config,
-            folder=rows.run_folder(self._root, run.key),
+            folder=run_folder(self._root, run.key),
             thread_shares=self._thread_shares,
             train=self._train,
             pruning_metric=claimed.search.metric if claimed.search else None,
@@ -296,7 +268,7 @@ class Runner:
     def _end_without_record(self, claimed: ClaimedRun, ending: Ending) -> None:
         """End a run whose record the MLflow store rejected; the next call of the study tries it again."""
         run = claimed.run
-        self._rows[run.key] = rows.row_of_run(run, ending, run_id="", seconds=0.0, root=self._root)
+        self._rows.add(run, ending, run_id="")
         self._display.end_run(run.name, ending)
         self._scheduler.record_end(claimed, ending.state, ending.summary)
 
@@ -315,19 +287,18 @@ class Runner:
             ending = Ending(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
                 failed_attempts = failures(self._tracker.finish(active.run_id, ending.state, reason=ending.reason))
-        seconds = time.monotonic() - active.started
-        self._rows[run.key] = rows.row_of_run(run, ending, run_id=active.run_id, seconds=seconds, root=self._root)
+        self._rows.add(run, ending, run_id=active.run_id, seconds=time.monotonic() - active.started)
         self._active.remove(active)  # last: if the store fails above, `_abort` still finds the run
         return ending, failed_attempts
 
     def _close_record(self, active: _ActiveRun, ending: Ending) -> Record:
-        redact_file(rows.log_path(self._root, active.run.key))  # programs that the run started wrote past its redacted streams
+        redact_file(log_path(self._root, active.run.key))  # programs that the run started wrote past its redacted streams
         if ending.state in WITHOUT_RESULT:
-            self._tracker.log_file(active.run_id, rows.log_path(self._root, active.run.key))
+            self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
         if ending.traceback:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
         if ending.state is RunState.COMPLETED:
-            self._tracker.log_items(active.run_id, rows.run_folder(self._root, active.run.key))
+            self._tracker.log_items(active.run_id, run_folder(self._root, active.run.key))
         return self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
 
     def _abort(self, error: BaseException) -> None:
@@ -346,5 +317,5 @@ class Runner:
                 self._record(active, Ending(RunState.INTERRUPTED, reason=reason))
                 active.claimed.queue.release(active.claimed.ticket)
         if isinstance(error, KeyboardInterrupt):
-            done = len(self._scheduler.finished) + sum(row.state not in WITHOUT_RESULT for row in self._rows.values())
+            done = len(self._scheduler.finished) + self._rows.results
             error.args = (f"interrupted: {done} of {self._expected_total} runs are finished; rerun the same command to resume",)
