@@ -11,6 +11,7 @@ the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and 
   For another ``metric``, override ``score`` to return it.
 - ``eval_tokens``: without it, ``attnlab plan`` omits the cost of evaluation.
 - ``encode`` and ``decode``: ``attnlab generate`` requires both; without ``decode``, attention maps show token numbers.
+- ``vocabulary_identity``: the meaning of the token ids, for runs that start from the weights of another.
 - ``unsupported``: the reason why the task does not support a configuration, such as memory where batches are not consecutive.
 - ``reference_scores``: scores of simple methods without a network, which a report lists in addition to the variants.
 - ``data_notes``: facts about the data that a reader of the results should know.
@@ -104,6 +105,7 @@ class Task:
         length: tokens of the longest row.
         vocabulary: number of token ids.
         classes: number of classes; 0 for language models.
+        segments: number of segments whose embeddings are added to those of the tokens (``Batch.segments``); 0: none.
         estimand: the number that summarizes the seeds of a cell: ``mean``, or where one seed of a configuration solves the task
             and the next does not, ``solve_rate``, ``median`` or ``superiority`` (``attnlab.stats.estimand``).
         threshold: the score that solves the task, for a ``solve_rate``.
@@ -117,6 +119,7 @@ class Task:
     length: int
     vocabulary: int
     classes: int = 0
+    segments: int = 0
     estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
     threshold: float | None = None
     files: tuple[str, ...] = ("path",)
@@ -174,6 +177,13 @@ class Task:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
         raise NotImplementedError
+
+    def vocabulary_identity(self) -> str:
+        """Return a string that identifies the meaning of the token ids, callable before ``prepare``; "" if none is stated.
+
+        A run can start from the weights of another only if these strings are equal: embeddings belong to token ids.
+        """
+        return ""
 
     def unsupported(self, config: RunConfig) -> str | None:
         """Return the reason why this task does not support ``config``, or None. The plan calls it without ``prepare``."""

@@ -9,80 +9,130 @@ same label in both.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
-from attnlab.tasks import SPLITS, datasets, known_split
-from attnlab.tasks.archives import IMDB, REVIEWS_PER_FOLDER
+from attnlab.errors import UserError, nearest
+from attnlab.tasks import SPLITS, Batch, datasets, imdb_splits, known_split, wordpiece
+from attnlab.tasks.archives import IMDB
+from attnlab.tasks.corpora import LINE_BREAK
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
+from attnlab.tasks.imdb_splits import CLASSES
 from attnlab.tasks.reference_scores.base import Reference
 
 logger = logging.getLogger(__name__)
 
-HELD_OUT = REVIEWS_PER_FOLDER // 10  # reviews of each class in ``valid``
-HOLD_OUT_SEED = 0
-CLASSES = ("neg", "pos")  # numbers 0 and 1
+TOKENS = ("words", "wordpiece")
+ROLES = ("bidirectional", "causal")
+WORDS = 50_000  # in the vocabulary of the reference scores of a task with subwords
 
 
 class Imdb(DocumentTask):
     """Classify reviews of films as unfavourable (0) or favourable (1).
 
     Args:
-        length: number of words read from the beginning of a review.
-        vocabulary: number of word ids, including [PAD] = 0 and [UNK] = 1.
+        length: number of tokens read from the beginning of a review.
+        vocabulary: number of token ids. ``words`` include [PAD] = 0 and [UNK] = 1; ``wordpiece`` also [CLS], [SEP] and [MASK].
+        tokens: ``words``, or ``wordpiece``: subwords in rows of ``[CLS] review [SEP]``, with the segment embedding that BERT
+            has. To start from the weights of a run of ``masked_text``, give the same ``vocabulary`` and ``corpus`` as there.
+        corpus: on whose ``train`` the WordPiece vocabulary is learned: ``imdb`` or ``enwik8``. It has no effect on ``words``.
+        role: ``bidirectional``, or ``causal``: each position attends to itself and earlier ones only. A causal classifier
+            reads the last token (``model.pool: last``), for the first one has seen nothing.
     """
 
     classes = len(CLASSES)
 
-    def __init__(self, *, length: int = 512, vocabulary: int = 50_000) -> None:
+    def __init__(
+        self,
+        *,
+        length: int = 512,
+        vocabulary: int = 50_000,
+        tokens: str = "words",
+        corpus: str = "imdb",
+        role: str = "bidirectional",
+    ) -> None:
+        for name, value, known in (("tokens", tokens, TOKENS), ("role", role, ROLES)):
+            if value not in known:
+                raise UserError(f"{name}: expected {' or '.join(known)}, got {value!r}{nearest(str(value), known)}")
         super().__init__(length=length, vocabulary=vocabulary)
+        self.role = "causal" if role == "causal" else "bidirectional"
+        self.has_subwords, self.corpus = tokens == "wordpiece", corpus
+        self.segments = 2 if self.has_subwords else 0
+        if self.has_subwords and self.length < 3:
+            raise UserError(f"length: expected at least 3, for [CLS], a token and [SEP], got {self.length}")
+        wordpiece.identity(corpus, vocabulary)  # refuses an unknown corpus
 
     def identity(self) -> str:
-        return f"imdb sha256:{IMDB.contents}"
+        data = imdb_splits.identity()
+        return f"{data} {self.vocabulary_identity()}" if self.has_subwords else data
+
+    def vocabulary_identity(self) -> str:
+        return wordpiece.identity(self.corpus, self.vocabulary) if self.has_subwords else ""
 
     def count(self, split: str) -> int:
-        per_class = {"train": REVIEWS_PER_FOLDER - HELD_OUT, "valid": HELD_OUT, "test": REVIEWS_PER_FOLDER}
-        return len(CLASSES) * per_class[known_split(split)]
+        return imdb_splits.sizes()[known_split(split)]
 
     def prepared(self) -> Path:
-        key = {
+        key: dict[str, Any] = {
             "contents": IMDB.contents,
             "vocabulary": self.vocabulary,
             "tokenizers": version("tokenizers"),
-            "held_out": [HELD_OUT, HOLD_OUT_SEED],
+            "held_out": [imdb_splits.HELD_OUT, imdb_splits.HOLD_OUT_SEED],
             "format": FORMAT,
         }
-        return datasets.prepared("imdb", key, lambda place: _build(place, self.vocabulary))
+        if self.has_subwords:
+            key["wordpiece"] = self.vocabulary_identity()
+        return datasets.prepared("imdb", key, self._build)
+
+    def batch(self, split: str, documents: np.ndarray) -> Batch:
+        """Return these reviews: (b, length of the longest) tokens, padded with 0. A review that is cut ends with [SEP], too."""
+        batch = super().batch(split, documents)
+        if self.has_subwords:
+            lengths = np.minimum(self.split(split).lengths[documents], self.length)
+            batch.inputs[torch.arange(len(documents)), torch.from_numpy(lengths - 1)] = wordpiece.SEP
+        return batch
 
     def reference_scores(self) -> dict[str, Reference]:
-        return self.linear_scores()
+        """Return linear classifiers of words; also with subwords, whose classifiers are compared with the same scores."""
+        if not self.has_subwords:
+            return self.linear_scores()
+        scores = Imdb(length=self.length, vocabulary=WORDS).linear_scores()
+        return {name: replace(score, options=()) for name, score in scores.items()}
 
+    def encode(self, text: str) -> list[int]:
+        return self._subwords.encode(LINE_BREAK.sub(" ", text)).ids if self.has_subwords else super().encode(text)
 
-def _hold_out(names: list[str]) -> dict[str, list[str]]:
-    """Return the names of each split's reviews; ``names`` must be in order."""
-    rng = np.random.default_rng(HOLD_OUT_SEED)
-    held: set[str] = set()
-    for label in CLASSES:
-        of_class = [name for name in names if name.startswith(f"train/{label}/")]
-        held.update(of_class[i] for i in rng.permutation(len(of_class))[:HELD_OUT])
-    train = [name for name in names if name.startswith("train/")]
-    return {
-        "train": [name for name in train if name not in held],
-        "valid": [name for name in train if name in held],
-        "test": [name for name in names if name.startswith("test/")],
-    }
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._subwords.decode(list(ids)) if self.has_subwords else super().decode(ids)
 
+    @cached_property
+    def _subwords(self) -> Any:
+        """The tokenizer of the WordPiece vocabulary; it adds [CLS] and [SEP]."""
+        from tokenizers.processors import TemplateProcessing
 
-def _build(place: Path, vocabulary: int) -> None:
-    """Write the prepared files: ``words.json`` and three arrays for each split."""
-    reviews = datasets.load(IMDB)
-    splits = _hold_out(list(reviews))
-    texts = {split: [reviews[name].decode() for name in names] for split, names in splits.items()}
-    logger.info("imdb: counting the words of %s training reviews", f"{len(texts['train']):,}")
-    words = write_words(place, texts["train"], vocabulary)
-    for split in SPLITS:
-        logger.info("imdb: encoding the %s reviews of %s", f"{len(texts[split]):,}", split)
-        labels = [CLASSES.index(name.split("/")[1]) for name in splits[split]]
-        write_split(place, split, texts[split], labels, words)
+        tokenizer: Any = wordpiece.load(self.corpus, self.vocabulary)
+        special = [(name, wordpiece.SPECIAL_TOKENS.index(name)) for name in ("[CLS]", "[SEP]")]
+        tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
+        return tokenizer
+
+    def _build(self, place: Path) -> None:
+        """Write the prepared files: three arrays for each split, and ``words.json`` of words."""
+        splits = imdb_splits.read()
+        if self.has_subwords:
+            tokenizer = self._subwords
+        else:
+            logger.info("imdb: counting the words of %s training reviews", f"{len(splits['train'][0]):,}")
+            tokenizer = write_words(place, splits["train"][0], self.vocabulary)
+        for split in SPLITS:
+            texts, labels = splits[split]
+            if self.has_subwords:
+                texts = [LINE_BREAK.sub(" ", text) for text in texts]
+            logger.info("imdb: encoding the %s reviews of %s", f"{len(texts):,}", split)
+            write_split(place, split, texts, labels, tokenizer)

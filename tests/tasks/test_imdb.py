@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.tasks import datasets, documents, imdb
+from attnlab.tasks import datasets, documents, imdb, imdb_splits, wordpiece
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
-from attnlab.tasks.imdb import CLASSES, Imdb
+from attnlab.tasks.imdb import Imdb
+from attnlab.tasks.imdb_splits import CLASSES
 from attnlab.tasks.reference_scores.linear import Texts
 from tests.support.paths import ROOT
 
@@ -169,6 +170,59 @@ def test_refusals(task: Imdb):
         Imdb(vocabulary=2)
 
 
+# ---------------------------------------------------------------- subwords
+
+
+def subwords(**options: Any) -> Imdb:
+    made = Imdb(**{"length": 9, "vocabulary": 90, "tokens": "wordpiece", **options})
+    made.prepare()
+    return made
+
+
+def test_a_row_of_subwords_is_cls_review_sep_also_where_it_is_cut(small_reviews: None):
+    task = subwords()
+    whole = subwords(length=400)
+    cut = 0
+    for made, batch in ((t, b) for t in (task, whole) for b in t.eval_batches("test", batch_size=8)):
+        lengths = batch.mask.sum(1) if batch.mask is not None else torch.full((len(batch.inputs),), batch.inputs.shape[1])
+        rows = torch.arange(len(lengths))
+        assert (batch.inputs[:, 0] == wordpiece.CLS).all() and (batch.inputs[rows, lengths - 1] == wordpiece.SEP).all()
+        assert ((batch.inputs == wordpiece.SEP).sum(1) == 1).all()
+        full = made.split("test").lengths[batch.items.numpy()]  # type: ignore[union-attr]
+        cut += int((full > made.length).sum())
+    assert cut > 10
+
+
+def test_subwords_are_encoded_as_the_reviews_are(small_reviews: None):
+    task = subwords(length=400)
+    ids = task.encode("GOOD!<br />bad")
+    assert ids[0] == wordpiece.CLS and ids[-1] == wordpiece.SEP and task.decode(ids) == "good! bad"
+    assert task.split("train").tokens.max() < 90 and wordpiece.UNK not in ids
+
+
+def test_the_reference_scores_of_subwords_are_those_of_words(small_reviews: None):
+    scores = subwords().reference_scores()
+    assert scores["tf-idf"].score(None) == Imdb().reference_scores()["tf-idf"].score(None)
+
+
+def test_a_causal_classifier_is_a_role_of_the_task():
+    assert Imdb(role="causal").role == "causal" and Imdb().role == "bidirectional"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokens": "letters"}, "tokens: expected words or wordpiece, got 'letters'"),
+        ({"tokens": "wordpiece", "corpus": "imbd"}, "corpus: expected enwik8 or imdb, got 'imbd' .*imdb"),
+        ({"role": "cross"}, "role: expected bidirectional or causal"),
+        ({"tokens": "wordpiece", "length": 2}, "length: expected at least 3"),
+    ],
+)
+def test_refused_options(options: dict[str, Any], message: str):
+    with pytest.raises(UserError, match=message):
+        Imdb(**options)
+
+
 @pytest.mark.real
 def test_the_real_reviews(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The archive is read whole; every tenth review is prepared."""
@@ -177,17 +231,17 @@ def test_the_real_reviews(real_data: Path, tmp_path: Path, monkeypatch: pytest.M
     reviews, note = imdb.IMDB.read(imdb.IMDB, datasets.folder() / imdb.IMDB.file)
     assert "sha256 of the 50,000 as expected" in note
     counts = {"train": 11_250, "valid": 1_250, "test": 12_500}
-    for name, names in imdb._hold_out(list(reviews)).items():
+    for name, names in imdb_splits.hold_out(list(reviews)).items():
         assert [sum(f"/{label}/" in review for review in names) for label in CLASSES] == [counts[name]] * 2
 
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(imdb, "HELD_OUT", 125)
+    monkeypatch.setattr(imdb_splits, "HELD_OUT", 125)
     monkeypatch.setattr(datasets, "load", lambda source: {name: reviews[name] for name in list(reviews)[::10]})
     task.prepare()
     for name, count in counts.items():
         assert np.bincount(task.split(name).labels).tolist() == [count // 10] * 2
     assert task.padding(batch_size=32) <= 0.03
-    monkeypatch.setattr(imdb, "_build", lambda *_: pytest.fail("what is prepared was prepared again"))
+    monkeypatch.setattr(Imdb, "_build", lambda *_: pytest.fail("what is prepared was prepared again"))
     again = Imdb()
     again.prepare()
     again.train_batch(0, seed=0, batch_size=32)

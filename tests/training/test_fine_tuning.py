@@ -135,7 +135,8 @@ def test_more_frozen_blocks_than_the_model_has_are_refused(tmp_path: Path) -> No
     study = tmp_path / "study.yaml"
     study.write_text(
         "study: frozen\n"
-        "base: {variant: dense, task: {name: pydocs, length: 16}, model: {dim: 8, depth: 2, heads: 2}, train: {steps: 1, batch_size: 2}}\n"
+        "base:\n  variant: dense\n  task: {name: pydocs, length: 16}\n  model: {dim: 8, depth: 2, heads: 2}\n"
+        "  train: {steps: 1, batch_size: 2}\n"
         "grid: {train.frozen: [null, 0, 2, 3, all]}\nseeds: 0-1\n"
     )
     cells = attnlab.plan(study).cells
