@@ -43,6 +43,11 @@ def labels(values: Sequence[Any]) -> list[Label]:
     return result
 
 
+def label_text(label: Any) -> str:
+    """Return a label as it is compared: MLflow returns params as text."""
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
 def canonical(value: Any) -> str:
     """Return a text that is equal for equal values: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
     if isinstance(value, dict) and set(value) == {"name"}:

@@ -10,7 +10,7 @@ factorial study are those of any other; the design selects the cells. The first 
 
 from typing import Any
 
-from attnlab.config.axes import Label, labels
+from attnlab.config.axes import label_text, labels
 from attnlab.config.design import (
     DesignConfig,
     Factor,
@@ -137,11 +137,6 @@ def _level_text(axis: str, text: str) -> str:
     if text == "on":
         return axis
     return text if axis in ("task", "variant", "position", "backend") else f"{axis.rpartition('.')[2]}={text}"
-
-
-def label_text(label: Label) -> str:
-    """Return a label as it is compared: MLflow returns params as text."""
-    return str(label).lower() if isinstance(label, bool) else str(label)
 
 
 def design_cell_name(design: FactorialDesign, point: Point) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.config.axes import Label, labels, pick
+from attnlab.config.axes import Label, label_text, labels, pick
 from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
 from attnlab.config.run import RunConfig, set_path
@@ -103,7 +103,7 @@ def cell_name(axes: Mapping[str, Label]) -> str:
     parts = []
     for axis, value in axes.items():
         end = axis.rpartition(".")[2]
-        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        shown = label_text(value)
         parts.append(shown if "." not in axis and axis not in SECTIONS else f"{end if ends.count(end) == 1 else axis}={shown}")
     return " ".join(parts)
 

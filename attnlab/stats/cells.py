@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
 from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.estimand import ExactInterval
 from attnlab.stats.futility import Futility
 from attnlab.stats.lr_curve import LearningRateCurve
-from attnlab.stats.records import axis_text
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Verdict, VerdictKind
 
@@ -98,11 +98,11 @@ class ComparisonSpec:
 
     def includes(self, axes: Mapping[str, Any]) -> bool:
         """Return True for the axes of a cell of the task that this specification is about, if it is about one only."""
-        return not self.task or axis_text(axes.get(self.task_axis)) == self.task
+        return not self.task or label_text(axes.get(self.task_axis)) == self.task
 
     def is_control(self, axes: Mapping[str, str]) -> bool:
         """Return True for the axes of a control."""
-        return self.control is not None and all(axes[axis] == axis_text(value) for axis, value in self.control.items())
+        return self.control is not None and all(axes[axis] == label_text(value) for axis, value in self.control.items())
 
 
 @dataclass(frozen=True)

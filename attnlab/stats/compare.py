@@ -13,6 +13,7 @@ from typing import Any
 
 from attnlab._util import cost_metrics
 from attnlab._util.run_state import RunState
+from attnlab.config.axes import label_text
 from attnlab.config.comparability import describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
@@ -21,7 +22,7 @@ from attnlab.stats.control import sensitivity
 from attnlab.stats.estimand import compare_seeds, summarize_seeds
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
 from attnlab.stats.moderation import cap_priors, moderate
-from attnlab.stats.records import axis_text, comparison_name, finite, is_infinite, is_present
+from attnlab.stats.records import comparison_name, finite, is_infinite, is_present
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
 # States in which a seed has no value and never will.
@@ -76,7 +77,7 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[pai
 
 def cell_of(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
     """Return the name of a run's cell: the recorded one, else one made from its axes."""
-    return str(run.get("cell") or cell_name({axis: axis_text(run.get(axis)) for axis in spec.axes}))
+    return str(run.get("cell") or cell_name({axis: label_text(run.get(axis)) for axis in spec.axes}))
 
 
 def runs_at_best(
@@ -105,7 +106,7 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
     reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != RunState.COMPLETED)
     return CellSummary(
         name=name,
-        axes={axis: axis_text(runs[0].get(axis)) for axis in spec.axes},
+        axes={axis: label_text(runs[0].get(axis)) for axis in spec.axes},
         values=values,
         value=value and (replace(value, low=None, high=None) if estimate else value),
         estimate=estimate,
@@ -113,7 +114,7 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
         states=Counter(_state(run, spec) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
         test=next((str(run["test"]) for run in runs if run.get("test")), ""),
-        batches={name: axis_text(runs[0][name]) for name in BATCH_FIELDS if is_present(runs[0].get(name))},
+        batches={name: label_text(runs[0][name]) for name in BATCH_FIELDS if is_present(runs[0].get(name))},
         ranges=ranges,
     )
 
@@ -198,7 +199,7 @@ def _cell_finder(
     by_name = {cell.name: cell for cell in cells}
 
     def cell_with(cell: CellSummary, replaced: Mapping[str, Any]) -> CellSummary | None:
-        axes = {axis: axis_text(replaced.get(axis, cell.axes[axis])) for axis in spec.axes}
+        axes = {axis: label_text(replaced.get(axis, cell.axes[axis])) for axis in spec.axes}
         return by_axes.get(tuple(axes.values())) or by_name.get(spec.doubles.get(cell_name(axes), ""))
 
     return cell_with

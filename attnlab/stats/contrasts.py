@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from attnlab.config.axes import label_text
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
@@ -25,7 +26,6 @@ from attnlab.stats.pooling import (
     relative_effect,
     scaled_effect,
 )
-from attnlab.stats.records import axis_text
 from attnlab.stats.share_summary import CellShare
 from attnlab.stats.trend import Trend, correct_trends
 
@@ -179,15 +179,15 @@ def _contrast_names(tables: Sequence[StudyTable]) -> list[ContrastName]:
 def contrast_name(comparison: CellSummary, spec: ComparisonSpec) -> ContrastName:
     """Return the names of a cell and its baseline, without the axes on which they agree."""
     baseline = next(b for b in spec.baselines if _is_compared_with(comparison, b, spec))
-    axes = [axis for axis in baseline if comparison.axes[axis] != axis_text(baseline[axis])] or list(baseline)
+    axes = [axis for axis in baseline if comparison.axes[axis] != label_text(baseline[axis])] or list(baseline)
     return (
         cell_name({axis: comparison.axes[axis] for axis in axes}),
-        cell_name({axis: axis_text(baseline[axis]) for axis in axes}),
+        cell_name({axis: label_text(baseline[axis]) for axis in axes}),
     )
 
 
 def _is_compared_with(comparison: CellSummary, baseline: Mapping[str, object], spec: ComparisonSpec) -> bool:
-    name = cell_name({axis: axis_text(baseline.get(axis, value)) for axis, value in comparison.axes.items()})
+    name = cell_name({axis: label_text(baseline.get(axis, value)) for axis, value in comparison.axes.items()})
     return comparison.baseline in (name, spec.doubles.get(name))
 
 

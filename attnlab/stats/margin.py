@@ -19,9 +19,9 @@ from typing import Any
 
 from attnlab._util.metrics import slope_name
 from attnlab._util.run_state import RunState
+from attnlab.config.axes import label_text
 from attnlab.config.question import share_of_steps
 from attnlab.stats.compare import ComparisonSpec
-from attnlab.stats.records import axis_text
 
 
 def with_margin(
@@ -53,11 +53,11 @@ def with_margin(
 
 def _estimate(spec: ComparisonSpec, share: float, runs: Iterable[Mapping[str, Any]]) -> float | None:
     """Return the margin in the metric's unit; None if no run of the baseline has a slope, or it does not improve."""
-    baseline = {axis: axis_text(value) for axis, value in spec.baseline.items()}
+    baseline = {axis: label_text(value) for axis, value in spec.baseline.items()}
     slopes = []
     for run in runs:
         slope = run.get(slope_name(spec.metric))
-        is_baseline = all(axis_text(run.get(axis)) == value for axis, value in baseline.items())
+        is_baseline = all(label_text(run.get(axis)) == value for axis, value in baseline.items())
         if is_baseline and run["state"] == RunState.COMPLETED and isinstance(slope, float) and math.isfinite(slope):
             slopes.append(-slope if spec.direction == "min" else slope)
     improvement = statistics.median(slopes) if slopes else 0.0

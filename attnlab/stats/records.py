@@ -27,8 +27,3 @@ def is_infinite(value: Any) -> bool:
 def comparison_name(cell: str, baseline: str) -> str:
     """Return the name of the comparison of a cell with its baseline, given their names."""
     return f"{cell} against {baseline}"
-
-
-def axis_text(value: Any) -> str:
-    """Return an axis value as comparable text: MLflow returns params as text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
