@@ -79,18 +79,6 @@ def stored_version(folder: Path) -> str:
     return str(json.loads(path.read_text(encoding="utf-8"))["version"]) if path.is_file() else ""
 
 
-def changed_files(folder: Path, again: Path) -> list[str]:
-    """Return the names of the page's files (HTML, Markdown, plots, script) that differ between two folders."""
-    files = {
-        path.name for suffix in ("*.html", "*.md", "*.svg", "*.sh") for path in (*folder.glob(suffix), *again.glob(suffix))
-    }
-    return sorted(name for name in files if _read(folder / name) != _read(again / name))
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
 def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a run without absent values and without paths of one machine."""
     known: Iterable[tuple[str, Any]] = (

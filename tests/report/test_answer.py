@@ -9,10 +9,10 @@ from attnlab.cli import main
 from attnlab.planning.plan import plan
 from attnlab.report.answer import Answer, make_answer
 from attnlab.report.rerender import rerender
-from attnlab.report.stored import changed_files
 from attnlab.report.summary import Strong
 from attnlab.stats.contrasts import StudyTable, combine
 from attnlab.tracking.tracker import Tracker
+from tests.support.pages import changed_files
 from tests.support.several import made_up_study
 from tests.support.studies import STUDY, write
 

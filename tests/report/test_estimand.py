@@ -18,6 +18,7 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from tests.report.test_summary import ONE, study
+from tests.support.pages import changed_files
 
 RATE = EstimandConfig(name="solve_rate", threshold=0.9)
 SPEC = ComparisonSpec("recall", ("variant",), "recall", "max", {"variant": "dense"}, margin=0.4, estimand=RATE)
@@ -107,7 +108,7 @@ def test_a_page_of_solve_rates_is_written_stored_and_rendered_again(tmp_path: Pa
     again = stored.load(tmp_path / "a")
     assert again["info"].spec.estimand == RATE
     write(tmp_path / "b", **again)
-    assert stored.changed_files(tmp_path / "a", tmp_path / "b") == []
+    assert changed_files(tmp_path / "a", tmp_path / "b") == []
 
 
 SKEWED = [0.050, 0.052, 0.048, 0.051, 0.049, 0.001]

@@ -12,10 +12,11 @@ from attnlab.errors import UserError
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
 from attnlab.report.rerender import main, rerender
-from attnlab.report.stored import FILE, changed_files, load, stored_version
+from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
 from attnlab.tracking.calls import Call
+from tests.support.pages import changed_files
 from tests.support.paths import ROOT
 from tests.support.synthetic import INFO, SEARCH, made_up, made_up_search
 

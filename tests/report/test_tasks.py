@@ -13,7 +13,6 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.methods import load_study_info
 from attnlab.report.rerender import rerender
-from attnlab.report.stored import changed_files
 from attnlab.report.write import report
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
@@ -22,6 +21,7 @@ from attnlab.study.run import StudyResult
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import load_runs, questions, recorded_experiment
 from attnlab.tracking.tracker import Tracker
+from tests.support.pages import changed_files
 from tests.support.studies import write
 
 STUDY = """\

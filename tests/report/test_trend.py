@@ -9,13 +9,14 @@ import pytest
 
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
-from attnlab.report.stored import changed_files, load
+from attnlab.report.stored import load
 from attnlab.report.summary import summarize
 from attnlab.report.trend import describe_trend, draw_trends, trend_notes, trend_table, with_trends
 from attnlab.report.wording import SIMULTANEOUS_MARK
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import Trend, summarize_trends
 from tests.support.levels import made_up_levels
+from tests.support.pages import changed_files
 
 GAPS = {"no_wo": [-0.05, -0.03, -0.01], "wide": [0.02] * 3, "gru": [0.05, 0.0, -0.05]}
 CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
