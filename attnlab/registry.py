@@ -213,12 +213,19 @@ def _positional(cls: type) -> dict[str, inspect.Parameter]:
     """Return the positional parameters of a constructor that a study cannot set: all but the configuration of a module."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [p for p in inspect.signature(cls).parameters.values() if p.kind in kinds]
-    takes_config = any(base.__name__ == "Module" for base in cls.__mro__)  # variants, position schemes, models; not tasks
-    return {p.name: p for p in parameters[1 if takes_config else 0 :]}
+    return {p.name: p for p in parameters[len(_passed(cls)) :]}
+
+
+def _passed(cls: type) -> list[str]:
+    """Return the positional parameters that attnlab passes: to variants, position schemes and models, but not to tasks."""
+    bases = {f"{base.__module__}.{base.__name__}" for base in cls.__mro__}
+    if "attnlab.models.base.Model" in bases:
+        return ["config", "task"]
+    return ["config"] if "torch.nn.modules.module.Module" in bases else []
 
 
 def _keyword_only(cls: type, parameter: inspect.Parameter) -> str:
-    start = "self, config, *" if any(base.__name__ == "Module" for base in cls.__mro__) else "self, *"
+    start = ", ".join(["self", *_passed(cls), "*"])
     return (
         f"expected the option {parameter.name!r} as a keyword-only parameter, `def __init__({start}, {parameter})`, "
         f"got a positional one ({Path(source(cls)).name})"
@@ -278,7 +285,7 @@ TASKS = Registry(
 MODELS = Registry(
     "model",
     group="attnlab.models",
-    base="torch.nn.modules.module:Module",
+    base="attnlab.models.base:Model",
     builtin={
         "language_model": "attnlab.models.language_model:LanguageModel",
         "classifier": "attnlab.models.classifier:Classifier",

@@ -10,7 +10,6 @@ from attnlab.models.classifier import Classifier
 from attnlab.nn import relative_distance
 from attnlab.planning.plan import plan
 from attnlab.positions import Position, PositionConfig
-from attnlab.registry import MODELS
 from attnlab.training.train import train
 from attnlab.variants import AttentionConfig, Variant
 from tests.support.small_runs import Reviews, tiny
@@ -49,18 +48,13 @@ class LearnedDecay(Position):
 class Scaled(Classifier):
     """A classifier with a learned temperature."""
 
-    def __init__(self, config: RunConfig, task: Reviews) -> None:
+    def __init__(self, config: RunConfig, task: Reviews, *, scale: float = 1.0) -> None:
         super().__init__(config, task)
+        self.scale = scale
         self.temperature = nn.Parameter(torch.ones(()))
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        return super().forward(tokens, mask) / self.temperature
-
-
-class ScaledReviews(Reviews):
-    """The reviews, for the model of another name."""
-
-    kind = "scaled_classifier"
+        return self.scale * super().forward(tokens, mask) / self.temperature
 
 
 def train_one_step(**cell: object) -> dict[str, float]:
@@ -87,8 +81,8 @@ def test_a_position_scheme_is_its_class_and_one_registration() -> None:
 
 def test_a_model_is_its_class_and_one_registration() -> None:
     attnlab.register_model("scaled_classifier")(Scaled)
-    attnlab.register_task("scaled_reviews")(ScaledReviews)
-    model = build(tiny(model__pool="class"), ScaledReviews())
-    assert isinstance(model, Scaled) and model.backbone.class_token is not None
-    assert MODELS.get("scaled_classifier") is Scaled
-    assert 0 <= train_one_step(task="scaled_reviews", variant="dense")["accuracy"] <= 1
+    attnlab.register_task("reviews")(Reviews)
+    model = build(tiny(model__pool="class", model__name="scaled_classifier", model__options={"scale": 2.0}), Reviews())
+    assert isinstance(model, Scaled) and model.scale == 2.0 and model.backbone.class_token is not None
+    cell = {"task": "reviews", "variant": "dense", "model.name": "scaled_classifier", "model.options": {"scale": 2.0}}
+    assert 0 <= train_one_step(**cell)["accuracy"] <= 1

@@ -19,18 +19,31 @@ __all__ = [
     "EvaluateConfig",
     "MachineConfig",
     "ModelConfig",
+    "PartConfig",
     "RunConfig",
     "TrainConfig",
     "parse_assignments",
     "set_path",
 ]
 
+PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for a model whose parts have attention of their own
 FILE_OPTIONS = ("path", "valid", "test")  # of tasks: ``data`` identifies the content, so their folders do not count
+
+
+class PartConfig(Section):
+    """A part of a model with attention of its own."""
+
+    variant: NamedField | None = Field(default=None, description="null: the variant of the cell")
+    position: NamedField | None = Field(
+        default=None, description="null: the position scheme of the cell; in cross-attention none"
+    )
 
 
 class ModelConfig(Section):
     """The network around the attention variant."""
 
+    name: str | None = Field(default=None, min_length=1, description="null: the model of the task's kind")
+    options: dict[str, Any] = Field(default={}, description="options of a model of your own")
     dim: Count = Field(default=128, description="model width")
     depth: Count = Field(default=2, description="blocks")
     heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
@@ -68,6 +81,9 @@ class ModelConfig(Section):
     mem_len: int = Field(
         default=0, ge=0, description="hidden states of earlier segments that queries attend to as well (Transformer-XL)"
     )
+    encoder: PartConfig = PartConfig()
+    decoder: PartConfig = PartConfig()
+    cross: PartConfig = PartConfig()
 
 
 class TrainConfig(Section):
@@ -230,13 +246,12 @@ class RunConfig(Section):
 
         fields = self.model_dump(mode="json")
         fields["sources"] = sorted(self.sources.values())
-        for kind in ("task", "variant", "position"):
-            if fields[kind] is not None:
-                named = fields[kind] = dict(fields[kind])
-                named["name"] = named["name"].rpartition("/")[2]
-                for option in FILE_OPTIONS:
-                    if isinstance(value := named.get(option), str) and Path(value).is_absolute():  # as the plan resolves it
-                        named[option] = Path(value).name
+        for section in (fields, *(fields["model"][part] for part in PARTS)):
+            for kind in ("task", "variant", "position"):
+                if section.get(kind) is not None:
+                    section[kind] = _without_folders(section[kind])
+        if self.model.name is not None:
+            fields["model"]["name"] = self.model.name.rpartition("/")[2]
         text = json.dumps({"version": __version__, **fields}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -264,6 +279,15 @@ class RunConfig(Section):
         for path, value in changes.items():
             set_path(fields, path, value)
         return validate(type(self), fields, where=lambda loc, /, *, key=False: ".".join(map(str, loc)))
+
+
+def _without_folders(named: dict[str, Any]) -> dict[str, Any]:
+    """Return a name with its options, of files only their names."""
+    named = {**named, "name": named["name"].rpartition("/")[2]}
+    for option in FILE_OPTIONS:
+        if isinstance(value := named.get(option), str) and Path(value).is_absolute():  # as the plan resolves it
+            named[option] = Path(value).name
+    return named
 
 
 def set_path(fields: dict[str, Any], path: str, value: Any) -> None:

@@ -1,5 +1,5 @@
-"""Networks that variants are tested in: a causal language model and a classifier. Internal: not part of the public interface.
+"""Networks that variants are tried in, one for each kind of task. Internal: not part of the public interface.
 
-A model of your own subclasses ``LanguageModel`` or ``Classifier``, whose ``forward`` the training loop calls, and is registered
-under the name that its tasks give as ``kind`` (``attnlab.register_model``).
+A model of your own subclasses ``Model`` or one of the models here and is registered (``attnlab.register_model``); a study names
+it by ``model.name``.
 """

@@ -11,7 +11,7 @@ gradient.
 """
 
 from math import sqrt
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,27 +19,12 @@ from torch.utils.checkpoint import checkpoint
 
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.errors import UserError
+from attnlab.models.base import TaskShape, model_class
+from attnlab.models.parts import Part, build_attention, build_position, part
 from attnlab.nn.feed_forward import FeedForward
-from attnlab.positions import Position, PositionConfig
-from attnlab.registry import MODELS, POSITIONS, VARIANTS
-from attnlab.variants import AttentionConfig, Variant
+from attnlab.variants import Variant
 
 NORM_EPS = 1e-5  # added to the variance, or to the mean square
-
-
-class TaskShape(Protocol):
-    """Attributes of a task that a model depends on; see ``attnlab.tasks.Task``."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def vocabulary(self) -> int: ...
-    @property
-    def classes(self) -> int: ...
 
 
 class Block(nn.Module):
@@ -85,26 +70,32 @@ class Block(nn.Module):
 
 
 class Backbone(nn.Module):
-    """Token embeddings, with absolute positions if the scheme acts by ``embed``, and a stack of blocks."""
+    """Token embeddings, with absolute positions if the scheme acts by ``embed``, and a stack of blocks.
+
+    Args:
+        config: resolved.
+        task: the task.
+        name: the part of the model that the blocks belong to (``attnlab.models.parts``); "" for the whole model.
+    """
 
     embedding_parameters: ClassVar[tuple[str, ...]] = ("class_token",)
 
-    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+    def __init__(self, config: RunConfig, task: TaskShape, *, name: str = "") -> None:
         super().__init__()
-        model = config.model
+        model, own = config.model, part(config, task, name)
         self.depth, self.mem_len = model.depth, model.mem_len
         self.activation_checkpointing = config.train.activation_checkpointing
         self.word_dropout = model.word_dropout
         self.class_token: nn.Parameter | None = None
         self.embedding = nn.Embedding(task.vocabulary, model.dim)
         nn.init.normal_(self.embedding.weight, std=model.dim**-0.5)
-        if has_class_token(config, task):
+        if model_class(config, task).has_class_token(model):
             self.class_token = nn.Parameter(torch.randn(model.dim))
         # With unit variance of the input, logits with tied embeddings are well scaled (Vaswani et al. 2017, section 3.4).
         self.scale = sqrt(model.dim) if model.scale_embeddings else 1.0
         self.dropout = nn.Dropout(model.embedding_dropout)
-        self.position = _position(config, task, "embed")
-        self.blocks = nn.ModuleList([_block(config, task) for _ in range(model.depth)])
+        self.position = build_position(config, task, own, "embed")
+        self.blocks = nn.ModuleList([_block(config, task, own) for _ in range(model.depth)])
         self.norm = norm_layer(model) if model.norm == "pre" else nn.Identity()
 
     def forward(
@@ -153,48 +144,9 @@ class Backbone(nn.Module):
         return x[:, -self.mem_len :].detach()
 
 
-def position_config(config: RunConfig, task: TaskShape) -> PositionConfig:
-    """Return the settings for the position scheme of a configuration."""
+def _block(config: RunConfig, task: TaskShape, part: Part) -> Block:
     model = config.model
-    variant: type[Variant] = VARIANTS.get(config.variant.name)
-    length = model.mem_len + task.length + has_class_token(config, task)
-    head_dim = variant.head_dim(model.dim, model.heads)
-    return PositionConfig(
-        dim=model.dim,
-        heads=model.heads,
-        head_dim=head_dim,
-        length=length,
-        role=task.role,
-        blockwise_bias=variant.blockwise_bias,
-    )
-
-
-def has_class_token(config: RunConfig, task: TaskShape) -> bool:
-    """Return True if the model of the task's kind puts a class token before the sequence."""
-    return MODELS.get(task.kind).has_class_token(config.model)
-
-
-def _position(config: RunConfig, task: TaskShape, *hooks: str) -> Position | None:
-    """Return the position scheme of a configuration if it acts by one of ``hooks``, else None."""
-    assert config.position is not None, "the plan resolves the position scheme"
-    scheme: type[Position] = POSITIONS.get(config.position.name)
-    return scheme(position_config(config, task), **config.position.options) if scheme.hook in hooks else None
-
-
-def _block(config: RunConfig, task: TaskShape) -> Block:
-    model = config.model
-    attention_config = AttentionConfig(
-        dim=model.dim,
-        heads=model.heads,
-        role=task.role,
-        backend=config.backend,
-        dropout=model.attention_dropout,
-        position=_position(config, task, "rotate", "bias"),
-        bias=model.attention_bias,
-    )
-    variant: type[Variant] = VARIANTS.get(config.variant.name)
-    attention = variant(attention_config, **config.variant.options)
-    return Block(attention, feed_forward_layer(model), config=model)
+    return Block(build_attention(config, task, part), feed_forward_layer(model), config=model)
 
 
 def norm_layer(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:

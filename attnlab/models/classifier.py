@@ -1,17 +1,21 @@
 """Sequence classifier: one class for each sequence."""
 
+from typing import ClassVar
+
+import torch
 from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig, RunConfig
-from attnlab.models.backbone import Backbone, TaskShape
+from attnlab.models.backbone import Backbone
+from attnlab.models.base import Model, TaskShape
 from attnlab.nn.layers import pool_max, pool_mean
+from attnlab.tasks import Batch
 
 
-class Classifier(nn.Module):
-    """Logits of the classes, from the mean or maximum over the sequence or from a class token (``model.pool``).
+class Classifier(Model):
+    """Logits of the classes, from the mean or maximum over the sequence or from a class token (``model.pool``)."""
 
-    A subclass can be registered for tasks of another ``kind`` (``attnlab.register_model``).
-    """
+    kind: ClassVar[str] = "classifier"
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
@@ -30,3 +34,16 @@ class Classifier(nn.Module):
         if self.pool == "class":
             return self.head(x[:, 0])
         return self.head(pool_max(x, mask) if self.pool == "max" else pool_mean(x, mask))
+
+    @property
+    def stacks(self) -> tuple[nn.ModuleList, ...]:
+        return (self.backbone.blocks,)
+
+    def forward_batch(self, batch: Batch, memory: list[Tensor] | None = None) -> tuple[Tensor, None]:
+        return self(batch.inputs, batch.mask), None
+
+    @classmethod
+    def example_batch(cls, task: TaskShape, rows: int, *, device: torch.device, padded: bool = False) -> Batch:
+        tokens = torch.ones(rows, task.length, dtype=torch.long, device=device)
+        mask = torch.ones_like(tokens, dtype=torch.bool) if padded else None
+        return Batch(tokens, torch.zeros(rows, dtype=torch.long, device=device), mask)

@@ -1,16 +1,20 @@
 """Causal language model: a prediction of each next token."""
 
+from typing import ClassVar
+
+import torch
 from torch import Tensor, nn
 
-from attnlab.config.run import ModelConfig, RunConfig
-from attnlab.models.backbone import Backbone, TaskShape
+from attnlab.config.run import RunConfig
+from attnlab.models.backbone import Backbone
+from attnlab.models.base import Model, TaskShape
+from attnlab.tasks import Batch
 
 
-class LanguageModel(nn.Module):
-    """Logits of the token after each position.
+class LanguageModel(Model):
+    """Logits of the token after each position."""
 
-    A subclass can be registered for tasks of another ``kind`` (``attnlab.register_model``).
-    """
+    kind: ClassVar[str] = "language_model"
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
@@ -18,11 +22,6 @@ class LanguageModel(nn.Module):
         self.head = nn.Linear(config.model.dim, task.vocabulary, bias=config.model.head_bias)
         if config.model.tie_embeddings:
             self.head.weight = self.backbone.embedding.weight
-
-    @classmethod
-    def has_class_token(cls, config: ModelConfig) -> bool:
-        """Return False: a language model has no class token."""
-        return False
 
     def forward(self, tokens: Tensor, memory: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
         """Predict the next tokens.
@@ -36,3 +35,15 @@ class LanguageModel(nn.Module):
         """
         x, new_memory = self.backbone(tokens, memory=memory)
         return self.head(x), new_memory
+
+    @property
+    def stacks(self) -> tuple[nn.ModuleList, ...]:
+        return (self.backbone.blocks,)
+
+    def forward_batch(self, batch: Batch, memory: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
+        return self(batch.inputs, None if batch.fresh else memory)
+
+    @classmethod
+    def example_batch(cls, task: TaskShape, rows: int, *, device: torch.device, padded: bool = False) -> Batch:
+        tokens = torch.ones(rows, task.length, dtype=torch.long, device=device)
+        return Batch(tokens, tokens)

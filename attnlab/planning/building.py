@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from attnlab._util.raise_site import describe_error
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
-from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS
+from attnlab.models.base import model_class
+from attnlab.models.parts import parts
+from attnlab.tasks import Task
 
 
 class BuildError(UserError):
@@ -16,12 +18,10 @@ class BuildError(UserError):
 
 
 @contextmanager
-def build_errors(config: RunConfig) -> Iterator[None]:
+def build_errors(config: RunConfig, task: Task) -> Iterator[None]:
     """Turn every exception of the model's classes into a ``BuildError`` that names the line in the user's own file."""
     try:
         yield
     except Exception as error:  # variants, position schemes and models are user code, which may raise anything
-        assert config.position is not None  # resolved
-        variant, position = VARIANTS.get(config.variant.name), POSITIONS.get(config.position.name)
-        model = MODELS.get(TASKS.get(config.task.name).kind)
-        raise BuildError(one_line(describe_error(error, variant, position, model))) from error
+        classes = [cls for part in parts(config, task) for _, cls in part.classes]
+        raise BuildError(one_line(describe_error(error, *classes, model_class(config, task)))) from error

@@ -8,8 +8,6 @@ from typing import Any
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import EvaluateConfig, ModelConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
-from attnlab.models.language_model import LanguageModel
-from attnlab.registry import MODELS
 
 SECTIONS = {"model": ModelConfig, "train": TrainConfig, "evaluate": EvaluateConfig}
 RECORDED = ("train.log_every", "train.checkpoint_every", "train.eval_every")  # they decide when something is written down
@@ -21,8 +19,8 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
     A run with another value of such a field has the same numbers and the same costs.
     """
     reasons: dict[str, str] = {}
-    if task.kind == "language_model" and MODELS.get(task.kind) is LanguageModel:
-        reasons["model.pool"] = "the model is a language model, which pools nothing"
+    if task.kind != "classifier" and config.model.name is None:
+        reasons["model.pool"] = "only a classifier pools"
     if config.train.schedule == "constant":
         reasons["train.final_lr"] = "train.schedule is constant"
     steps, every = config.train.steps, config.train.eval_every

@@ -3,7 +3,7 @@
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ from attnlab._util.code_digest import code_digest, module_digest
 from attnlab._util.raise_site import describe_error
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
 from attnlab.config.grid import CellConfig
-from attnlab.config.run import RunConfig
+from attnlab.config.run import PARTS, ModelConfig, PartConfig, RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Named
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
+from attnlab.models.base import Model
+from attnlab.models.parts import Part, parts
 from attnlab.planning import support
 from attnlab.planning.effects import without_ineffective_fields
 from attnlab.planning.traces import Traces
 from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS, Registry, check_options, options_of
 
-REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS}
+REGISTRIES: dict[str, Registry] = {"task": TASKS, "variant": VARIANTS, "position": POSITIONS, "model": MODELS}
 
 
 @dataclass(frozen=True)
@@ -107,62 +109,102 @@ class Resolver:
         default = Named(name=variant_class.default_position)
         position, position_class = self._named(cell, "position", original.position or default)
         task, data = self._task(cell, task_named, task_class)
-        classes = [(variant, variant_class), (task_named, task_class), (position, position_class)]
-        code = [*classes, (Named(name=task.kind), MODELS.get(task.kind))]
+        model, model_class = self._model(cell, original, task)
         heads = original.model.heads if variant_class.has_heads else 1
         changes = {
             "task": task_named,
             "variant": variant,
             "position": position,
             "machine": original.machine.model_copy(update={"device": _device(original)}),
-            "model": original.model.model_copy(update={"heads": heads}),
+            "model": model.model_copy(update={"heads": heads}),
             "data": data,
-            "sources": self._sources(code),
-            "packages": self._packages(code),
         }
         config = original.model_copy(update=changes)
-        of = (cell, config, task, variant_class, position_class)
-        backend, cuda_backend = _backend(*of, device=config.machine.device), _backend(*of, device="cuda")
+        resolved_parts = parts(config, task)
+        classes = [(variant, variant_class), (task_named, task_class), (position, position_class)]
+        classes += [(Named(name=model.name or task.kind), model_class)]
+        classes += [pair for part in resolved_parts for pair in part.classes]
+        config = config.model_copy(update={"sources": self._sources(classes), "packages": self._packages(classes)})
+        backend, cuda_backend = (_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda"))
         config = config.model_copy(update={"backend": backend})
-        full = {kind: _with_defaults(*pair) for kind, pair in zip(("variant", "task", "position"), classes, strict=True)}
-        key = without_ineffective_fields(config.model_copy(update=full), task).fingerprint()
-        reason = support.unsupported(config, task, variant_class, position_class)
+        full = _with_all_defaults(config)
+        key = without_ineffective_fields(full, task).fingerprint()
+        reason = support.unsupported(config, task)
         return ResolvedCell(config, key, task, reason, cuda_backend=cuda_backend)
 
-    def _named(self, cell: CellConfig, kind: str, named: Named) -> tuple[Named, Any]:
-        """Return the name with its options and with files by their absolute path, and its class."""
-        name = named.name
+    def _model(self, cell: CellConfig, config: RunConfig, task: Any) -> tuple[ModelConfig, type[Model]]:
+        """Return the section of the model, with the variant and the position scheme of each of its parts, and its class."""
+        model, name = config.model, config.model.name
+        if name is not None:
+            name, cls = self._class(cell, "model", name, place=cell.where("model", "name"))
+        else:
+            cls = MODELS.get(task.kind)
+        if cls.kind != task.kind:
+            wanted = f"{task.kind}, as the task {config.task.label} requires"
+            message = f"model {name}: expected a model of the kind {wanted}, got {cls.kind}"
+            raise UserError(message, cell.where("model", "name"))
+        with _placed(lambda: cell.where("model", "options")):
+            check_options(cls, model.options, what=f"model {name or task.kind}")
+        roles = cls.roles(task)
+        changes: dict[str, Any] = {"name": None if name == task.kind else name}
+        for part in PARTS:
+            own: PartConfig = getattr(model, part)
+            if part in roles:
+                changes[part] = self._part(cell, config, part, own, role=roles[part])
+            elif own != PartConfig():
+                message = f"the model {name or task.kind} has no part {part!r}"
+                raise UserError(message, cell.where("model", part))
+        return model.model_copy(update=changes), cls
+
+    def _part(self, cell: CellConfig, config: RunConfig, part: str, own: PartConfig, *, role: str) -> PartConfig:
+        """Return the variant and the position scheme of a part: its own, else those of the cell."""
+        section = ("model", part)
+        inherited = Named(name=config.variant.name, options=config.variant.options)
+        variant, variant_class = self._named(cell, "variant", own.variant or inherited, section if own.variant else ())
+        default = Named(name="none" if role == "cross" else variant_class.default_position)
+        position = own.position or (config.position if role != "cross" else None) or default
+        return PartConfig(variant=variant, position=self._named(cell, "position", position, section if own.position else ())[0])
+
+    def _class(self, cell: CellConfig, kind: str, name: str, *, place: str) -> tuple[str, Any]:
+        """Return a name, of a file by its absolute path, and its class."""
         file, _, class_name = name.rpartition(":")
         if file.endswith(".py"):
-            path = _existing(self._study, file, what=kind, place=cell.where(kind, "name"))
-            name = f"{path}:{class_name}"
-        with _placed(lambda: cell.where(kind, "name")):
+            name = f"{_existing(self._study, file, what=kind, place=place)}:{class_name}"
+        with _placed(lambda: place):
             cls = REGISTRIES[kind].get(name, relative_to=self._study.folder)
         base = _base(kind)
         if not issubclass(cls, base):
-            message = f"{kind} {named.name!r}: expected a subclass of {base.__module__}.{base.__name__}, got {cls.__qualname__}"
-            raise UserError(message, cell.where(kind, "name"))
+            message = f"{kind} {name!r}: expected a subclass of {base.__module__}.{base.__name__}, got {cls.__qualname__}"
+            raise UserError(message, place)
         if cls.__module__ == "__main__":
-            message = f"{kind} {name!r} must be defined in a file that 'imports' lists"
-            raise UserError(message, cell.where(kind, "name"))
-        options = self._options(cell, kind, cls, named)
+            raise UserError(f"{kind} {name!r} must be defined in a file that 'imports' lists", place)
+        return name, cls
+
+    def _named(self, cell: CellConfig, kind: str, named: Named, section: tuple[str, ...] = ()) -> tuple[Named, Any]:
+        """Return the name with its options and with files by their absolute path, and its class.
+
+        Args:
+            section: the section of the study that has the name; () for the top level.
+        """
+        name, cls = self._class(cell, kind, named.name, place=cell.where(*section, kind, "name"))
+        options = self._options(cell, kind, cls, named, section)
         return named.model_copy(update={"name": name, "options": options}), cls
 
-    def _options(self, cell: CellConfig, kind: str, cls: type, named: Named) -> dict[str, Any]:
+    def _options(self, cell: CellConfig, kind: str, cls: type, named: Named, section: tuple[str, ...]) -> dict[str, Any]:
         known = options_of(cls)
         taken = [name for name in ("match", "position") if kind == "variant" and name in known]
         if taken:
             message = f"variant {named.name}: expected no option {taken[0]!r}, a key that a study uses itself: rename it"
-            raise UserError(message, cell.where(kind, "name"))
+            raise UserError(message, cell.where(*section, kind, "name"))
         unknown = [option for option in named.options if option not in known]
-        place = cell.where(kind, unknown[0], key=True) if unknown else cell.where(kind)
+        place = cell.where(*section, kind, unknown[0], key=True) if unknown else cell.where(*section, kind)
         with _placed(lambda: place):
             check_options(cls, named.options, what=f"{kind} {named.name}")
         options = dict(named.options)
         for name, value in options.items():
-            check_option(cls, name, value, place=cell.where(kind, name))
+            check_option(cls, name, value, place=cell.where(*section, kind, name))
             if name in getattr(cls, "files", ("path",)) and isinstance(value, str):
-                what, place = f"{kind}.{name}", cell.where(kind, name)
+                what, place = f"{kind}.{name}", cell.where(*section, kind, name)
                 options[name] = str(_existing(self._study, value, what=what, place=place))
         return options
 
@@ -227,17 +269,30 @@ def _identity(task: Any, named: Named) -> str:
 
 
 def _base(kind: str) -> type:
-    """Return the base class of variants, positions or tasks."""
+    """Return the base class of variants, positions, tasks or models."""
     from attnlab.positions import Position
     from attnlab.tasks import Task
     from attnlab.variants import Variant
 
-    return {"task": Task, "variant": Variant, "position": Position}[kind]
+    return {"task": Task, "variant": Variant, "position": Position, "model": Model}[kind]
 
 
-def _with_defaults(named: Named, cls: type) -> Named:
+def _with_all_defaults(config: RunConfig) -> RunConfig:
+    """Return a resolved configuration in which every option with a default is written out."""
+    named = {kind: _with_defaults(getattr(config, kind), REGISTRIES[kind]) for kind in ("variant", "task", "position")}
+    own = {name: getattr(config.model, name) for name in PARTS}
+    written = {
+        name: PartConfig(variant=_with_defaults(part.variant, VARIANTS), position=_with_defaults(part.position, POSITIONS))
+        for name, part in own.items()
+        if part != PartConfig()
+    }
+    return config.model_copy(update={**named, "model": config.model.model_copy(update=written)})
+
+
+def _with_defaults(named: Named, registry: Registry) -> Named:
     """Return the name with every default of its options written out."""
-    defaults = {name: p.default for name, p in options_of(cls).items() if _is_plain(p.default)}
+    parameters = options_of(registry.get(named.name))
+    defaults = {name: p.default for name, p in parameters.items() if _is_plain(p.default)}
     return named.model_copy(update={"options": {**defaults, **named.options}})
 
 
@@ -267,7 +322,8 @@ def _device(config: RunConfig) -> str:
     return resolve_device(config.machine.device)
 
 
-def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, position: Any, *, device: str) -> str:
+def _backend(cell: CellConfig, config: RunConfig, parts: Sequence[Part], *, device: str) -> str:
+    """Return the backend of all parts of a model."""
     from attnlab.nn.attention import BACKENDS, resolve_backend
 
     name = config.backend
@@ -277,4 +333,7 @@ def _backend(cell: CellConfig, config: RunConfig, task: Any, variant: Any, posit
         raise UserError(message, cell.where("backend"))
     if name != "auto":
         return name
-    return resolve_backend(device, hook=position.hook, backends=variant.backends, compiled=config.train.compile)
+    hooks = {part.position_class.hook for part in parts}
+    common = tuple(b for b in parts[0].variant_class.backends if all(b in part.variant_class.backends for part in parts))
+    hook = "bias" if "bias" in hooks else parts[0].position_class.hook
+    return resolve_backend(device, hook=hook, backends=common, compiled=config.train.compile)

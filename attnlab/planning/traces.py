@@ -33,19 +33,19 @@ class Traces:
         """
         from attnlab.training.costs import plan_figures
 
-        return self._trace("figures", config, lambda: plan_figures(config, task))
+        return self._trace("figures", config, task, lambda: plan_figures(config, task))
 
     def parameters(self, config: RunConfig, task: Any) -> int:
         """Return the number of parameters, which needs no forward pass; raises as ``figures`` does."""
         from attnlab.training.costs import plan_parameters
 
-        return self._trace("parameters", config, lambda: {"parameters": plan_parameters(config, task)})["parameters"]
+        return self._trace("parameters", config, task, lambda: {"parameters": plan_parameters(config, task)})["parameters"]
 
-    def _trace(self, kind: str, config: RunConfig, trace: Callable[[], dict[str, int]]) -> dict[str, int]:
+    def _trace(self, kind: str, config: RunConfig, task: Any, trace: Callable[[], dict[str, int]]) -> dict[str, int]:
         key = kind, config.model_dump_json(exclude=COSTLESS)
         if key not in self._known:
             try:
-                with build_errors(config):
+                with build_errors(config, task):
                     self._known[key] = trace()
             except BuildError as error:
                 self._known[key] = error

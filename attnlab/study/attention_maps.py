@@ -13,7 +13,6 @@ from typing import Any
 
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.models.classifier import Classifier
 from attnlab.stats.sweep import best_values
 from attnlab.study.trained import TrainedModel, load_model
 from attnlab.tasks import Batch
@@ -95,7 +94,7 @@ def _compute_map(folder: Path, *, length: int, trust: bool = False) -> Attention
     prepare_task(trained.task, trained.config)
     batch = _first_batch(trained)
     tokens, mask = batch.inputs[:1, :length], None
-    if isinstance(trained.model, Classifier) and batch.mask is not None:
+    if trained.task.kind == "classifier" and batch.mask is not None:
         mask = batch.mask[:1, :length]
     try:
         layers = trained.attention_weights(tokens, mask)

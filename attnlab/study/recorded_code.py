@@ -6,7 +6,7 @@ if the caller trusts it.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from attnlab._util import known_code
 from attnlab._util.code_digest import module_digest
 from attnlab._util.files import sha256
 from attnlab._util.user_code import is_loaded, load_file, require_unchanged
-from attnlab.config.run import RunConfig
+from attnlab.config.run import PARTS, RunConfig
+from attnlab.config.types import Named
 from attnlab.errors import UserError
+from attnlab.models.base import Model
 from attnlab.positions import Position
-from attnlab.registry import POSITIONS, TASKS, VARIANTS, Registry, check_options
+from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS, Registry, check_options
 from attnlab.tasks import Task
 from attnlab.variants import Variant
 
@@ -26,6 +28,7 @@ REGISTRIES: dict[str, tuple[Registry, type]] = {
     "task": (TASKS, Task),
     "variant": (VARIANTS, Variant),
     "position": (POSITIONS, Position),
+    "model": (MODELS, Model),
 }
 
 
@@ -43,8 +46,8 @@ def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) 
         UserError: the code is unknown and not trusted, has changed since it was recorded, or is not of the right kind.
     """
     config = _relocated(config)
-    named = {kind: value for kind in REGISTRIES if (value := getattr(config, kind)) is not None}
-    locations = [value.name.rpartition(":")[0] for value in named.values()]
+    named = [(kind, Named(name=value["name"], options=_options(value))) for kind, value in _named(config.model_dump())]
+    locations = [value.name.rpartition(":")[0] for _, value in named]
     for location in locations:
         if location.endswith(".py") and location not in config.sources:
             raise UserError(f"expected a digest of the file {location} in 'sources', got none", where)
@@ -52,7 +55,7 @@ def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) 
     for location in dict.fromkeys(locations):
         if location and not location.endswith(".py") and not location.startswith("attnlab."):
             _require_module(location, config.packages.get(location), where=where, trust=trust)
-    for kind, value in named.items():
+    for kind, value in named:
         registry, base = REGISTRIES[kind]
         cls: Any = registry.get(value.name)
         if not issubclass(cls, base):  # any other class could do anything when it is called
@@ -69,13 +72,27 @@ def _relocated(config: RunConfig) -> RunConfig:
             moved[path] = str(place)
     if not moved:
         return config
-    changes: dict[str, Any] = {"sources": {moved.get(path, path): digest for path, digest in config.sources.items()}}
-    for kind in REGISTRIES:
-        value = getattr(config, kind)
-        location, colon, cls = value.name.rpartition(":") if value is not None else ("", "", "")
-        if value is not None and location in moved:
-            changes[kind] = value.model_copy(update={"name": f"{moved[location]}{colon}{cls}"})
-    return config.model_copy(update=changes)
+    fields = config.model_dump()
+    for _, value in _named(fields):
+        location, colon, cls = value["name"].rpartition(":")
+        value["name"] = f"{moved.get(location, location)}{colon}{cls}"
+    fields["sources"] = {moved.get(path, path): digest for path, digest in config.sources.items()}
+    return RunConfig.model_validate(fields)
+
+
+def _named(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the kind and the section of each name of a class in the fields of a configuration."""
+    for section in (fields, *(fields["model"][part] for part in PARTS)):
+        yield from ((kind, section[kind]) for kind in ("task", "variant", "position") if section.get(kind) is not None)
+    if fields["model"]["name"] is not None:
+        yield "model", fields["model"]
+
+
+def _options(section: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a class: those of a model have a key of their own."""
+    return (
+        section["options"] if "options" in section else {key: v for key, v in section.items() if key not in ("name", "match")}
+    )
 
 
 def import_files(sources: Mapping[str, str], *, where: str, trust: bool = False) -> None:

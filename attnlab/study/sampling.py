@@ -6,9 +6,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from attnlab._util.rng import derive_seed
-from attnlab.models.language_model import LanguageModel
 from attnlab.tasks import IGNORED, Task
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PROMPT_POSITIONS = 64  # positions in the validation split that a seed chooses f
 
 @torch.inference_mode()
 def sample(
-    model: LanguageModel,
+    model: nn.Module,
     ids: list[int],
     *,
     task: Task,
@@ -28,6 +28,7 @@ def sample(
     temperature: float,
     length: int,
     seed: int,
+    has_memory: bool = False,
 ) -> list[int]:
     """Draw `length` tokens after `ids`.
 
@@ -39,7 +40,7 @@ def sample(
     recent = list(ids)
     drawn: list[int] = []
     while len(drawn) < length:
-        while model.backbone.mem_len and len(recent) > task.length:
+        while has_memory and len(recent) > task.length:
             segment, recent = recent[: task.length], recent[task.length :]
             _, memory = model(torch.tensor([segment], device=device), memory)
         logits, _ = model(torch.tensor([recent[-task.length :]], device=device), memory)

@@ -15,7 +15,6 @@ from attnlab._util.files import describe_error
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
-from attnlab.models.classifier import Classifier
 from attnlab.nn import attention
 from attnlab.registry import TASKS
 from attnlab.study.find_run import find_run
@@ -28,7 +27,7 @@ from attnlab.training.device import resolve_device
 from attnlab.training.lengths import unsupported_length
 
 if TYPE_CHECKING:
-    from attnlab.models.language_model import LanguageModel
+    from attnlab.models.base import Model
 
 Input: TypeAlias = "str | Sequence[int] | Tensor"
 
@@ -159,7 +158,7 @@ class TrainedModel:
     name: str
     config: RunConfig
     task: Task
-    model: LanguageModel | Classifier
+    model: Model
     device: torch.device
 
     def __repr__(self) -> str:
@@ -199,7 +198,7 @@ class TrainedModel:
             UserError: the task cannot encode the text, or the tokens are not valid for this model.
         """
         tokens = self._tokens(inputs, mask)
-        if isinstance(self.model, Classifier):
+        if self._is_classifier:
             return self.model(tokens, None if mask is None else mask.to(self.device)).float()
         memory: list[Tensor] | None = None
         logits = []
@@ -224,12 +223,20 @@ class TrainedModel:
             UserError: the model is no language model, or its task has no text.
         """
         self.require_generation()
-        assert not isinstance(self.model, Classifier)
         tokens = self.encode(prompt) if isinstance(prompt, str) else self._integers(prompt)
         if len(tokens) != 1:
             raise UserError(f"expected one prompt, got {len(tokens)} rows")
         ids = tokens[0].tolist()
-        drawn = sample(self.model, ids, task=self.task, device=self.device, temperature=temperature, length=length, seed=seed)
+        drawn = sample(
+            self.model,
+            ids,
+            task=self.task,
+            device=self.device,
+            temperature=temperature,
+            length=length,
+            seed=seed,
+            has_memory=self.config.model.mem_len > 0,
+        )
         return self.task.decode(drawn)
 
     @torch.no_grad()
@@ -251,7 +258,7 @@ class TrainedModel:
         if tokens.shape[1] > self.task.length and self.config.model.mem_len:
             raise UserError(f"expected at most one segment of {self.task.length} tokens, got {tokens.shape[1]}")
         with attention.record_attention_weights() as layers:
-            if isinstance(self._reference_model, Classifier):
+            if self._is_classifier:
                 self._reference_model(tokens, None if mask is None else mask.to(self.device))
             else:
                 self._reference_model(tokens)
@@ -288,14 +295,14 @@ class TrainedModel:
 
     @property
     def _is_classifier(self) -> bool:
-        return isinstance(self.model, Classifier)
+        return self.task.kind == "classifier"
 
     @property
     def _has_class_token(self) -> bool:
-        return self.model.backbone.class_token is not None
+        return type(self.model).has_class_token(self.config.model)
 
     @cached_property
-    def _reference_model(self) -> LanguageModel | Classifier:
+    def _reference_model(self) -> Model:
         """The same model with the backend that materializes its softmax weights."""
         if self.config.backend == "reference":
             return self.model

@@ -53,6 +53,10 @@ class Batch:
         fresh: the rows do not continue those of the previous batch, so the model starts with an empty memory.
         items: (b,) int64 numbers of the rows within an evaluation, which do not depend on the batch size; None: in the order
             in which they are read.
+        source: (b, s) int64 token ids that the encoder of an encoder-decoder reads; ``inputs`` are those of the decoder.
+        source_mask: (b, s) bool, True at real tokens of ``source``; None if there is no padding.
+        segments: (b, t) int64, the sentence of each token of a pair: 0 or 1.
+        labels: (b,) int64 classes of the rows, in addition to targets that are tokens.
     """
 
     inputs: Tensor
@@ -60,16 +64,29 @@ class Batch:
     mask: Tensor | None = None
     fresh: bool = False
     items: Tensor | None = None
+    source: Tensor | None = None
+    source_mask: Tensor | None = None
+    segments: Tensor | None = None
+    labels: Tensor | None = None
 
     @cached_property
     def tokens(self) -> int:
-        """Number of tokens without padding."""
-        return self.inputs.numel() if self.mask is None else int(self.mask.sum())
+        """Number of tokens without padding, of the source and the inputs together."""
+        pairs = ((self.inputs, self.mask), (self.source, self.source_mask))
+        return sum(z.numel() if mask is None else int(mask.sum()) for z, mask in pairs if z is not None)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors that the model and the loss read."""
+        return list(self._on_device().values())
+
+    def _on_device(self) -> dict[str, Tensor]:
+        """Return the tensors that ``to`` moves, by name: all but ``items``."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "items"}
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``. Copies to CUDA are asynchronous, from pinned memory."""
-        mask = None if self.mask is None else _to(self.mask, device)
-        moved = replace(self, inputs=_to(self.inputs, device), targets=_to(self.targets, device), mask=mask)
+        moved = replace(self, **{name: _to(tensor, device) for name, tensor in self._on_device().items()})
         vars(moved)["tokens"] = self.tokens  # counted on this side: counting there would synchronise with the device
         return moved
 
@@ -80,9 +97,8 @@ class Batch:
         own memory.
         """
         n = min(n, len(self.inputs))
-        masks, items = ([None] * n if rows is None else rows.tensor_split(n) for rows in (self.mask, self.items))
-        parts = zip(self.inputs.tensor_split(n), self.targets.tensor_split(n), masks, items, strict=True)
-        return [Batch(inputs, targets, mask, self.fresh, rows) for inputs, targets, mask, rows in parts]
+        tensors = {name: value.tensor_split(n) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return [replace(self, **{name: rows[i] for name, rows in tensors.items()}) for i in range(n)]
 
 
 def _to(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -98,7 +114,7 @@ class Task:
     be cheap: data are fetched and read in ``prepare``.
 
     Attributes:
-        kind: the kind of model that the task needs.
+        kind: the kind of model that the task needs; also the name of the model that a study uses by default.
         role: ``causal`` if a position may attend only to itself and earlier ones, else ``bidirectional``.
         metric: the primary metric, one of the names that ``score`` returns.
         direction: ``min`` or ``max``: the better direction of the metric.
@@ -112,7 +128,7 @@ class Task:
         files: the options that name a file. In a study, such a path is relative to the study's file.
     """
 
-    kind: Literal["language_model", "classifier"]
+    kind: Literal["language_model", "classifier", "encoder_decoder", "masked_language_model"]
     role: Literal["causal", "bidirectional"]
     metric: str
     direction: Literal["min", "max"]

@@ -13,13 +13,13 @@ import torch
 
 from attnlab.config.estimand import ESTIMANDS
 from attnlab.errors import UserError
-from attnlab.registry import MODELS
 from attnlab.tasks import Batch, Task
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
 CHOICES: dict[str, tuple[str, ...]] = {
+    "kind": ("language_model", "classifier", "encoder_decoder", "masked_language_model"),
     "role": ("causal", "bidirectional"),
     "direction": ("min", "max"),
     "estimand": ESTIMANDS,
@@ -34,7 +34,7 @@ def check_definition(task: Task, *, name: str) -> None:
     Raises:
         UserError: an attribute is missing or invalid, or a method is missing or has another signature.
     """
-    for attribute, known in {"kind": MODELS.names(), **CHOICES}.items():
+    for attribute, known in CHOICES.items():
         if (value := getattr(task, attribute, None)) not in known:
             raise UserError(f"task {name}: expected {attribute} to be {' or '.join(known)}, got {value!r}")
     if not isinstance(value := getattr(task, "metric", None), str):
@@ -82,7 +82,7 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
     if mistake := describe_mistake(batch, task):
         raise UserError(f"task {config.task.label}: {mistake} from train_batch()")
     row = batch.split(len(batch.inputs))[0]
-    shape = (*row.inputs.shape, task.vocabulary) if task.kind == "language_model" else (1, task.classes)
+    shape = (1, task.classes) if task.kind == "classifier" else (*row.inputs.shape, task.vocabulary)
     scores: Any = task.score(torch.zeros(()).expand(shape), row)
     if not isinstance(scores, dict) or task.metric not in scores:
         named = ", ".join(scores) or "nothing" if isinstance(scores, dict) else repr(scores)
@@ -99,14 +99,32 @@ def describe_mistake(batch: Any, task: Task) -> str:
     size = tuple(batch.inputs.shape)
     if len(size) != 2 or not size[0] or not 1 <= size[1] <= task.length:
         return f"expected inputs of (b, t), t from 1 to the length {task.length}, got {size}"
-    shape, most_targets = (size, task.vocabulary) if task.kind == "language_model" else (size[:1], task.classes)
+    shape, most_targets = (size[:1], task.classes) if task.kind == "classifier" else (size, task.vocabulary)
     if tuple(batch.targets.shape) != shape:
         return f"expected targets of {shape} with inputs of {size}, got {tuple(batch.targets.shape)}"
     if batch.mask is not None and tuple(batch.mask.shape) != size:
         return f"expected a mask of {size}, the shape of the inputs, got {tuple(batch.mask.shape)}"
-    for name, tokens, most in (("inputs", batch.inputs, task.vocabulary), ("targets", batch.targets, most_targets)):
-        if int(tokens.max()) >= most or (name == "inputs" and int(tokens.min()) < 0):
+    read = [("inputs", batch.inputs, task.vocabulary), ("targets", batch.targets, most_targets)]
+    if task.kind == "encoder_decoder":
+        mistake = _describe_source_mistake(batch, task)
+        if mistake or batch.source is None:
+            return mistake
+        read.append(("source", batch.source, task.vocabulary))
+    for name, tokens, most in read:
+        if int(tokens.max()) >= most or (name != "targets" and int(tokens.min()) < 0):
             return f"expected {name} from 0 to {most - 1}, got {int(tokens.min())} to {int(tokens.max())}"
+    return ""
+
+
+def _describe_source_mistake(batch: Batch, task: Task) -> str:
+    """Describe the first mistake in the shapes of the source of a batch; "" if they are valid."""
+    if batch.source is None:
+        return "expected a source for the encoder, got none"
+    size, rows = tuple(batch.source.shape), len(batch.inputs)
+    if len(size) != 2 or size[0] != rows or not 1 <= size[1] <= task.length:
+        return f"expected a source of ({rows}, s), s from 1 to the length {task.length}, got {size}"
+    if batch.source_mask is not None and tuple(batch.source_mask.shape) != size:
+        return f"expected a source mask of {size}, the shape of the source, got {tuple(batch.source_mask.shape)}"
     return ""
 
 

@@ -14,10 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from attnlab._util.memory import peak_memory
 from attnlab.config.run import RunConfig
-from attnlab.models.backbone import TaskShape
+from attnlab.models.base import Model, TaskShape, model_class
 from attnlab.models.build import build
-from attnlab.models.classifier import Classifier
-from attnlab.models.language_model import LanguageModel
 from attnlab.training.device import autocast
 from attnlab.variants import Variant
 
@@ -38,13 +36,14 @@ def parameters(model: nn.Module) -> dict[str, int]:
 def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
     """Return the parameters and ``flops_per_token`` of a resolved configuration, without allocating the model.
 
-    ``flops_per_token`` is 2 x multiply-accumulate operations of one forward pass over a full-length sequence, divided by its
-    length. It counts what the configured backend computes, including masked keys. A training step costs about three times
+    ``flops_per_token`` is 2 x multiply-accumulate operations of one forward pass over a row of full length, divided by its
+    tokens. It counts what the configured backend computes, including masked keys. A training step costs about three times
     as much.
     """
     figures = extrapolate_depth(lambda config: _figures(config, task), config)
     flops = figures.pop("flops")
-    return figures | {"flops_per_token": flops // task.length}
+    row = model_class(config, task).example_batch(task, 1, device=torch.device("cpu"))
+    return figures | {"flops_per_token": flops // row.tokens}
 
 
 def plan_parameters(config: RunConfig, task: TaskShape) -> int:
@@ -63,7 +62,7 @@ def extrapolate_depth(figures: Callable[[RunConfig], dict[str, int]], config: Ru
     return {name: shallow[name] + (config.model.depth - 1) * (deeper[name] - shallow[name]) for name in shallow}
 
 
-def _meta(config: RunConfig, task: TaskShape) -> LanguageModel | Classifier:
+def _meta(config: RunConfig, task: TaskShape) -> Model:
     with torch.device("meta"):
         return build(config, task).eval()  # dropout needs no FLOPs, and ``blocked`` has no generator for meta tensors
 
@@ -86,12 +85,12 @@ def _figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
         return counts | {"flops": _flops(build(config, task).eval(), config, task)}  # shapes that depend on values
 
 
-def fixed_costs(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> dict[str, float]:
+def fixed_costs(model: Model, config: RunConfig, task: TaskShape) -> dict[str, float]:
     """Return the costs of a run that are known before its first step."""
     return {**plan_figures(config, task), "saved_mib": saved_mib(model, config, task)}
 
 
-def _flops(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> int:
+def _flops(model: Model, config: RunConfig, task: TaskShape) -> int:
     return count_flops(lambda: _forward(model, config, task, rows=1))
 
 
@@ -125,7 +124,7 @@ def _rnn_flops(x: list[int], weights: list[list[int]], *_: object, **__: object)
     return 2 * x[0] * x[1] * sum(prod(w) for w in weights if len(w) == 2)
 
 
-def saved_mib(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape) -> float:
+def saved_mib(model: Model, config: RunConfig, task: TaskShape) -> float:
     """Return the MiB that one micro-batch of full length saves for the backward pass, without parameters.
 
     The storages that autograd saves are summed, so the figure is exact and the same on every device.
@@ -164,15 +163,13 @@ def micro_batch(config: RunConfig) -> int:
     return max(1, config.train.batch_size // (config.train.gradient_accumulation * config.machine.processes_per_run))
 
 
-def _forward(model: LanguageModel | Classifier, config: RunConfig, task: TaskShape, *, rows: int) -> Tensor:
-    """Run one forward pass over a dummy batch of full length, with a full memory if the model has one."""
+def _forward(model: Model, config: RunConfig, task: TaskShape, *, rows: int) -> Any:
+    """Run one forward pass over a batch of full length, with a full memory if the model has one."""
     weight = next(model.parameters())
-    tokens = torch.ones(rows, task.length, dtype=torch.long, device=weight.device)
-    if isinstance(model, Classifier):
-        return model(tokens)
+    batch = model.example_batch(task, rows, device=weight.device)
     m, dim = config.model.mem_len, config.model.dim
     memory = [weight.new_zeros(rows, m, dim) for _ in range(config.model.depth)] if m else None
-    return model(tokens, memory)[0]
+    return model.forward_batch(batch, memory)[0]
 
 
 def peaks(device: torch.device) -> dict[str, float]:

@@ -22,11 +22,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from attnlab.config.run import RunConfig
+from attnlab.models.base import model_class
 from attnlab.models.build import build
 from attnlab.tasks import Batch, Task
 from attnlab.training import costs
 from attnlab.training.device import autocast
-from attnlab.training.evaluate import forward
 from attnlab.training.optim import adamw
 
 CPU = torch.device("cpu")  # device of the fake tensors: a build without CUDA cannot differentiate fake CUDA tensors
@@ -67,11 +67,11 @@ def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, i
             optimizer.zero_grad()
         batch, memory = _batch(config, task)
         tracker = MemTracker()
-        tracker.track_external(model, optimizer, *(t for t in (batch.inputs, batch.targets, batch.mask) if t is not None))
+        tracker.track_external(model, optimizer, *batch.tensors)
         tracker.track_external(*memory)
         with tracker, _OnCuda(on_cuda):
             with autocast(CPU, train_config.precision):
-                logits, new_memory = forward(model, batch, memory or None)
+                logits, new_memory = model.forward_batch(batch, memory or None)
                 loss = task.loss(logits, batch)
             del logits
             # Tensor.backward would leave the mode, but checkpointed blocks must be recomputed inside it.
@@ -88,14 +88,9 @@ def _bytes(tracker: MemTracker, when: str) -> int:
 
 def _batch(config: RunConfig, task: Task) -> tuple[Batch, list[Tensor]]:
     """Return one micro-batch of full length, and a full memory if the model has one."""
-    rows = costs.micro_batch(config)
-    inputs = torch.zeros(rows, task.length, dtype=torch.long)
-    if task.kind == "classifier":
-        mask = torch.ones(rows, task.length, dtype=torch.bool)
-        return Batch(inputs, torch.zeros(rows, dtype=torch.long), mask), []
-    m, dim = config.model.mem_len, config.model.dim
-    memory = [torch.zeros(rows, m, dim) for _ in range(config.model.depth)] if m else []
-    return Batch(inputs, torch.zeros_like(inputs)), memory
+    rows, m, dim = costs.micro_batch(config), config.model.mem_len, config.model.dim
+    batch = model_class(config, task).example_batch(task, rows, device=torch.device("cpu"), padded=True)
+    return batch, [torch.zeros(rows, m, dim) for _ in range(config.model.depth)] if m else []
 
 
 class _OnCuda(TorchFunctionMode):

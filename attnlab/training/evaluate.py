@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from attnlab._util.metrics import merge
 from attnlab._util.progress import show_progress
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.models.classifier import Classifier
-from attnlab.models.language_model import LanguageModel
+from attnlab.models.base import Model
 from attnlab.training.device import autocast
 from attnlab.training.items import ItemScores
 
@@ -30,17 +30,8 @@ FILLED = 16
 PROGRESS_SECONDS = 1.0  # between two reports of an evaluation that takes longer
 
 
-def forward(
-    model: LanguageModel | Classifier, batch: "Batch", memory: list[Tensor] | None
-) -> tuple[Tensor, list[Tensor] | None]:
-    """Return the logits for a batch and the memory for the next one; a ``fresh`` batch starts with an empty memory."""
-    if isinstance(model, Classifier):
-        return model(batch.inputs, batch.mask), None
-    return model(batch.inputs, None if batch.fresh else memory)
-
-
 def evaluate(
-    model: LanguageModel | Classifier,
+    model: Model,
     task: "Task",
     split: str,
     *,
@@ -81,10 +72,11 @@ def evaluate(
     with torch.inference_mode(), autocast(device, config.train.precision):
         for batch in _with_progress(batches, label or split, length=task.length, total=tokens):
             batch = batch.to(device)
-            logits, memory = forward(model, batch, memory)
-            scores.append(task.score(logits.float(), batch))
+            output, memory = model.forward_batch(batch, memory)
+            output = tree_map(Tensor.float, output)
+            scores.append(task.score(output, batch))
             if items is not None:
-                items.add(task, logits.float(), batch)
+                items.add(task, output, batch)
     model.train()
     means = {name: mean.value for name, mean in merge(scores).items()}
     if task.metric not in means:

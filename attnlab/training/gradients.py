@@ -1,22 +1,23 @@
 """The gradient of one batch, over its ranks and micro-batches."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from attnlab.config.run import RunConfig
-from attnlab.models.classifier import Classifier
-from attnlab.models.language_model import LanguageModel
+from attnlab.models.base import Model
 from attnlab.tasks import Task
 from attnlab.training.device import autocast
 from attnlab.training.distributed.group import Group
-from attnlab.training.evaluate import forward
 from attnlab.training.prefetch import RankBatch
 
 Memory = list[Tensor] | None  # for each block, the hidden states before this segment: (rows, mem_len, dim)
 
 
 def backward(
-    model: LanguageModel | Classifier,
+    model: Model,
     batch: RankBatch,
     memory: Memory,
     *,
@@ -38,15 +39,20 @@ def backward(
     loss = torch.zeros((), device=device)
     for i, (part, share) in enumerate(zip(batch.parts, batch.shares, strict=True)):
         with autocast(device, config.train.precision):
-            logits, memories[i] = forward(model, part, memories[i])
+            output, memories[i] = model.forward_batch(part, memories[i])
             # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
-            part_loss = task.loss(logits, part) * share if share else logits.float().sum() * 0
-        del logits  # free them before the backward pass, which keeps the tensors that it needs
+            part_loss = task.loss(output, part) * share if share else _zero(output)
+        del output  # free them before the backward pass, which keeps the tensors that it needs
         part_loss.backward()
         loss += part_loss.detach()
     # One message: the loss travels with the gradients.
     group.all_reduce([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     return loss, _join(memories)
+
+
+def _zero(output: Any) -> Tensor:
+    """Return a zero that depends on every tensor of an output."""
+    return torch.stack([z.float().sum() for z in tree_leaves(output)]).sum() * 0
 
 
 def _split(memory: Memory, parts: int) -> list[Memory]:

@@ -22,8 +22,7 @@ import torch
 from attnlab._util.metrics import at_length
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
-from attnlab.models.classifier import Classifier
-from attnlab.models.language_model import LanguageModel
+from attnlab.models.base import Model
 from attnlab.registry import POSITIONS, TASKS, options_of
 from attnlab.tasks.validation import prepare_task
 from attnlab.training.evaluate import evaluate
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_lengths(
-    model: LanguageModel | Classifier, task: Task, test: dict[str, float], *, config: RunConfig, device: torch.device
+    model: Model, task: Task, test: dict[str, float], *, config: RunConfig, device: torch.device
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the scores on ``test`` at every length of ``config.evaluate.lengths``, or the reason why a length has none.
 
@@ -81,9 +80,7 @@ def unsupported_length(config: RunConfig, task: Task, length: int) -> str | None
         return error.message
 
 
-def _evaluated(
-    model: LanguageModel | Classifier, task: Task, length: int, *, config: RunConfig, device: torch.device
-) -> dict[str, float] | str:
+def _evaluated(model: Model, task: Task, length: int, *, config: RunConfig, device: torch.device) -> dict[str, float] | str:
     """Return the scores at one length, or the reason why there are none. An error here does not fail the run."""
     normal = config.evaluate.batch_size or config.train.batch_size
     rows = max(1, normal * task.length // max(length, task.length))

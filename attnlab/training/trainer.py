@@ -76,7 +76,7 @@ class Trainer:
         self.optimizer = adamw(self.model, config.train)
         self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task))
         if config.train.compile:
-            compile_blocks(self.model.backbone.blocks)
+            compile_blocks(block for stack in self.model.stacks for block in stack)
         self.prefetcher = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
         self.step = 0

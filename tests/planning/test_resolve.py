@@ -189,7 +189,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
             },
             "sliding windows overlap",
         ),
-        ({"task": "imdb", "model.tie_embeddings": True}, "model.tie_embeddings requires a language model"),
+        ({"task": "imdb", "model.tie_embeddings": True}, "model.tie_embeddings requires a model that predicts tokens"),
         ({"model.dim": 10, "model.heads": 2, "position": "rotary"}, "even head width, got 5"),
         ({"model.dim": 13}, "13 is not divisible by 2 heads"),
     ],

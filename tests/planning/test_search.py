@@ -199,7 +199,7 @@ NOTES = {
     "a dimension that does nothing": (
         BATCH,
         "model.pool: {choices: [mean, max]}",
-        "search.space: model.pool changes nothing: the model is a language model",
+        "search.space: model.pool changes nothing: only a classifier pools",
     ),
     "a dimension that another one brings to life": (
         BATCH,

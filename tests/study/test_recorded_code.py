@@ -189,10 +189,10 @@ def test_a_state_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monke
 def test_a_model_in_a_file_of_its_own_reaches_workers_and_counts(tmp_path: Path) -> None:
     model = "from attnlab import register_model\nfrom attnlab.models.classifier import Classifier\n\n\n"
     model += '@register_model("wide_model")\nclass WideModel(Classifier):\n    WIDTH = 3\n'
-    task = "from tests.support.small_runs import Reviews\n\n\nclass Wide(Reviews):\n    kind = 'wide_model'\n"
     write(tmp_path, model, name="model.py")
-    write(tmp_path, task, name="task.py")
-    text = STUDY.replace("name: pydocs", "name: task.py:Wide").replace("study: s\n", "study: s\nimports: [model.py]\n")
+    write(tmp_path, "from tests.support.small_runs import Reviews\n\n\nclass Mine(Reviews):\n    pass\n", name="task.py")
+    text = STUDY.replace("name: pydocs", "name: task.py:Mine").replace("study: s\n", "study: s\nimports: [model.py]\n")
+    text = text.replace("model: {", "model: {name: wide_model, ")
     text = (
         text.replace(", no_wo, {name: strided_sparse, stride: 7}", "").replace("[3, 5]", "[3]").replace("steps: 5", "steps: 1")
     )

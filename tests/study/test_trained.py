@@ -107,7 +107,7 @@ def test_at_temperature_0_tokens_are_the_most_likely_ones_in_segments_as_in_trai
     model, task = loaded.model, loaded.task
     ids = list(range(40, 71))  # 31 tokens: two whole segments of 13, and 5
     assert isinstance(model, LanguageModel)
-    drawn = sample(model, ids, task=task, device=loaded.device, temperature=0, length=3, seed=0)
+    drawn = sample(model, ids, task=task, device=loaded.device, temperature=0, length=3, seed=0, has_memory=mem_len > 0)
     with torch.inference_mode():
         for i, token in enumerate(drawn):
             so_far = ids + drawn[:i]

@@ -14,8 +14,9 @@ from attnlab._util.progress import progress_to
 from attnlab.config.run import TrainConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
+from attnlab.models.language_model import LanguageModel
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.training import checkpoint, evaluate, gradients, trainer
+from attnlab.training import checkpoint, evaluate, trainer
 from attnlab.training.lengths import evaluate_lengths
 from attnlab.training.optim import learning_rate
 from attnlab.training.selection import Selection
@@ -130,8 +131,9 @@ def rows_read(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[int]:
     task, rows = PyDocs(**config.task.options), []
     monkeypatch.setattr(task, "score", lambda logits, batch: {"bits_per_byte": (8.0, 1)})
     logits = torch.zeros(())
-    monkeypatch.setattr(evaluate, "forward", lambda model, batch, memory: (logits, rows.append(len(batch.inputs))))
-    evaluate.evaluate(torch.nn.Identity(), task, "test", config=config, device=torch.device("cpu"))  # type: ignore[arg-type]
+    model = torch.nn.Identity()
+    model.forward_batch = lambda batch, memory: (logits, rows.append(len(batch.inputs)))  # type: ignore[assignment]
+    evaluate.evaluate(model, task, "test", config=config, device=torch.device("cpu"))  # type: ignore[arg-type]
     return rows
 
 
@@ -218,7 +220,7 @@ def test_a_bug_is_not_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def forward(*_: Any) -> None:
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(gradients, "forward", forward)
+    monkeypatch.setattr(LanguageModel, "forward_batch", forward)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         recorded(tiny())
 

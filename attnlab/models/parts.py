@@ -1,0 +1,90 @@
+"""The parts of a model that have attention of their own, and the attention of each.
+
+A language model or a classifier is one part. An encoder-decoder has three, with a variant and a position scheme each:
+``model.encoder``, ``model.decoder`` and ``model.cross``.
+"""
+
+from dataclasses import dataclass
+
+from attnlab.config.run import RunConfig
+from attnlab.config.types import Named
+from attnlab.models.base import TaskShape, model_class
+from attnlab.positions import Position, PositionConfig
+from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.variants import AttentionConfig, Variant
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a model.
+
+    Attributes:
+        name: the name of its section in ``model``; "" for the whole model.
+        role: ``causal``, ``bidirectional`` or ``cross``.
+        variant: the variant of its blocks.
+        position: the position scheme of its blocks.
+    """
+
+    name: str
+    role: str
+    variant: Named
+    position: Named
+
+    @property
+    def variant_class(self) -> type[Variant]:
+        return VARIANTS.get(self.variant.name)
+
+    @property
+    def classes(self) -> list[tuple[Named, type]]:
+        """The names of the variant and the position scheme, with their classes."""
+        return [(self.variant, self.variant_class), (self.position, self.position_class)]
+
+    @property
+    def position_class(self) -> type[Position]:
+        return POSITIONS.get(self.position.name)
+
+
+def parts(config: RunConfig, task: TaskShape) -> tuple[Part, ...]:
+    """Return the parts of the model of a resolved configuration."""
+    return tuple(part(config, task, name) for name in model_class(config, task).roles(task))
+
+
+def part(config: RunConfig, task: TaskShape, name: str = "") -> Part:
+    """Return one part of the model of a resolved configuration; ``name`` is "" for the whole model."""
+    own = getattr(config.model, name) if name else config
+    assert own.variant is not None and own.position is not None, "the plan resolves the variant and the position scheme"
+    return Part(name, model_class(config, task).roles(task)[name], own.variant, own.position)
+
+
+def position_config(config: RunConfig, task: TaskShape, part: Part) -> PositionConfig:
+    """Return the settings for the position scheme of a part."""
+    model, variant = config.model, part.variant_class
+    return PositionConfig(
+        dim=model.dim,
+        heads=model.heads,
+        head_dim=variant.head_dim(model.dim, model.heads),
+        length=model.mem_len + task.length + model_class(config, task).has_class_token(model),
+        role=part.role,
+        blockwise_bias=variant.blockwise_bias,
+    )
+
+
+def build_position(config: RunConfig, task: TaskShape, part: Part, *hooks: str) -> Position | None:
+    """Return the position scheme of a part if it acts by one of ``hooks``, else None."""
+    scheme = part.position_class
+    return scheme(position_config(config, task, part), **part.position.options) if scheme.hook in hooks else None
+
+
+def build_attention(config: RunConfig, task: TaskShape, part: Part) -> Variant:
+    """Return the attention of one block of a part."""
+    model = config.model
+    attention_config = AttentionConfig(
+        dim=model.dim,
+        heads=model.heads,
+        role=part.role,
+        backend=config.backend,
+        dropout=model.attention_dropout,
+        position=build_position(config, task, part, "rotate", "bias"),
+        bias=model.attention_bias,
+    )
+    return part.variant_class(attention_config, **part.variant.options)
