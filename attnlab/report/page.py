@@ -35,7 +35,7 @@ from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
 from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
 from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
-from attnlab.report.wording import better, count
+from attnlab.report.wording import better, count, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.factorial import estimate_effects
@@ -157,7 +157,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
             if text
         ],
         overview=overview(cells, spec),
-        table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores),
+        table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=value_heading(spec)),
         notes=[*notes(cells, spec), *item_notes(info.uncertainty), *_matched_cells(records, spec), *reference_notes(scores)],
         sections=[section for section in sections if section is not None],
         differences=draw_differences(cells, spec, colors),

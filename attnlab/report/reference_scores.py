@@ -15,11 +15,11 @@ ROW_KIND = "reference"
 PREFIX = "reference: "
 
 
-def with_reference_scores(table: Table, scores: Sequence[ReferenceScore]) -> Table:
-    """Append a row for each score: its name and its value under the metric, without seeds or an interval."""
+def with_reference_scores(table: Table, scores: Sequence[ReferenceScore], *, heading: str) -> Table:
+    """Append a row for each score: its name and, under ``heading``, its value, without seeds or an interval."""
     rows = []
     for score, label in zip(scores, labels(scores), strict=True):
-        cells = {"cell": label, score.metric: format_metric(score.value), "verdict": "not compared", "state": "no network"}
+        cells = {"cell": label, heading: format_metric(score.value), "verdict": "not compared", "state": "no network"}
         rows.append(TableRow([cells.get(column.heading, "") for column in table.columns], kind=ROW_KIND))
     return Table(table.columns, [*table.rows, *rows])
 

@@ -13,6 +13,7 @@ from attnlab.report.sweep import swept_path
 from attnlab.report.table import Table
 from attnlab.report.wording import format_value, value_heading
 from attnlab.stats.compare import runs_at_best, summarize_cells
+from attnlab.tracking.artifacts import ReferenceScore
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
 from tests.support.synthetic import INFO, made_up
 
@@ -20,8 +21,8 @@ WIDE = tuple(10 ** (-3.5 + i / 2) for i in range(5))
 YAML = "# Numbers of a test.\nstudy: swept\nbase: {task: pydocs}\ngrid: {variant: [dense, no_wo]}\nbaseline: {variant: dense}\n"
 
 
-def swept_page(records: list, spec=SPEC) -> Page:
-    fields = {"task": "pydocs", "device": "cpu", "versions": "attnlab", "commit": "0"}
+def swept_page(records: list, spec=SPEC, scores: tuple[ReferenceScore, ...] = ()) -> Page:
+    fields = {"data": "d", "task": "pydocs", "device": "cpu", "versions": "attnlab", "commit": "0"}
     runs = [fields | {"run_id": f"run-{i}", "name": f"{r['cell']} {r[PATH]:g} s{r['seed']}"} | r for i, r in enumerate(records)]
     points = [
         (r["run_id"], r["name"], f"valid/{spec.metric}", step, r[PATH])
@@ -30,7 +31,7 @@ def swept_page(records: list, spec=SPEC) -> Page:
         if r["state"] == "completed"
     ]
     curves = pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
-    return make_page(StudyInfo(spec, YAML), runs=pandas.DataFrame(runs), curves=curves)
+    return make_page(StudyInfo(spec, YAML, reference_scores=scores), runs=pandas.DataFrame(runs), curves=curves)
 
 
 def rows_of(table: Table | None) -> dict[str, Sequence[str]]:
@@ -68,6 +69,12 @@ def test_all_tables_have_the_value_at_the_fitted_optimum():
     assert value and curve and curve.optimum
     assert exported.loc["dense", "bits_per_byte"] == value.mean
     assert exported.loc["dense", f"optimal_{PATH}"] == pytest.approx(10**curve.optimum.mean)
+
+
+def test_reference_scores_stand_under_the_value_at_the_optimum():
+    score = ReferenceScore("gzip", "pydocs", "d", None, SPEC.metric, 2.5, 0.1, "text by gzip -9")
+    page = swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}), scores=(score,))
+    assert rows_of(page.table)["reference: gzip"][1] == "2.5000"
 
 
 def test_a_cell_at_the_edge_is_named_with_advice():
