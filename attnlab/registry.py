@@ -289,6 +289,7 @@ MODELS = Registry(
     builtin={
         "language_model": "attnlab.models.language_model:LanguageModel",
         "classifier": "attnlab.models.classifier:Classifier",
+        "encoder_decoder": "attnlab.models.encoder_decoder:EncoderDecoder",
     },
 )
 

@@ -1,4 +1,4 @@
-"""`attnlab check`: test a variant, position scheme or task against its contract and explain each failure."""
+"""`attnlab check`: test a variant, position scheme, task or model against its contract and explain each failure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from attnlab.errors import UserError, nearest
 if TYPE_CHECKING:
     from attnlab.testing import CheckResult
 
-HELP = "test a variant, position scheme or task against its contract: attnlab check my_lab/cosine.py:Cosine"
+HELP = "test a variant, position scheme, task or model against its contract: attnlab check my_lab/cosine.py:Cosine"
 DESCRIPTION = (
     "Exit codes: 0: the class has every property that it declares; 1: a check failed; 2: this configuration is not supported."
 )
-KINDS = ("variant", "position scheme", "task")
+KINDS = ("variant", "position scheme", "task", "model")
 # Arguments that only some kinds take -> these kinds.
 TAKEN_BY = {
     "position": KINDS[:1],
@@ -77,36 +77,40 @@ def _resolve(ref: str) -> tuple[str, type]:
     """Return the kind and the class of a name or path.
 
     Raises:
-        UserError: no class has this name, or it is neither a variant, nor a position scheme, nor a task.
+        UserError: no class has this name, or it is neither a variant, nor a position scheme, a task or a model.
     """
+    from attnlab.models.base import Model
     from attnlab.positions import Position
-    from attnlab.registry import POSITIONS, TASKS, VARIANTS
+    from attnlab.registry import MODELS, POSITIONS, TASKS, VARIANTS
     from attnlab.tasks import Task
     from attnlab.variants import Variant
 
-    registries = (VARIANTS, POSITIONS, TASKS)
+    registries = (VARIANTS, POSITIONS, TASKS, MODELS)
     names = [name for registry in registries for name in registry.names()]
     if ":" in ref or ref.endswith(".py"):
         cls = VARIANTS.get(ref)
     elif ref in names:
         cls = next(registry for registry in registries if ref in registry.names()).get(ref)
     else:
-        raise UserError(f"unknown variant, position scheme or task {ref!r}{nearest(ref, names)}; known: {', '.join(names)}")
-    for kind, base in zip(KINDS, (Variant, Position, Task), strict=True):
+        raise UserError(
+            f"unknown {', '.join(KINDS[:-1])} or {KINDS[-1]} {ref!r}{nearest(ref, names)}; known: {', '.join(names)}"
+        )
+    for kind, base in zip(KINDS, (Variant, Position, Task, Model), strict=True):
         if issubclass(cls, base):
             return kind, cls
-    raise UserError(f"expected a subclass of attnlab's Variant, Position or Task, got {cls.__qualname__}", ref)
+    raise UserError(f"expected a subclass of attnlab's Variant, Position, Task or Model, got {cls.__qualname__}", ref)
 
 
 def _check(kind: str, cls: Any, arguments: Namespace) -> tuple[list[CheckResult], str]:
     """Run the checks, with their progress on a terminal; return the results and a description of the configuration."""
-    from attnlab.testing import check, check_position, check_task
+    from attnlab.testing import check, check_model, check_position, check_task
     from attnlab.training.device import resolve_device
 
     options, only = parse_sets(arguments.options), arguments.only or None
     with ProgressLine() as progress:
-        if kind == "task":
-            return check_task(cls, options=options, only=only, start=progress.show), ""
+        if kind in ("task", "model"):
+            check_class = check_task if kind == "task" else check_model
+            return check_class(cls, options=options, only=only, start=progress.show), ""
         device = arguments.device or "auto"
         common: dict[str, Any] = {"device": device, "heads": arguments.heads, "dim": arguments.dim}
         common |= {"options": options, "only": only, "start": progress.show}

@@ -54,19 +54,10 @@ class Block(nn.Module):
         if self.pre:
             context = self.norm_attention(context)
             normed = context if memory is None else context[:, -x.shape[1] :]
-            x = x + self.dropout(self._attend(normed, None if memory is None else context, mask))
+            x = x + self.dropout(apply_attention(self.attention, normed, None if memory is None else context, mask))
             return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-        x = self.norm_attention(x + self.dropout(self._attend(x, None if memory is None else context, mask)))
+        x = self.norm_attention(x + self.dropout(apply_attention(self.attention, x, None if memory is None else context, mask)))
         return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
-
-    def _attend(self, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Apply the variant; raise ``UserError`` unless it returns a tensor of the shape of x, which could else broadcast."""
-        y = self.attention(x, context=context, mask=mask)
-        if not isinstance(y, Tensor) or y.shape != x.shape:
-            got = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
-            name = type(self.attention).__name__
-            raise UserError(f"{name}.forward: expected one tensor (b, t, dim), here {tuple(x.shape)}, got {got}")
-        return y
 
 
 class Backbone(nn.Module):
@@ -95,8 +86,12 @@ class Backbone(nn.Module):
         self.scale = sqrt(model.dim) if model.scale_embeddings else 1.0
         self.dropout = nn.Dropout(model.embedding_dropout)
         self.position = build_position(config, task, own, "embed")
-        self.blocks = nn.ModuleList([_block(config, task, own) for _ in range(model.depth)])
+        self.blocks = nn.ModuleList([self.make_block(config, task, own) for _ in range(model.depth)])
         self.norm = norm_layer(model) if model.norm == "pre" else nn.Identity()
+
+    def make_block(self, config: RunConfig, task: TaskShape, own: Part) -> Block:
+        """Return a block of the part ``own``."""
+        return Block(build_attention(config, task, own), feed_forward_layer(config.model), config=config.model)
 
     def forward(
         self, tokens: Tensor, *, memory: list[Tensor] | None = None, mask: Tensor | None = None
@@ -120,13 +115,17 @@ class Backbone(nn.Module):
             block_memory = memory[i] if memory else None
             if self.mem_len:
                 new_memory.append(self._update_memory(x, block_memory))
-            if self.activation_checkpointing and self.training:
-                x = checkpoint(block, x, block_memory, mask, use_reentrant=False)
-            else:
-                x = block(x, block_memory, mask)
+            x = self._apply_block(block, x, block_memory, mask)
         return self.norm(x), new_memory
 
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def _apply_block(self, block: nn.Module, *inputs: Tensor | None) -> Tensor:
+        """Apply a block; with ``train.activation_checkpointing``, its activations are recomputed in the backward pass."""
+        if self.activation_checkpointing and self.training:
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
+
+    def _embed(self, tokens: Tensor, *, start: int = 0) -> Tensor:
+        """Return the embeddings (b, t, dim) of tokens (b, t), the first of which is at position ``start``."""
         x = self.embedding(tokens) * self.scale
         if self.training and self.word_dropout:
             keep = torch.rand(tokens.shape, device=tokens.device) >= self.word_dropout
@@ -134,7 +133,7 @@ class Backbone(nn.Module):
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
         if self.position is not None:
-            x = x + self.position.embed(x.shape[1])
+            x = x + self.position.embed(start + x.shape[1])[start:]
         return self.dropout(x)
 
     def _update_memory(self, x: Tensor, memory: Tensor | None) -> Tensor:
@@ -144,9 +143,14 @@ class Backbone(nn.Module):
         return x[:, -self.mem_len :].detach()
 
 
-def _block(config: RunConfig, task: TaskShape, part: Part) -> Block:
-    model = config.model
-    return Block(build_attention(config, task, part), feed_forward_layer(model), config=model)
+def apply_attention(attention: Variant, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Apply a variant; raise ``UserError`` unless it returns a tensor of the shape of x, which could else broadcast."""
+    y = attention(x, context=context, mask=mask)
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        got = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        name = type(attention).__name__
+        raise UserError(f"{name}.forward: expected one tensor (b, t, dim), here {tuple(x.shape)}, got {got}")
+    return y
 
 
 def norm_layer(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:

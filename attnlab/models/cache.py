@@ -43,10 +43,10 @@ def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
         >>> torch.allclose(y, attention(x), atol=1e-6)
         True
     """
+    if names := without_cache(module):
+        raise ValueError(f"{', '.join(names)} does not support a cache of keys and values")
     variants = [variant for variant in module.modules() if isinstance(variant, Variant)]
     for variant in variants:
-        if not variant.supports_cache:
-            raise ValueError(f"{type(variant).__name__} does not support a cache of keys and values")
         variant.cache = KeyValueCache()
     try:
         yield KeyValueCaches([variant.cache for variant in variants if variant.cache is not None])
@@ -55,6 +55,7 @@ def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
             variant.cache = None
 
 
-def supports_cache(module: nn.Module) -> bool:
-    """Return True if every attention layer of ``module`` supports a cache of keys and values."""
-    return all(variant.supports_cache for variant in module.modules() if isinstance(variant, Variant))
+def without_cache(module: nn.Module) -> list[str]:
+    """Return the names of the variants in ``module`` that do not support a cache of keys and values."""
+    variants = [variant for variant in module.modules() if isinstance(variant, Variant)]
+    return sorted({type(variant).__name__ for variant in variants if not variant.supports_cache})

@@ -43,6 +43,10 @@ class Part:
     def position_class(self) -> type[Position]:
         return POSITIONS.get(self.position.name)
 
+    def heads(self, config: RunConfig) -> int:
+        """Return the number of heads; 1 for a variant without heads, whose neighbors may have several."""
+        return config.model.heads if self.variant_class.has_heads else 1
+
 
 def parts(config: RunConfig, task: TaskShape) -> tuple[Part, ...]:
     """Return the parts of the model of a resolved configuration."""
@@ -58,11 +62,11 @@ def part(config: RunConfig, task: TaskShape, name: str = "") -> Part:
 
 def position_config(config: RunConfig, task: TaskShape, part: Part) -> PositionConfig:
     """Return the settings for the position scheme of a part."""
-    model, variant = config.model, part.variant_class
+    model, variant, heads = config.model, part.variant_class, part.heads(config)
     return PositionConfig(
         dim=model.dim,
-        heads=model.heads,
-        head_dim=variant.head_dim(model.dim, model.heads),
+        heads=heads,
+        head_dim=variant.head_dim(model.dim, heads),
         length=model.mem_len + task.length + model_class(config, task).has_class_token(model),
         role=part.role,
         blockwise_bias=variant.blockwise_bias,
@@ -80,7 +84,7 @@ def build_attention(config: RunConfig, task: TaskShape, part: Part) -> Variant:
     model = config.model
     attention_config = AttentionConfig(
         dim=model.dim,
-        heads=model.heads,
+        heads=part.heads(config),
         role=part.role,
         backend=config.backend,
         dropout=model.attention_dropout,

@@ -110,17 +110,18 @@ class Resolver:
         position, position_class = self._named(cell, "position", original.position or default)
         task, data = self._task(cell, task_named, task_class)
         model, model_class = self._model(cell, original, task)
-        heads = original.model.heads if variant_class.has_heads else 1
         changes = {
             "task": task_named,
             "variant": variant,
             "position": position,
             "machine": original.machine.model_copy(update={"device": _device(original)}),
-            "model": model.model_copy(update={"heads": heads}),
+            "model": model,
             "data": data,
         }
         config = original.model_copy(update=changes)
         resolved_parts = parts(config, task)
+        if not any(part.variant_class.has_heads for part in resolved_parts):
+            config = config.model_copy(update={"model": model.model_copy(update={"heads": 1})})
         classes = [(variant, variant_class), (task_named, task_class), (position, position_class)]
         classes += [(Named(name=model.name or task.kind), model_class)]
         classes += [pair for part in resolved_parts for pair in part.classes]

@@ -53,7 +53,7 @@ def _variant(config: RunConfig, task: Task, part: Part) -> str | None:
         memory=config.model.mem_len > 0,
         backend=config.backend,
         dim=config.model.dim,
-        heads=config.model.heads,
+        heads=part.heads(config),
         device=config.machine.device,
         precision=config.train.precision,
         attention_dropout=config.model.attention_dropout,
@@ -79,7 +79,7 @@ def _backend(config: RunConfig, task: Task, part: Part) -> str | None:
     return attention.unsupported(
         config.backend,
         device=config.machine.device,
-        head_dim=part.variant_class.head_dim(config.model.dim, config.model.heads),
+        head_dim=part.variant_class.head_dim(config.model.dim, part.heads(config)),
         precision=config.train.precision,
         compile=config.train.compile,
     )

@@ -1,0 +1,59 @@
+"""Check a model against its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from attnlab.config.validation import check_option
+from attnlab.errors import UserError
+from attnlab.models.base import Model
+from attnlab.registry import MODELS, check_options
+from attnlab.testing.contract import CheckResult, run_checks, select_checks
+from attnlab.testing.model_checks import MODEL_CHECKS, ModelTarget
+
+
+def check_model(
+    model: str | type[Model],
+    *,
+    options: dict[str, Any] | None = None,
+    only: Collection[str] | None = None,
+    start: Callable[[str], None] | None = None,
+    report: Callable[[CheckResult], None] | None = None,
+) -> list[CheckResult]:
+    """Check a model against the contract of ``attnlab.models.base.Model``, with blocks of ``dense``.
+
+    Args:
+        model: a registered name, a path as in a study (``file.py:Class``), or the class itself.
+        options: keyword arguments of its constructor (``model.options`` of a study).
+        only: names of checks (keys of ``MODEL_CHECKS``). None: all.
+        start: called with the name of each check before it runs.
+        report: called with each result as soon as the check has finished.
+
+    Returns:
+        One result per check. If ``shapes`` fails, the remaining checks, which depend on it, are left out.
+
+    Raises:
+        UserError: a name is unknown, or the constructor does not take the options.
+
+    Example:
+        >>> from attnlab.testing import check_model
+        >>> [result.status for result in check_model("encoder_decoder", only=["shapes", "causality"])]
+        ['passed', 'passed']
+    """
+    cls = MODELS.get(model) if isinstance(model, str) else model
+    if not (isinstance(cls, type) and issubclass(cls, Model)):
+        raise UserError(f"expected a subclass of attnlab.models.base.Model, got {getattr(cls, '__qualname__', cls)}")
+    options = options or {}
+    check_options(cls, options, what=cls.__name__)
+    for name, value in options.items():
+        check_option(cls, name, value, place=cls.__name__)
+    results: list[CheckResult] = []
+
+    def add(result: CheckResult) -> None:
+        results.append(result)
+        if report is not None:
+            report(result)
+
+    run_checks(select_checks(MODEL_CHECKS, only), ModelTarget(cls, options), start=start, report=add, classes=(cls,))
+    return results

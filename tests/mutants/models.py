@@ -1,0 +1,129 @@
+"""Models with one mistake each, which the contract of models must catch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.config.run import RunConfig
+from attnlab.models.base import Model, TaskShape
+from attnlab.models.encoder_decoder import EncoderDecoder
+from attnlab.variants import Variant
+
+
+class ExtraToken(EncoderDecoder):
+    """Predicts one token more than the vocabulary has."""
+
+    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+        super().__init__(config, task)
+        self.head = nn.Linear(config.model.dim, task.vocabulary + 1)
+
+
+class FutureThroughCross(EncoderDecoder):
+    """Adds the target, of which a decoder must not see the future, to the keys and values of cross-attention."""
+
+    def forward(
+        self, source: Tensor, tokens: Tensor, *, source_mask: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        real = torch.ones_like(tokens) if mask is None else mask.long()
+        target = (self.decoder.embedding(tokens) * real[..., None]).mean(1, keepdim=True)
+        encoded = self.encode(source, source_mask) + target
+        return self.head(self.decode(tokens, encoded, source_mask, mask=mask))
+
+
+class Bidirectional(EncoderDecoder):
+    """Has no causal mask in the decoder."""
+
+    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+        super().__init__(config, task)
+        for module in self.decoder.modules():
+            if isinstance(module, Variant):
+                module.causal = False
+
+
+class DropsLastToken(EncoderDecoder):
+    """Encodes the source without its last token."""
+
+    def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        encoded = super().encode(source[:, :-1], None if source_mask is None else source_mask[:, :-1])
+        return nn.functional.pad(encoded, (0, 0, 0, 1))
+
+
+class EncodesPadding(EncoderDecoder):
+    """Attends to the padding of the source in the encoder."""
+
+    def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        return super().encode(source)
+
+
+class AttendsToSourcePadding(EncoderDecoder):
+    """Attends to the padding of the source in cross-attention."""
+
+    def decode(self, tokens: Tensor, encoded: Tensor, source_mask: Tensor | None = None, **options: Any) -> Tensor:
+        return super().decode(tokens, encoded, None, **options)
+
+
+class AttendsToTargetPadding(EncoderDecoder):
+    """Attends to the padding of the target in the decoder."""
+
+    def decode(self, tokens: Tensor, encoded: Tensor, source_mask: Tensor | None = None, **options: Any) -> Tensor:
+        return super().decode(tokens, encoded, source_mask, **{**options, "mask": None})
+
+
+class CentersRows(EncoderDecoder):
+    """Subtracts the mean over the batch."""
+
+    def forward(self, source: Tensor, tokens: Tensor, **masks: Any) -> Tensor:
+        logits = super().forward(source, tokens, **masks)
+        return logits - logits.mean(0)
+
+
+class IdleLayer(EncoderDecoder):
+    """Has a layer that it does not use."""
+
+    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+        super().__init__(config, task)
+        self.idle = nn.Linear(2, 2)
+
+
+class ShiftsPositions(EncoderDecoder):
+    """Places a token that is decoded with a cache one position too early."""
+
+    def decode(self, *inputs: Any, start: int = 0, **options: Any) -> Tensor:
+        return super().decode(*inputs, start=max(0, start - 1), **options)
+
+
+class ForgetsStart(EncoderDecoder):
+    """Places every token that is decoded with a cache at position 0."""
+
+    def decode(self, *inputs: Any, start: int = 0, **options: Any) -> Tensor:
+        return super().decode(*inputs, **options)
+
+
+class ForgetsFirst(EncoderDecoder):
+    """Hides the first target token from later ones."""
+
+    def decode(self, *inputs: Any, start: int = 0, **options: Any) -> Tensor:
+        features = super().decode(*inputs, start=start, **options)
+        if start == 0:  # as if the first call had not been cached
+            for module in self.decoder.modules():
+                cache = module.cache if isinstance(module, Variant) and module.causal else None
+                if cache is not None and cache.values is not None:
+                    cache.values = torch.zeros_like(cache.values)
+        return features
+
+
+MODEL_MUTANTS: dict[str, list[type[Model]]] = {
+    "shapes": [ExtraToken],
+    "causality": [FutureThroughCross, Bidirectional],
+    "source": [DropsLastToken],
+    "padding": [EncodesPadding, AttendsToSourcePadding, AttendsToTargetPadding],
+    "batch independence": [CentersRows],
+    "gradient coverage": [IdleLayer],
+    "decoding": [ShiftsPositions, ForgetsStart, ForgetsFirst],
+}
+NECESSARY: dict[type[Model], set[str]] = {  # further checks that necessarily detect the same mistake
+    Bidirectional: {"decoding"},
+    CentersRows: {"padding"},
+    DropsLastToken: {"padding"},  # which token is the last depends on the padding
+}

@@ -1,0 +1,62 @@
+"""The contract of models: the built-in ones pass, and each check catches its mutants."""
+
+import pytest
+
+from attnlab.cli.main import main
+from attnlab.errors import UserError
+from attnlab.models.base import Model
+from attnlab.registry import MODELS
+from attnlab.testing import CheckResult, check_model
+from attnlab.testing.model_checks import MODEL_CHECKS
+from tests.mutants.models import MODEL_MUTANTS, NECESSARY
+
+CASES = [(name, mutant) for name, mutants in MODEL_MUTANTS.items() for mutant in mutants]
+BUILT_IN = [name for name in MODELS.names() if MODELS.get(name).__module__.startswith("attnlab.")]
+
+
+def failures(model: type[Model]) -> dict[str, CheckResult]:
+    return {result.check: result for result in check_model(model) if result.status == "failed"}
+
+
+@pytest.mark.parametrize("model", BUILT_IN)
+def test_built_in_models_pass(model: str) -> None:
+    results = check_model(model)
+    assert [result.check for result in results] == list(MODEL_CHECKS)
+    assert not [result for result in results if result.status == "failed"]
+    passed = {result.check for result in results if result.status == "passed"}
+    assert passed >= {"shapes", "batch independence", "gradient coverage"}
+    assert model != "encoder_decoder" or passed == set(MODEL_CHECKS)
+
+
+@pytest.mark.parametrize(("name", "mutant"), CASES, ids=lambda value: getattr(value, "__name__", str(value).replace(" ", "_")))
+def test_a_mutant_is_caught_by_its_check_alone(name: str, mutant: type[Model]) -> None:
+    caught = failures(mutant)
+    assert set(caught) == {name} | NECESSARY.get(mutant, set()), caught
+    assert not caught[name].traceback, "the property must fail, not the model raise"
+    assert caught[name].detail and caught[name].advice
+
+
+def test_every_check_has_a_mutant() -> None:
+    assert MODEL_MUTANTS.keys() == MODEL_CHECKS.keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "only", "words"),
+    [
+        ("encoder_decoders", None, None, "did you mean 'encoder_decoder'"),
+        ("encoder_decoder", {"width": 4}, None, "width"),
+        ("encoder_decoder", None, ["shape"], "did you mean 'shapes'"),
+        (dict, None, None, "attnlab.models.base.Model"),
+    ],
+)
+def test_invalid_arguments_are_user_errors(model: str, options: dict | None, only: list[str] | None, words: str) -> None:
+    with pytest.raises(UserError) as error:
+        check_model(model, options=options, only=only)
+    assert words in error.value.message
+
+
+def test_the_command_checks_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "encoder_decoder", "--only", "padding"]) == 0
+    assert "padding" in capsys.readouterr().out
+    assert main(["check", "encoder_decoder", "--heads", "2"]) == 2, "an option of variants"
+    assert "--heads" in capsys.readouterr().err
