@@ -13,22 +13,29 @@ if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
 TRAINING_OPTIONS = ("sampling",)  # options of tasks that have no effect on evaluation
+SUBWORDS = " byte_bpe:"  # begins the part of ``data`` that identifies a vocabulary of subwords instead of the text
+TOKEN_OPTIONS = ("tokens", "vocabulary")  # of tasks whose text is encoded as bytes or subwords
 
 
 def test_identity(config: dict[str, Any], length: int | str | None) -> str:
     """Return what a run is tested on, as JSON: task, data, length, protocol and limit.
 
     Scores of two runs can be compared only if these are equal. Options of the task that only change how training rows are
-    drawn are left out, and so are the folders of files, as in a run's fingerprint.
+    drawn are left out, and so are the folders of files, as in a run's fingerprint, and the tokens of a text whose score is in
+    bits per byte: bytes, or a vocabulary of subwords.
 
     Args:
         config: the configuration, as read from its JSON (also one that another version of attnlab wrote).
         length: of the task's sequences, in tokens.
     """
     task, evaluate = config["task"], config.get("evaluate", {})
-    options = {name: value for name, value in task.items() if name not in ("name", "length", *TRAINING_OPTIONS)}
+    text, subwords, _ = (config.get("data") or "").partition(SUBWORDS)
+    left_out = ["name", "length", *TRAINING_OPTIONS]
+    if subwords or task.get("tokens") == "bytes":
+        left_out += TOKEN_OPTIONS
+    options = {name: value for name, value in task.items() if name not in left_out}
     identity = {"task": _file_name(task["name"]), **{f"task.{name}": _file_name(value) for name, value in options.items()}}
-    identity |= {"data": config.get("data"), "length": length if isinstance(length, int) else None}
+    identity |= {"data": text if subwords else config.get("data"), "length": length if isinstance(length, int) else None}
     identity |= {"protocol": evaluate.get("protocol"), "stride": evaluate.get("stride"), "limit": evaluate.get("test_limit")}
     return json.dumps({name: value for name, value in identity.items() if value is not None})
 

@@ -1,37 +1,119 @@
-"""Language models over bytes: the common base of ``enwik8``, ``pydocs`` and ``text``.
+"""Language models over bytes, or over subwords of them: the common base of ``enwik8``, ``pydocs`` and ``text``.
 
-Bits per byte is exact: total negative log2-likelihood over the number of predicted bytes, all of a split but its first.
+Bits per byte are exact in both cases: the bits of all predicted tokens over the bytes of exactly these tokens. A split of bytes
+predicts all of its bytes but the first, and a split of subwords all of its tokens but the first.
+
+Limits count bytes. A stretch of bytes that a limited evaluation reads (``attnlab.tasks.stretches``) becomes the tokens from the
+one that contains its first byte, which is not predicted, to the last one that ends in it. Cells with different vocabularies are
+so tested on the same text but for a few bytes at both ends of each stretch.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from attnlab.errors import UserError, nearest
+from attnlab.tasks import SPLITS, whole_number
+from attnlab.tasks.byte_bpe import BYTES, ByteBPE, encoded_splits, load_or_learn_byte_bpe, vocabulary_identity
 from attnlab.tasks.reference_scores import compression, ngram
 from attnlab.tasks.reference_scores.base import Reference
-from attnlab.tasks.sequence import SequenceTask
+from attnlab.tasks.sequence import SequenceTask, count_bytes
+from attnlab.tasks.stretches import Stretches
+
+TOKENS = ("bytes", "bpe")
 
 
 class ByteTask(SequenceTask):
-    """Predict the next byte. A subclass defines the text with ``cuts``, ``read`` and ``identity``.
+    """Predict the next byte, or the next subword. A subclass defines the text with ``cuts``, ``read`` and ``identity``.
+
+    ``cuts`` and ``read`` count bytes. ``identity`` appends ``tokens_identity()`` to that of the text.
 
     Args:
-        length: bytes of a row.
+        length: tokens of a row.
         sampling: ``random`` or ``contiguous`` rows, as in ``SequenceTask``.
+        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
+        vocabulary: number of tokens of ``bpe``, at least 256.
     """
 
     metric = "bits_per_byte"
-    vocabulary = 256
-    unit = "byte"
+    text_unit = "byte"
+
+    def __init__(self, *, length: int, sampling: str, tokens: str = "bytes", vocabulary: int | None = None) -> None:
+        super().__init__(length=length, sampling=sampling)
+        if tokens not in TOKENS:
+            raise UserError(f"tokens: expected {' or '.join(TOKENS)}, got {tokens!r}{nearest(str(tokens), TOKENS)}")
+        if tokens == "bytes" and vocabulary is not None:
+            raise UserError(f"vocabulary: expected none with tokens: bytes, of which there are {BYTES}, got {vocabulary!r}")
+        if tokens == "bpe" and vocabulary is None:
+            raise UserError("vocabulary: expected the number of tokens with tokens: bpe, such as 8192, got none")
+        self.tokens, self.vocabulary = tokens, BYTES
+        self.unit = "byte"
+        if vocabulary is not None:
+            self.vocabulary = whole_number(vocabulary, name="vocabulary", least=BYTES)
+            self.unit, self.text_per_token = "token", bytes_per_token(self.vocabulary)
+        self._encoder: ByteBPE | None = None
+        self._encoded: dict[str, np.ndarray] = {}
+        self._token_bytes: Tensor | None = None
+
+    def tokens_identity(self) -> str:
+        """Return what ``identity`` appends to the identity of the text: "" for bytes."""
+        return "" if self.tokens == "bytes" else vocabulary_identity(self.vocabulary)
+
+    def tokens_notes(self) -> list[str]:
+        """Return the notes of the plan and the report on the tokens."""
+        if self.tokens == "bytes":
+            return []
+        estimate = f"epochs and the cost of evaluation are estimated at {self.text_per_token:.1f} bytes per token"
+        return [f"byte-level BPE of {self.vocabulary:,} tokens, learned on train; {estimate}"]
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.tokens == "bpe" and self._encoder is None:
+            name, text = type(self).__name__.lower(), self.identity()
+            encoder = load_or_learn_byte_bpe(name, text, self.text("train"), self.vocabulary)
+            self._encoded = encoded_splits(name, text, {split: self.text(split) for split in SPLITS}, encoder)
+            self._token_bytes = torch.tensor([len(token) for token in encoder.tokens])
+            self._encoder = encoder
+
+    def split(self, name: str) -> np.ndarray:
+        if self.tokens == "bytes":
+            return self.text(name)
+        self._place(name)  # raises for an unknown split
+        self._prepared_encoder()
+        return self._encoded[name]
+
+    def _prepared_encoder(self) -> ByteBPE:
+        self.prepare()
+        assert self._encoder is not None
+        return self._encoder
+
+    def stretches(self, split: str, limit: int | None) -> Stretches:
+        parts = super().stretches(split, limit)
+        if self.tokens == "bytes":
+            return parts
+        tokens = self.split(split)
+        assert self._token_bytes is not None
+        ends = np.cumsum(self._token_bytes.cpu().numpy()[tokens])  # the byte after each token
+        return Stretches(*(np.searchsorted(ends, places, side="right") for places in (parts.starts, parts.ends)))
+
+    def target_bytes(self, targets: Tensor) -> Tensor:
+        if self.tokens == "bytes":
+            return super().target_bytes(targets)  # type: ignore[return-value]
+        self._prepared_encoder()
+        assert self._token_bytes is not None
+        self._token_bytes = self._token_bytes.to(targets.device)
+        return count_bytes(self._token_bytes, targets)
 
     def reference_scores(self) -> dict[str, Reference]:
-        """Return scores on the bytes that an evaluation counts; none depends on the length of rows or on how they are drawn."""
+        """Return scores on the bytes that an evaluation counts; none depends on the tokens or on how rows are drawn."""
 
         def test(limit: int | None) -> np.ndarray:
             return self.counted("test", limit)
 
         def counted(limit: int | None) -> float:
-            return ngram.bits_per_token(self.split("train"), test(limit))
+            return ngram.bits_per_token(self.text("train"), test(limit))
 
         n = ngram.ORDER
         about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"
@@ -42,7 +124,14 @@ class ByteTask(SequenceTask):
         }
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode(errors="surrogateescape"))  # bytes of a command line that are not UTF-8 are surrogates
+        data = text.encode(errors="surrogateescape")  # bytes of a command line that are not UTF-8 are surrogates
+        return list(data) if self.tokens == "bytes" else self._prepared_encoder().encode(data).tolist()
 
     def decode(self, ids: Sequence[int]) -> str:
-        return bytes(ids).decode("utf-8", errors="replace")
+        data = bytes(ids) if self.tokens == "bytes" else self._prepared_encoder().decode(ids)
+        return data.decode("utf-8", errors="replace")
+
+
+def bytes_per_token(vocabulary: int) -> float:
+    """Return the estimated bytes per token of English text with markup: a fit to enwik8, from 512 to 16,384 tokens."""
+    return 1.5 + 0.35 * float(np.log2(vocabulary / BYTES))

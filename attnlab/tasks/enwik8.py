@@ -19,22 +19,26 @@ FORMAT = 1  # of the prepared file
 
 
 class Enwik8(ByteTask):
-    """Predict the next byte of Wikipedia's XML.
+    """Predict the next byte, or subword, of Wikipedia's XML.
 
     Args:
-        length: bytes of a row.
+        length: tokens of a row.
         sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
+        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
+        vocabulary: number of tokens of ``bpe``, at least 256.
     """
 
-    def __init__(self, *, length: int = 256, sampling: str = "random") -> None:
-        super().__init__(length=length, sampling=sampling)
+    def __init__(
+        self, *, length: int = 256, sampling: str = "random", tokens: str = "bytes", vocabulary: int | None = None
+    ) -> None:
+        super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
 
     def identity(self) -> str:
-        return f"enwik8 md5:{ENWIK8.contents}"
+        return f"enwik8 md5:{ENWIK8.contents}{self.tokens_identity()}"
 
     def data_notes(self) -> list[str]:
         share = "1.9 % of valid and 1.7 % of test also occur in train, compared in windows of 64 bytes"
-        return [f"{share}: templates, tables and lists of Wikipedia, which a model may have memorised"]
+        return [f"{share}: templates, tables and lists of Wikipedia, which a model may have memorised", *self.tokens_notes()]
 
     def cuts(self) -> tuple[int, int, int]:
         return 90_000_000, 95_000_000, 100_000_000

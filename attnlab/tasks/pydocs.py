@@ -18,18 +18,27 @@ from attnlab.tasks.bytes import ByteTask
 
 
 class PyDocs(ByteTask):
-    """Predict the next byte of the topics of Python's ``help()``, sorted by name, each paragraph once, split 90/5/5 %.
+    """Predict the next byte, or subword, of the topics of Python's ``help()``.
+
+    They are sorted by name, each paragraph occurs once, and they are split 90/5/5 %.
 
     Args:
-        length: bytes of a row.
+        length: tokens of a row.
         sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
+        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
+        vocabulary: number of tokens of ``bpe``, at least 256.
     """
 
-    def __init__(self, *, length: int = 256, sampling: str = "random") -> None:
-        super().__init__(length=length, sampling=sampling)
+    def __init__(
+        self, *, length: int = 256, sampling: str = "random", tokens: str = "bytes", vocabulary: int | None = None
+    ) -> None:
+        super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
 
     def identity(self) -> str:
-        return f"pydocs sha256:{hashlib.sha256(_contents()).hexdigest()}"
+        return f"pydocs sha256:{hashlib.sha256(_contents()).hexdigest()}{self.tokens_identity()}"
+
+    def data_notes(self) -> list[str]:
+        return self.tokens_notes()
 
     def cuts(self) -> tuple[int, int, int]:
         size = len(_contents())

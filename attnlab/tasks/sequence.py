@@ -1,8 +1,9 @@
 """Language models over one sequence: the common base of the tasks over bytes and of ``tokens``.
 
-A sequence is one array of tokens, cut into ``train``, ``valid`` and ``test`` in that order. An evaluation predicts every token
-of a split but its first exactly once. With a limit, it reads stretches of the split, spread evenly over it
-(``attnlab.tasks.stretches``), and predicts every token of a stretch but its first; a memory is empty at the start of each.
+A sequence is one array of tokens, or a text that is encoded as tokens, cut into ``train``, ``valid`` and ``test`` in that
+order. An evaluation predicts every token of a split but its first exactly once. With a limit, it reads stretches of the split,
+spread evenly over it (``attnlab.tasks.stretches``), and predicts every token of a stretch but its first; a memory is empty at
+the start of each.
 
 Evaluation protocols:
 
@@ -11,15 +12,20 @@ Evaluation protocols:
 - ``sliding``: windows of ``length`` that advance by ``stride``. Only the last ``stride`` predictions of a
   window count (all of the first window of a stretch), so every token but the first ``length`` is predicted
   from at least ``length - stride`` tokens before it.
+
+Bits per byte are the bits of all predicted tokens over the bytes of exactly these tokens, under every limit and protocol.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
@@ -27,6 +33,7 @@ from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_numbe
 from attnlab.tasks.stretches import Stretches, stretches
 
 if TYPE_CHECKING:
+    from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
 
 SAMPLINGS = ("random", "contiguous")
@@ -44,12 +51,17 @@ class SequenceTask(Task):
 
     Attributes:
         unit: the name of a token in messages.
+        text_unit: the name of an item of the text, which ``cuts`` and limits count: that of a token, or ``byte`` if the text is
+            encoded.
+        text_per_token: estimated items of the text in a token, which the plan uses; 1 if the text is not encoded.
     """
 
     kind: Literal["language_model", "classifier"] = "language_model"
     role: Literal["causal", "bidirectional"] = "causal"
     direction: Literal["min", "max"] = "min"
     unit = "token"
+    text_unit = "token"
+    text_per_token: float = 1
 
     def __init__(self, *, length: int, sampling: str) -> None:
         if sampling not in SAMPLINGS:
@@ -60,25 +72,34 @@ class SequenceTask(Task):
         self._text: np.ndarray | None = None
 
     def cuts(self) -> tuple[int, int, int]:
-        """Return the ends of ``train``, ``valid`` and ``test`` in tokens; callable before ``prepare``."""
+        """Return the ends of ``train``, ``valid`` and ``test`` in the text; callable before ``prepare``."""
         raise NotImplementedError
 
     def read(self) -> np.ndarray:
-        """Return the whole sequence as (n,) of an unsigned integer type, memory-mapped if it is large."""
+        """Return the whole text as (n,) of an unsigned integer type, memory-mapped if it is large."""
         raise NotImplementedError
 
     def prepare(self) -> None:
         if self._text is None:
             text = self.read()
             if len(text) != self.cuts()[-1]:
-                raise UserError(f"expected a text of {self.cuts()[-1]:,} {self.unit}s, found {len(text):,}")
+                raise UserError(f"expected a text of {self.cuts()[-1]:,} {self.text_unit}s, found {len(text):,}")
             self._text = text
 
-    def split(self, name: str) -> np.ndarray:
-        """Return one split as (n,), without a copy."""
-        self.prepare()
+    def text(self, split: str) -> np.ndarray:
+        """Return the text of a split as (n,), without a copy."""
+        if self._text is None:
+            self.prepare()
         assert self._text is not None
-        return self._text[self._place(name)]
+        return self._text[self._place(split)]
+
+    def split(self, name: str) -> np.ndarray:
+        """Return the tokens of a split as (n,), without a copy."""
+        return self.text(name)
+
+    def stretches(self, split: str, limit: int | None) -> Stretches:
+        """Return the stretches of the tokens of a split that an evaluation reads; ``limit`` counts the text."""
+        return stretches(len(self.text(split)), limit)
 
     def _place(self, split: str) -> slice:
         which = SPLITS.index(known_split(split))
@@ -100,43 +121,44 @@ class SequenceTask(Task):
             return f"memory continues the previous segment, but there is none: {rows}"
         for name in ("valid_limit", "test_limit"):
             if getattr(evaluate, name) == 1:
-                return f"evaluate.{name}: one {self.unit} leaves nothing to predict, expected at least 2"
+                return f"evaluate.{name}: one {self.text_unit} leaves nothing to predict, expected at least 2"
         if evaluate.protocol == "sliding" and not (evaluate.stride and 1 <= evaluate.stride <= self.length):
             return f"the sliding protocol needs evaluate.stride from 1 to the length {self.length}"
         return None
 
     def steps_per_epoch(self, batch_size: int) -> int:
+        tokens = int(self.cuts()[0] / self.text_per_token)  # before an encoding, so that the plan needs none
         if self.sampling == "contiguous":
-            return self._segments_per_pass(batch_size)
-        return max(1, self._predicted() // (self.length * batch_size))
+            return self._segments_per_pass(tokens, batch_size)
+        return max(1, self._predicted(tokens) // (self.length * batch_size))
 
-    def _predicted(self) -> int:
-        """Return the number of predictable tokens of ``train``; raise ``UserError`` if they do not fill one row."""
-        count = self.cuts()[0] - 1
-        if count < self.length:
+    def _predicted(self, tokens: int) -> int:
+        """Return the number of predictable ones of so many tokens; raise ``UserError`` if they do not fill one row."""
+        if tokens - 1 < self.length:
             least = self.length + 1
-            raise UserError(f"the text is too short: train has {count + 1:,} {self.unit}s, a row needs {least:,}")
-        return count
+            raise UserError(f"the text is too short: train has {tokens:,} {self.unit}s, a row needs {least:,}")
+        return tokens - 1
 
-    def _segments_per_pass(self, batch_size: int) -> int:
-        part = self._predicted() // batch_size
+    def _segments_per_pass(self, tokens: int, batch_size: int) -> int:
+        part = self._predicted(tokens) // batch_size
         if part < self.length:
             rows = f"{batch_size} rows of {self.length} {self.unit}s each"
-            raise UserError(f"the text is too short for {rows}: train has {self.cuts()[0]:,} {self.unit}s")
+            raise UserError(f"the text is too short for {rows}: train has {tokens:,} {self.unit}s")
         return max(1, part // self.length - 1)  # one less than would fit: a pass may begin at any shift
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        train = self.split("train")
         if self.sampling == "random":
             rng = np.random.default_rng(derive_seed(seed, "order", step))
-            starts = rng.integers(0, self._predicted() - self.length + 1, size=batch_size)
-            return _windows(self.split("train"), starts, self.length, fresh=True)
-        steps = self._segments_per_pass(batch_size)
+            starts = rng.integers(0, self._predicted(len(train)) - self.length + 1, size=batch_size)
+            return _windows(train, starts, self.length, fresh=True)
+        steps = self._segments_per_pass(len(train), batch_size)
         turn, segment = divmod(step, steps)
-        part = self._predicted() // batch_size
+        part = self._predicted(len(train)) // batch_size
         rng = np.random.default_rng(derive_seed(seed, "order", turn))
         shifts = rng.integers(0, part - steps * self.length + 1, size=batch_size)
         starts = np.arange(batch_size) * part + shifts + segment * self.length
-        return _windows(self.split("train"), starts, self.length, fresh=segment == 0)
+        return _windows(train, starts, self.length, fresh=segment == 0)
 
     def eval_batches(
         self,
@@ -148,30 +170,66 @@ class SequenceTask(Task):
         stride: int | None = None,
     ) -> Iterator[Batch]:
         """Return the batches of a split, or of stretches of it with ``limit`` tokens, under one of the protocols above."""
-        text = self.split(split)
-        size = min(len(text), limit or len(text))
-        if size < 2:
-            raise UserError(f"the {split} split has {size} {self.unit}s: there is nothing to predict")
-        parts = stretches(len(text), limit)
+        size = len(self.text(split))
+        size = min(size, limit or size)
+        parts = self.stretches(split, limit) if size >= 2 else None
+        if parts is None or parts.predicted < 1:
+            raise UserError(f"the {split} split has {size} {self.text_unit}s: there is nothing to predict")
+        tokens = self.split(split)
         if protocol == "segment":
-            return _segments(text, parts, self.length, batch_size)
+            return _segments(tokens, parts, self.length, batch_size)
         if protocol != "sliding":
             raise UserError(f"unknown protocol {protocol!r}: expected segment or sliding")
         stride = whole_number(stride, name="stride")
         if stride > self.length:
             raise UserError(f"stride: expected at most the length {self.length}, got {stride}")
-        return _sliding(text, parts, self.length, batch_size, stride)
+        return _sliding(tokens, parts, self.length, batch_size, stride)
 
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
         place = self._place(split)
         parts = stretches(place.stop - place.start, limit)
+        predicted = int(parts.predicted / self.text_per_token)
         step = self.length if protocol == "segment" else stride or self.length
-        return len(parts.starts) * self.length * _window_count(parts.predicted, self.length, step)
+        return len(parts.starts) * self.length * _window_count(predicted, self.length, step)
 
     def counted(self, split: str, limit: int | None) -> np.ndarray:
-        """Return the tokens of a split that an evaluation with ``limit`` reads, stretch after stretch."""
-        text = self.split(split)
+        """Return the text of a split that an evaluation with ``limit`` reads, stretch after stretch."""
+        text = self.text(split)
         return stretches(len(text), limit).read(text)
+
+    def target_bytes(self, targets: Tensor) -> Tensor | None:
+        """Return the number of bytes of each target (b, t), 0 where it is ``IGNORED``; None if it is unknown.
+
+        By default, each token is one byte.
+        """
+        return targets != IGNORED
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        """Return bits per byte if the bytes of the tokens are known, and bits per token unless a token is a byte."""
+        bits, tokens = super().score(logits, batch)["bits_per_byte"]  # which counts tokens
+        scores: dict[str, Score] = {} if self.unit == "byte" else {"bits_per_token": (bits, tokens)}
+        if (counts := self.target_bytes(batch.targets)) is not None:
+            scores["bits_per_byte"] = (bits, counts.sum())
+        return scores
+
+    def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the primary metric of each row as bits (b,) and tokens or bytes (b,)."""
+        if type(self).score is not SequenceTask.score:
+            return super().item_scores(logits, batch)  # of a task with a score of its own
+        nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
+        counts = self.target_bytes(batch.targets) if self.metric == "bits_per_byte" else None
+        return nats.double().sum(1) / math.log(2), (batch.targets != IGNORED if counts is None else counts).sum(1)
+
+
+def count_bytes(token_bytes: Tensor, targets: Tensor) -> Tensor:
+    """Return (b, t) int64: the bytes of each target, 0 where it is ``IGNORED``.
+
+    Args:
+        token_bytes: (vocabulary,) int64, the bytes of each token.
+        targets: (b, t) int64.
+    """
+    kept = targets != IGNORED
+    return token_bytes[targets.where(kept, 0)] * kept
 
 
 def _windows(

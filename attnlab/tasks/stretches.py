@@ -9,6 +9,9 @@ memory, so that all cells of a study and all ``evaluate.lengths`` are tested on 
 A limit of up to 2,047 tokens is one stretch at the beginning; up to 65,536 tokens there are at most ``FEW``
 stretches of at least ``SHORT`` tokens, then at most ``MANY`` of about ``LONG`` tokens or more. With a
 stretch of ``LONG`` tokens, a memory of up to 512 tokens is complete for at least 15/16 of it.
+
+A text of subwords has the stretches of its bytes (``attnlab.tasks.bytes``), as nearly as its tokens allow, so that cells with
+different vocabularies are tested on the same text.
 """
 
 from __future__ import annotations
@@ -28,16 +31,16 @@ class Stretches:
 
     Attributes:
         starts: (n,) the first token of each stretch. It is the first input and is not predicted.
-        predicted: number of tokens that each stretch predicts, those after its first.
+        ends: (n,) the token after the last one of each stretch.
     """
 
     starts: np.ndarray
-    predicted: int
+    ends: np.ndarray
 
     @property
-    def ends(self) -> np.ndarray:
-        """(n,) the token after the last one of each stretch."""
-        return self.starts + self.predicted + 1
+    def predicted(self) -> int:
+        """Number of tokens that the longest stretch predicts, those after its first."""
+        return int((self.ends - self.starts).max()) - 1
 
     def read(self, text: np.ndarray) -> np.ndarray:
         """Return the tokens of all stretches, one stretch after the other."""
@@ -54,11 +57,11 @@ def stretches(size: int, limit: int | None) -> Stretches:
         limit: the most tokens to read, at least 2; None: all.
     """
     if limit is None or limit >= size:
-        return Stretches(np.zeros(1, dtype=np.int64), size - 1)
+        return Stretches(np.zeros(1, dtype=np.int64), np.array([size]))
     count = max(1, min(FEW, limit // SHORT), min(MANY, limit // LONG))
     predicted = limit // count - 1
     if count > 1:
         predicted -= predicted % MULTIPLE
     last = size - predicted - 1  # the start of the last stretch, which ends with the split
     starts = np.arange(count) * last // max(1, count - 1)
-    return Stretches(starts, predicted)
+    return Stretches(starts, starts + predicted + 1)

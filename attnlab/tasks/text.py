@@ -7,7 +7,7 @@ from attnlab.tasks.data_files import SplitFiles
 
 
 class Text(ByteTask):
-    """Predict the next byte of a file.
+    """Predict the next byte, or subword, of a file.
 
     Without ``valid`` and ``test``, the file is split 90/5/5 % in order. If one of them is given, the other is the last 5 % of
     ``path``.
@@ -15,27 +15,37 @@ class Text(ByteTask):
     Args:
         path: the file, relative to the study's file in a study and to the working directory in Python.
         valid, test: files of their own for these splits.
-        length: bytes of a row.
+        length: tokens of a row.
         sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
+        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
+        vocabulary: number of tokens of ``bpe``, at least 256.
     """
 
     files = ("path", "valid", "test")
 
     def __init__(
-        self, *, path: str, valid: str | None = None, test: str | None = None, length: int = 256, sampling: str = "random"
+        self,
+        *,
+        path: str,
+        valid: str | None = None,
+        test: str | None = None,
+        length: int = 256,
+        sampling: str = "random",
+        tokens: str = "bytes",
+        vocabulary: int | None = None,
     ) -> None:
-        super().__init__(length=length, sampling=sampling)
+        super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
         self._files = SplitFiles(path, valid, test, task="text")
         self._files.require(self.length)
 
     def identity(self) -> str:
-        return f"text sha256:{self._files.digest()}"
+        return f"text sha256:{self._files.digest()}{self.tokens_identity()}"
 
     def cuts(self) -> tuple[int, int, int]:
         return self._files.cuts()
 
     def data_notes(self) -> list[str]:
-        return self._files.overlap_notes()
+        return [*self._files.overlap_notes(), *self.tokens_notes()]
 
     def read(self) -> np.ndarray:
         return self._files.read()

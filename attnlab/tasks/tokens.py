@@ -10,24 +10,18 @@ protocol. Without it, bits per byte are not estimated, and the metric is bits pe
 from __future__ import annotations
 
 import hashlib
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import IGNORED, Batch, whole_number
+from attnlab.tasks import whole_number
 from attnlab.tasks.data_files import DataFile, SplitFiles, decode
 from attnlab.tasks.reference_scores import ngram
 from attnlab.tasks.reference_scores.base import Reference
-from attnlab.tasks.sequence import SequenceTask
-
-if TYPE_CHECKING:
-    from attnlab._util.metrics import Score
+from attnlab.tasks.sequence import SequenceTask, count_bytes
 
 TYPES = {"uint16": "uint16", "u16": "uint16", "uint32": "uint32", "u32": "uint32"}  # parts of a file's name -> type
 FIRST = 1 << 20  # tokens of each file that the constructor reads
@@ -101,21 +95,11 @@ class Tokens(SequenceTask):
             hint = f"; is it a file of {'uint16' if self.dtype == 'uint32' else 'uint32'}?" if largest >= 2**20 else ""
             raise UserError(f"vocabulary: expected more than {largest:,}, a token of {path}, got {self.vocabulary:,}{hint}")
 
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
-        """Return bits per token and, if the bytes of the tokens are known, bits per byte, as (bits, tokens or bytes)."""
-        bits, count = super().score(logits, batch)["bits_per_byte"]  # every token counts as one byte there
-        scores: dict[str, Score] = {"bits_per_token": (bits, count)}
-        if self._token_bytes is not None:
-            self._token_bytes = self._token_bytes.to(batch.targets.device)
-            scores["bits_per_byte"] = (bits, self._token_bytes[batch.targets[batch.targets != IGNORED]].sum())
-        return scores
-
-    def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the primary metric of each row as bits (b,) and tokens or bytes (b,)."""
-        kept = batch.targets != IGNORED
-        nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
-        counts = kept if self._token_bytes is None else self._token_bytes.to(kept.device)[batch.targets.where(kept, 0)] * kept
-        return nats.double().sum(1) / math.log(2), counts.sum(1)
+    def target_bytes(self, targets: Tensor) -> Tensor | None:
+        if self._token_bytes is None:
+            return None
+        self._token_bytes = self._token_bytes.to(targets.device)
+        return count_bytes(self._token_bytes, targets)
 
     def reference_scores(self) -> dict[str, Reference]:
         """Return the score of an n-gram model of tokens on the tokens that an evaluation counts."""

@@ -35,6 +35,20 @@ class Letters(ByteTask):
         return np.random.default_rng(0).integers(97, 123, size=100_000, dtype=np.uint8)
 
 
+class Subwords(Letters):
+    """A correct language model over subwords, of which some end within a character."""
+
+    def __init__(self, *, length: int = 24) -> None:
+        ByteTask.__init__(self, length=length, sampling=SAMPLINGS[0], tokens="bpe", vocabulary=280)
+
+    def identity(self) -> str:
+        return f"characters 0{self.tokens_identity()}"
+
+    def read(self) -> np.ndarray:
+        characters = np.array([list(chr(code).encode()) for code in range(0xC0, 0x100)], dtype=np.uint8)
+        return characters[np.random.default_rng(0).integers(0, len(characters), size=50_000)].ravel()
+
+
 class Sums(Task):
     """A correct classifier of drawn rows of unequal lengths: the base of several mutants."""
 
@@ -290,6 +304,13 @@ class CountsTokens(Letters):
         return {"bits_per_byte": (bits, batch.targets.numel())}
 
 
+class CountsSubwords(Subwords):
+    """Counts each subword as one byte."""
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        return {"bits_per_byte": super().score(logits, batch)["bits_per_token"]}
+
+
 class Nats(Letters):
     """Returns nats as bits."""
 
@@ -334,7 +355,7 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "chance level": [WrongDirection, OneClass],
     "loss": [Likelihood, CountsIgnored],
     "disjoint splits": [TestsTrain, Overlapping],
-    "exact bytes": [CountsTokens, Nats, CountsTwice],
+    "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
     "encoding": [LosesLetters],
     "planned tokens": [EstimatesBatches],
 }
@@ -344,4 +365,4 @@ NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     DropsLast: {"planned tokens"},
     ShiftedTwice: set(),
 }
-CORRECT = (Letters, Sums)
+CORRECT = (Letters, Subwords, Sums)

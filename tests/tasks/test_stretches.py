@@ -26,7 +26,7 @@ class Places(ByteTask):
     def cuts(self) -> tuple[int, int, int]:
         return self.size, 2 * self.size, 3 * self.size
 
-    def split(self, name: str) -> np.ndarray:
+    def text(self, split: str) -> np.ndarray:
         return np.arange(self.size)
 
 
