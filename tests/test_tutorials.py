@@ -1,0 +1,106 @@
+"""Tests of docs/tutorials.md and of README's table of systems: every file, setting and command that they name exists."""
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import attnlab
+from attnlab.cli._arguments import Parser
+from attnlab.cli.main import VERBS
+from attnlab.config.grid import expand
+from attnlab.config.reader import read_study
+from attnlab.config.run import RunConfig
+from attnlab.registry import TASKS
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "tutorials.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+BASE = {"task": {"name": "pydocs", "length": 32}, "variant": "dense", "train": {"steps": 2, "batch_size": 4}}
+NAMED = ("task", "variant", "position")
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of relative links, without their anchors."""
+    targets = (target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text))
+    return [target for target in targets if target and "://" not in target]
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Yield section, setting and studies of each row of the page."""
+    for line in TEXT.splitlines():
+        if line.startswith("|") and not line.startswith(("| section", "|--")):
+            section, setting, studies = line.strip("|").split("|")
+            yield section.strip(), setting.strip(), studies.strip()
+
+
+def setting_of(text: str) -> dict[str, Any]:
+    """Return dotted path -> value of a setting such as `model.heads: 8`; empty if it is not one."""
+    fields = yaml.safe_load(text.strip("`")) if text.startswith("`") and text.endswith("`") else None
+    return fields if isinstance(fields, dict) else {}
+
+
+SETTINGS = {section: setting_of(setting) for section, setting, _ in rows() if setting_of(setting)}
+
+
+def has_value(config: RunConfig, path: str, value: Any) -> bool:
+    """Return True if a configuration has this value; a name may have further options."""
+    present: Any = config
+    for name in path.split("."):
+        present = present.options[name] if path.startswith("task.") and present is config.task else getattr(present, name)
+    if path in NAMED:
+        options = dict(value) if isinstance(value, dict) else {"name": value}
+        name = options.pop("name")
+        return present is not None and present.name == name and options.items() <= present.options.items()
+    return present == value
+
+
+@pytest.mark.parametrize("path", [PAGE, ROOT / "README.md"], ids=lambda path: path.name)
+def test_every_linked_file_exists(path: Path) -> None:
+    targets = links(path.read_text(encoding="utf-8"))
+    assert len(targets) > 5 and [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_the_readme_links_the_page_and_every_study_of_its_table_of_systems() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("| system |")[2].partition("\n\n")[0]
+    studies = [target for target in links(table) if target.endswith(".yaml")]
+    assert "docs/tutorials.md" in links(readme) and len(studies) > 5
+    assert {f"../{study}" for study in studies} <= set(links(TEXT))
+
+
+def test_every_row_has_a_setting_that_is_read() -> None:
+    for section, setting, _ in rows():
+        name = re.fullmatch(r"the task `(\w+)`", setting)
+        assert section in SETTINGS or links(setting) or (name and name[1] in TASKS.names()), f"{section}: {setting}"
+
+
+@pytest.mark.parametrize("section", SETTINGS)
+def test_every_setting_can_be_planned(section: str) -> None:
+    planned = attnlab.plan({"study": "s", "base": BASE}, sets=SETTINGS[section])
+    assert [cell.refusal for cell in planned.cells] == [None]
+
+
+def test_every_linked_study_uses_the_setting() -> None:
+    cells = {}
+    for section, _, studies in rows():
+        for target in links(studies):
+            path = (PAGE.parent / target).resolve()
+            cells[path] = cells.get(path) or expand(read_study(path))[0]
+            fields = SETTINGS.get(section, {})
+            used = any(all(has_value(cell.config, *item) for item in fields.items()) for cell in cells[path])
+            assert used, f"{section}: no cell of {path.name} has {fields}"
+
+
+def test_every_command_exists() -> None:
+    commands = [command.split() for command in re.findall(r"`attnlab ([^`]+)`", TEXT)]
+    assert len(commands) > 4
+    for verb, *words in commands:
+        assert verb in VERBS
+        parser = Parser()
+        import_module(f"attnlab.cli.{verb.replace('-', '_')}").add_arguments(parser)
+        assert all(word in parser.format_help() for word in words if word.startswith("--")), f"{verb} {words}"
