@@ -280,6 +280,8 @@ TASKS = Registry(
         "csv": "attnlab.tasks.csv:Csv",
         "text": "attnlab.tasks.text:Text",
         "tokens": "attnlab.tasks.tokens:Tokens",
+        "multi30k": "attnlab.tasks.multi30k:Multi30k",
+        "translation": "attnlab.tasks.parallel:Parallel",
     },
 )
 MODELS = Registry(

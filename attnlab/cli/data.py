@@ -21,13 +21,14 @@ def main(arguments: Namespace) -> int:
     from attnlab.tasks import datasets
 
     status = datasets.status()
-    sources = [datasets.find(name) for name in arguments.names or [entry.source.name for entry in status]]
+    names = arguments.names or [entry.source.name for entry in status]
+    sources = [source for name in names for source in datasets.find_all(name)]
     if arguments.action == "list":
         rows = [
             [
                 entry.source.name,
                 "missing" if entry.size is None else "present",
-                f"{entry.source.size / 1e6:.0f} MB",
+                f"{entry.source.size / 1e6:.3g} MB",
                 "yes" if entry.prepared else "no",
                 str(entry.path),
                 entry.source.url,

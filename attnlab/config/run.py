@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for a model whose parts have attention of their own
-FILE_OPTIONS = ("path", "valid", "test")  # of tasks: ``data`` identifies the content, so their folders do not count
+# Of tasks: ``data`` identifies the content, so their folders do not count.
+FILE_OPTIONS = ("path", "valid", "test", "source", "target", "valid_source", "valid_target", "test_source", "test_target")
 
 
 class PartConfig(Section):

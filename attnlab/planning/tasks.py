@@ -78,8 +78,9 @@ def _question(
             raise UserError(message, cell.where("task"))
     if metric in (None, first.metric):
         return TaskQuestion(first.metric, first.direction, margin)
-    if metric == "loss" and first.kind == "classifier":
-        return TaskQuestion("loss", "min", margin)
-    known = [first.metric, *(["loss"] if first.kind == "classifier" else [])]
+    others = {"loss": "min"} if first.kind == "classifier" else first.other_metrics
+    if metric in others:
+        return TaskQuestion(metric, others[metric], margin)
+    known = [first.metric, *others]
     message = f"unknown metric {metric!r}{nearest(metric, known)}: expected {' or '.join(known)}"
     raise UserError(message, study.where(*place))

@@ -26,7 +26,7 @@ class Source:
 
     Args:
         name: the data set's name on the command line.
-        file: file name of the archive; a copy placed by hand must have it.
+        file: path of the archive in the folder of archives; a copy placed by hand must have it.
         url: the original address.
         size: bytes of the original archive.
         md5: checksum of the original archive; "" if only that of the contents is published.
@@ -43,6 +43,11 @@ class Source:
     contents: str
     unpacked: int
     read: Callable[["Source", Path], tuple[Any, str]]
+
+    @property
+    def data_set(self) -> str:
+        """The name without that of the file, if the data set has several files: ``multi30k`` of ``multi30k/train.de``."""
+        return self.name.partition("/")[0]
 
 
 def _md5(path: Path) -> str:
@@ -132,6 +137,22 @@ def _describe_archive(source: Source, path: Path, unlabelled: int) -> str:
     return "another archive with unlabelled reviews" if unlabelled else "an archive of labelled reviews only"
 
 
+def read_gzip(source: Source, path: Path) -> tuple[bytes, str]:
+    """Read a gzipped file; ``source.contents`` is the sha256 of what it unpacks to."""
+    expected = f"a gzipped text of sha256 {source.contents}"
+    try:
+        with gzip.open(path) as raw:
+            contents = _Bounded(raw, source.unpacked).read()
+    except Exception as error:  # as in read_member
+        raise _mismatch(source, path, expected, f"a broken or incomplete file ({error})") from error
+    digest = hashlib.sha256(contents).hexdigest()
+    if digest != source.contents:
+        raise _mismatch(source, path, expected, f"{len(contents):,} bytes of sha256 {digest}")
+    original = path.stat().st_size == source.size and _md5(path) == source.md5
+    which = "the original file" if original else "another archive of the same text"
+    return contents, f"{which}, {len(contents.splitlines()):,} lines"
+
+
 ENWIK8 = Source(
     name="enwik8",
     file="enwik8.zip",
@@ -152,4 +173,75 @@ IMDB = Source(
     unpacked=2**30,  # with the 50,000 unlabelled reviews about a third of that
     read=read_reviews,
 )
-SOURCES = {source.name: source for source in (ENWIK8, IMDB)}
+_MULTI30K_FILES = {  # name, bytes and md5 of the file, sha256 of its text
+    ("train", "de"): (
+        "train",
+        637_044,
+        "81ff90b99829c0cd4b1b587d394afd39",
+        "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+    ),
+    ("train", "en"): (
+        "train",
+        568_929,
+        "0065d13af80720a55ca8153d126e6627",
+        "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    ),
+    ("train", "fr"): (
+        "train",
+        604_242,
+        "6cb767741dcad3931f966fefbc05203f",
+        "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+    ),
+    ("valid", "de"): (
+        "val",
+        24_681,
+        "6e0e229eb049e3fc99a1ef02fb2d5f91",
+        "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    ),
+    ("valid", "en"): (
+        "val",
+        21_650,
+        "2b69aa9253948ac9f67e94917272dd40",
+        "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    ),
+    ("valid", "fr"): (
+        "val",
+        23_001,
+        "93fc564584b7e5ba410c761ea5a1c682",
+        "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
+    ),
+    ("test", "de"): (
+        "test_2016_flickr",
+        22_890,
+        "efd67d314d98489b716b145475101932",
+        "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    ),
+    ("test", "en"): (
+        "test_2016_flickr",
+        21_077,
+        "ff2c0fcb4893a13bd73414306bc250ae",
+        "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    ),
+    ("test", "fr"): (
+        "test_2016_flickr",
+        22_310,
+        "08dc7cd4a662f31718412de95ca9bfe3",
+        "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+    ),
+}
+MULTI30K_PAIRS = {"train": 29_000, "valid": 1_014, "test": 1_000}
+_MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+MULTI30K = {
+    (split, language): Source(
+        name=f"multi30k/{file}.{language}",
+        file=f"multi30k/{file}.{language}.gz",
+        url=f"{_MULTI30K}/{file}.{language}.gz",
+        size=size,
+        md5=md5,
+        contents=contents,
+        unpacked=2**23,
+        read=read_gzip,
+    )
+    for (split, language), (file, size, md5, contents) in _MULTI30K_FILES.items()
+}
+SOURCES = {source.name: source for source in (ENWIK8, IMDB, *MULTI30K.values())}

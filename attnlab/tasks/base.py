@@ -15,6 +15,7 @@ the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and 
 - ``unsupported``: the reason why the task does not support a configuration, such as memory where batches are not consecutive.
 - ``reference_scores``: scores of simple methods without a network, which a report lists in addition to the variants.
 - ``data_notes``: facts about the data that a reader of the results should know.
+- ``generated_scores``, ``decoding_options`` and ``run_notes``: scores of what an encoder-decoder generates, such as BLEU.
 
 ``attnlab.tasks.validation`` checks the definition in the plan, and the first batch before the first training step.
 """
@@ -22,9 +23,10 @@ the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -116,8 +118,9 @@ class Task:
     Attributes:
         kind: the kind of model that the task needs; also the name of the model that a study uses by default.
         role: ``causal`` if a position may attend only to itself and earlier ones, else ``bidirectional``.
-        metric: the primary metric, one of the names that ``score`` returns.
+        metric: the primary metric, one of the names that ``score`` or ``generated_scores`` returns.
         direction: ``min`` or ``max``: the better direction of the metric.
+        other_metrics: the direction of each further metric that a study may compare in place of ``metric``.
         length: tokens of the longest row.
         vocabulary: number of token ids.
         classes: number of classes; 0 for language models.
@@ -136,6 +139,7 @@ class Task:
     vocabulary: int
     classes: int = 0
     segments: int = 0
+    other_metrics: Mapping[str, Literal["min", "max"]] = MappingProxyType({})
     estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
     threshold: float | None = None
     files: tuple[str, ...] = ("path",)
@@ -236,6 +240,28 @@ class Task:
             return {"bits_per_byte": (total / math.log(2), (targets != IGNORED).sum())}
         correct = (logits.argmax(-1) == targets).sum().double()
         return {"accuracy": (correct, len(targets)), "loss": (total, len(targets))}
+
+    def generated_scores(
+        self, generate: Callable[..., list[list[int]]], split: str, *, batch_size: int, limit: int | None
+    ) -> dict[str, float]:
+        """Return scores of what an encoder-decoder generates from the sources of a split, such as BLEU.
+
+        They are added to the means of ``score``.
+
+        Args:
+            generate: called with a batch and the keyword arguments of ``attnlab.models.decoding.decode``; returns the tokens
+                that the model generates for each row.
+            split, batch_size, limit: as for ``eval_batches``.
+        """
+        return {}
+
+    def decoding_options(self) -> dict[str, int | float]:
+        """Return the keyword arguments of ``attnlab.models.decoding.decode`` with which this task is decoded."""
+        raise NotImplementedError
+
+    def run_notes(self) -> dict[str, str]:
+        """Return notes that are recorded with each run, such as the signature of a score, by name."""
+        return {}
 
     def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the primary metric of each row of a batch as sums (b,) and counts (b,).

@@ -122,8 +122,14 @@ def _is_intact(place: Path) -> bool:
 def find(name: str) -> Source:
     """Return the source named ``name``; raise ``UserError`` if there is none."""
     if name not in SOURCES:
-        raise UserError(f"unknown data set {name!r}{nearest(name, SOURCES)}; known: {', '.join(SOURCES)}")
+        data_sets = dict.fromkeys(source.data_set for source in SOURCES.values())
+        raise UserError(f"unknown data set {name!r}{nearest(name, [*SOURCES, *data_sets])}; known: {', '.join(data_sets)}")
     return SOURCES[name]
+
+
+def find_all(name: str) -> list[Source]:
+    """Return the sources of a data set: those in the folder ``name``, such as ``multi30k``, or else the one named ``name``."""
+    return [source for source in SOURCES.values() if source.data_set == name] or [find(name)]
 
 
 def load(source: Source) -> Any:
@@ -172,7 +178,7 @@ def status() -> list[Status]:
     rows = []
     for source in SOURCES.values():
         path = folder() / source.file
-        done = tuple(sorted(p for p in prepared_folder().glob(f"{source.name}-*") if p.is_dir()))
+        done = tuple(sorted(p for p in prepared_folder().glob(f"{source.data_set}-*") if p.is_dir()))
         rows.append(Status(source, path, path.stat().st_size if path.exists() else None, done))
     return rows
 
@@ -183,17 +189,17 @@ def _download(source: Source, path: Path) -> Any:
 
     _make_folder(path.parent, "ATTNLAB_DATA")
     pooch.get_logger().setLevel("WARNING")
-    lock = path.parent / f".{source.file}.lock"
+    lock = path.parent / f".{path.name}.lock"
     with file_lock(lock, activity=f"{source.name} is being downloaded", timeout=math.inf, on_wait=logger.info):
         if path.exists():  # another process has downloaded it
             return source.read(source, path)[0]
-        part = path.parent / f".{source.file}.partial"
+        part = path.parent / f".{path.name}.partial"
         shutil.rmtree(part, ignore_errors=True)  # left by a killed download
         try:
             logger.info("%s: downloading %s (%.0f MB) into %s", source.name, source.url, source.size / 1e6, path.parent)
             get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
             bounded = _bounded(get, most=2 * source.size)  # another archive of the same contents may be larger
-            download = Path(pooch.retrieve(source.url, None, fname=source.file, path=part, downloader=bounded))
+            download = Path(pooch.retrieve(source.url, None, fname=path.name, path=part, downloader=bounded))
             contents, note = source.read(source, download)
             files.sync(download)
             os.replace(download, path)
@@ -202,7 +208,7 @@ def _download(source: Source, path: Path) -> Any:
         except OSError as error:
             if (why := files.describe_disk_error(error)) is not None:
                 raise UserError(f"could not write {source.url} to {path.parent}: {why}") from error
-            hint = f"without a network, place {source.file} in {path.parent}"
+            hint = f"without a network, place {path.name} in {path.parent}"
             raise UserError(f"could not download {source.url} ({_innermost_cause(error)}); {hint}") from error
         finally:
             shutil.rmtree(part, ignore_errors=True)

@@ -25,7 +25,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "estimand": ESTIMANDS,
 }
 METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # that every task defines
-OPTIONAL = ("eval_tokens", "encode", "decode", "unsupported", "reference_scores", "data_notes", "loss", "score")
+OPTIONAL = (
+    "eval_tokens",
+    "encode",
+    "decode",
+    "unsupported",
+    "reference_scores",
+    "data_notes",
+    "loss",
+    "score",
+    "generated_scores",
+)
 
 
 def check_definition(task: Task, *, name: str) -> None:
@@ -84,7 +94,8 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
     row = batch.split(len(batch.inputs))[0]
     shape = (1, task.classes) if task.kind == "classifier" else (*row.inputs.shape, task.vocabulary)
     scores: Any = task.score(torch.zeros(()).expand(shape), row)
-    if not isinstance(scores, dict) or task.metric not in scores:
+    generates = type(task).generated_scores is not Task.generated_scores
+    if not isinstance(scores, dict) or (task.metric not in scores and not generates):
         named = ", ".join(scores) or "nothing" if isinstance(scores, dict) else repr(scores)
         raise UserError(f"task {config.task.label}: expected score() to name the metric {task.metric}, got {named}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -342,17 +342,112 @@ class EstimatesBatches(Sums):
         return min(200, limit or 200)
 
 
+class Reversals(Task):
+    """A correct task of an encoder-decoder, whose target is the source in reverse: the base of several mutants."""
+
+    kind = "encoder_decoder"
+    role = "causal"
+    metric, direction = "exact", "max"
+    vocabulary, length = 30, 13
+    begin, end = 1, 2
+
+    def identity(self) -> str:
+        return "reversals 0"
+
+    def prepare(self) -> None:
+        self.prepared = True
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return -(-500 // batch_size)
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return self.batch([0, seed, step], np.arange(batch_size))
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        rows = np.arange(200)[:limit]
+        return (self.batch([SPLITS.index(split)], rows[i : i + batch_size]) for i in range(0, len(rows), batch_size))
+
+    def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
+        return self.length * min(200, limit or 200)
+
+    def batch(self, seed: list[int], rows: np.ndarray) -> Batch:
+        generators = [np.random.default_rng([*seed, row]) for row in rows.tolist()]
+        sources = [rng.integers(3, self.vocabulary, size=rng.integers(4, self.length)) for rng in generators]
+        source = self.padded(sources, 0)
+        targets = self.padded([[*tokens[::-1], self.end] for tokens in sources], IGNORED)
+        inputs = self.padded([[self.begin, *tokens[::-1]] for tokens in sources], 0)
+        return Batch(inputs, targets, targets != IGNORED, source=source, source_mask=source > 0)
+
+    @staticmethod
+    def padded(rows: Sequence[Sequence[int] | np.ndarray], fill: int) -> Tensor:
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(np.array(row)) for row in rows], True, fill)
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        nats = torch.nn.functional.cross_entropy(logits.mT, batch.targets, ignore_index=IGNORED, reduction="sum")
+        return {"loss": (nats.double(), (batch.targets != IGNORED).sum())}
+
+    def generated_scores(
+        self, generate: Callable[..., list[list[int]]], split: str, *, batch_size: int, limit: int | None
+    ) -> dict[str, float]:
+        right: list[bool] = []
+        for batch in self.eval_batches(split, batch_size=batch_size, limit=limit):
+            wanted = [[token for token in row if token not in (IGNORED, self.end)] for row in batch.targets.tolist()]
+            right += [row == other for row, other in zip(generate(batch), wanted, strict=True)]
+        return {"exact": sum(right) / len(right)}
+
+
+class ReadsItsTargets(Reversals):
+    """The decoder reads the token that it predicts: teacher forcing without the shift."""
+
+    def batch(self, seed: list[int], rows: np.ndarray) -> Batch:
+        batch = super().batch(seed, rows)
+        return replace(batch, inputs=torch.where(batch.targets == IGNORED, 0, batch.targets))
+
+
+class ReadsTooLate(Reversals):
+    """The decoder reads the token before the previous one: teacher forcing that is shifted twice."""
+
+    def batch(self, seed: list[int], rows: np.ndarray) -> Batch:
+        batch = super().batch(seed, rows)
+        late = torch.cat([batch.inputs[:, :1], batch.inputs[:, :-1]], dim=1)
+        return replace(batch, inputs=torch.where(batch.targets == IGNORED, 0, late))
+
+
+class OtherSources(Reversals):
+    """Draws the sources of a batch again in each call."""
+
+    def batch(self, seed: list[int], rows: np.ndarray) -> Batch:
+        batch = super().batch(seed, rows)
+        self.calls = getattr(self, "calls", 0) + 1
+        assert batch.source is not None and batch.source_mask is not None
+        return replace(batch, source=batch.source.roll(self.calls, dims=0), source_mask=batch.source_mask.roll(self.calls, 0))
+
+
+class ScoresErrors(Reversals):
+    """Counts wrong sequences as right ones."""
+
+    def generated_scores(self, generate: Callable[..., list[list[int]]], split: str, **options: Any) -> dict[str, float]:
+        return {"exact": 1 - super().generated_scores(generate, split, **options)["exact"]}
+
+
+class ScoresNothing(Reversals):
+    """Names another score than its metric."""
+
+    def generated_scores(self, generate: Callable[..., list[list[int]]], split: str, **options: Any) -> dict[str, float]:
+        return {"similar": super().generated_scores(generate, split, **options)["exact"]}
+
+
 TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "shapes": [FloatTargets, OutOfRange, NoValidation],
-    "pure batches": [CountsCalls, DrawsGlobally, SharesMemory],
+    "pure batches": [CountsCalls, DrawsGlobally, SharesMemory, OtherSources],
     "global state": [SeedsGlobally, Shuffles],
     "seeds": [IgnoresSeed, IgnoresStep],
-    "targets": [NotShifted, ShiftedTwice],
+    "targets": [NotShifted, ShiftedTwice, ReadsItsTargets, ReadsTooLate],
     "padding": [TurnedMask],
     "before preparation": [CountsRows],
     "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew],
     "additive score": [ScoresMeans],
-    "chance level": [WrongDirection, OneClass],
+    "chance level": [WrongDirection, OneClass, ScoresErrors, ScoresNothing],
     "loss": [Likelihood, CountsIgnored],
     "disjoint splits": [TestsTrain, Overlapping],
     "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
@@ -364,5 +459,6 @@ NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     ScoresMeans: {"repeatable evaluation"},
     DropsLast: {"planned tokens"},
     ShiftedTwice: set(),
+    OtherSources: {"repeatable evaluation"},
 }
-CORRECT = (Letters, Subwords, Sums)
+CORRECT = (Letters, Subwords, Sums, Reversals)

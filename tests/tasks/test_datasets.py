@@ -20,6 +20,7 @@ from attnlab.tasks import datasets
 from attnlab.tasks.archives import Source, read_member
 from tests.support.paths import ROOT
 
+LANGUAGES = ("de", "en", "fr")
 CONTENTS = bytes(range(256)) * 401
 
 
@@ -206,6 +207,11 @@ def test_status_fetches_nothing(folders: Path):
     assert [(row.source.name, row.size, row.prepared) for row in datasets.status()] == [
         ("enwik8", None, ()),
         ("imdb", None, ()),
+        *(
+            (f"multi30k/{split}.{language}", None, ())
+            for split in ("train", "val", "test_2016_flickr")
+            for language in LANGUAGES
+        ),
     ]
     place(folders, b"12345", "enwik8.zip")
     assert datasets.status()[0].size == 5

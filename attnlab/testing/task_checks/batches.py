@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -96,8 +97,7 @@ def _require_same(one: Batch, other: Batch, case: str) -> None:
 
 
 def _copied(batch: Batch) -> Batch:
-    mask = None if batch.mask is None else batch.mask.clone()
-    return Batch(batch.inputs.clone(), batch.targets.clone(), mask, batch.fresh)
+    return replace(batch, **{name: value.clone() for name, value in vars(batch).items() if isinstance(value, torch.Tensor)})
 
 
 def no_global_state(target: TaskTarget) -> str:
@@ -143,10 +143,10 @@ def seeds(target: TaskTarget) -> str:
 
 
 def targets(target: TaskTarget) -> str:
-    """Targets of a language model are the tokens after each position, never the token at the position itself."""
+    """Targets that are tokens are those after each position of the inputs, never the token at the position itself."""
     if not target.is_language_model:
         raise NotDeclared("a classifier")
-    exact = target.counts_tokens
+    exact = target.counts_tokens or target.task.kind == "encoder_decoder"
     copied = checked = 0
     batches = [("train", target.train(step)) for step in range(BATCHES)]
     batches += [(split, batch) for split in SPLITS[1:] for batch in islice(target.evaluation(split, rows=2 * ROWS), 2)]
@@ -154,6 +154,8 @@ def targets(target: TaskTarget) -> str:
         inputs, wanted = batch.inputs, batch.targets
         here, known = wanted[:, :-1], wanted[:, :-1] != IGNORED
         wrong = known & (here != inputs[:, 1:])
+        if batch.mask is not None:
+            wrong &= batch.mask[:, 1:]  # the target of the last token has no input
         copied, checked = copied + int((known & (here == inputs[:, :-1])).sum()), checked + int(known.sum())
         if exact and wrong.any():
             row, column = (int(i) for i in wrong.nonzero()[0])

@@ -76,10 +76,15 @@ def chance(target: TaskTarget) -> str:
     task, rows = target.task, target.few_rows()
     values: dict[str, float] = {}
     for predicted in ("right", "nothing", "wrong"):
-        scores = target.score(rows, predicted)
-        if task.metric not in scores:
-            raise Failure(f"score() names {', '.join(scores) or 'nothing'}, not the metric {task.metric}", "Return the metric.")
-        values[predicted] = scores[task.metric].value
+        scores = {name: mean.value for name, mean in target.score(rows, predicted).items()}
+        if target.generates and predicted != "nothing":
+            scores |= target.generated(predicted)
+        if task.metric in scores:
+            values[predicted] = scores[task.metric]
+        elif not target.generates or predicted != "nothing":
+            raise Failure(
+                f"the scores are {', '.join(scores) or 'none'}, without the metric {task.metric}", "Return the metric."
+            )
     if not all(map(math.isfinite, values.values())):
         raise Failure(f"{task.metric}: {_shown(values)}", "The score of finite logits must be finite.")
     better = values["right"] < values["wrong"] if task.direction == "min" else values["right"] > values["wrong"]
@@ -88,6 +93,8 @@ def chance(target: TaskTarget) -> str:
             f"{task.metric} ({task.direction}): {_shown(values)}",
             "`direction` is the better one: min or max; and score() must compare logits with the targets.",
         )
+    if "nothing" not in values:
+        return f"{task.metric} of right tokens {values['right']:.4g}, of wrong ones {values['wrong']:.4g}"
     if target.is_language_model:
         return f"{task.metric} at chance (uniform) {values['nothing']:.4g}, of right predictions {values['right']:.4g}"
     return _describe_classes(target, task)

@@ -77,6 +77,23 @@ class TaskTarget:
         """
         return merge(self.task.score(self.logits(batch, predicted), batch) for batch in batches)
 
+    @property
+    def generates(self) -> bool:
+        """True for a task that scores what an encoder-decoder generates."""
+        return type(self.task).generated_scores is not Task.generated_scores
+
+    def generated(self, predicted: str) -> dict[str, float]:
+        """Return the scores of a few rows of ``valid`` whose generated tokens are ``right`` or ``wrong``."""
+
+        def generate(batch: Batch, **options: Any) -> list[list[int]]:
+            shift = 0 if predicted == "right" else 1
+            rows = [
+                [(token + shift) % self.task.vocabulary for token in row if token != IGNORED] for row in batch.targets.tolist()
+            ]
+            return [row[:-1] for row in rows]  # without the end token
+
+        return self.task.generated_scores(generate, "valid", batch_size=ROWS, limit=self.limit(FEW_ROWS))
+
     def logits(self, batch: Batch, predicted: str) -> Tensor:
         """Return logits of a batch; see ``score``."""
         size = self.task.vocabulary if self.is_language_model else self.task.classes
@@ -90,9 +107,7 @@ class TaskTarget:
 
 def same(one: Batch, other: Batch) -> bool:
     """Return True for two batches with the same content."""
-    masks = one.mask, other.mask
-    if (masks[0] is None) != (masks[1] is None) or one.fresh != other.fresh:
+    fields = [{name: v for name, v in vars(batch).items() if isinstance(v, Tensor)} for batch in (one, other)]
+    if fields[0].keys() != fields[1].keys() or one.fresh != other.fresh:
         return False
-    if one.mask is not None and other.mask is not None and not torch.equal(one.mask, other.mask):
-        return False
-    return torch.equal(one.inputs, other.inputs) and torch.equal(one.targets, other.targets)
+    return all(torch.equal(tensor, fields[1][name]) for name, tensor in fields[0].items())
