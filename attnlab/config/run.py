@@ -264,8 +264,9 @@ class RunConfig(Section):
     def from_json(cls, text: str) -> Self:
         """Return the configuration that ``to_json`` wrote, in this version or an earlier one."""
         fields = json.loads(text)
-        if "activation" in fields["model"]:  # until 0.6
-            fields["model"]["feed_forward"] = fields["model"].pop("activation")
+        model = fields.get("model") if isinstance(fields, dict) else None
+        if isinstance(model, dict) and "activation" in model:  # until 0.6
+            model["feed_forward"] = model.pop("activation")
         return cls.model_validate(fields)
 
     def replace(self, changes: dict[str, Any]) -> Self:

@@ -8,7 +8,7 @@ Vaswani et al. 2017, arXiv:1706.03762, "Attention Is All You Need", section 3.2.
 
 x is the input; keys and values run over s, which is x itself, [memory; x], or another sequence.
 
-Departures from the paper: none.
+Departures from the paper: none. ``model.attention_bias`` adds a bias to each of the four projections, as in GPT-2 and BERT.
 Cost: time O(t s dim); O(h t s) memory for the logits where a backend materializes them; 4 dim^2 parameters.
 Glossary: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
 

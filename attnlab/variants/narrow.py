@@ -7,7 +7,7 @@ The input is cut into h pieces of d = dim / h features, and each head sees only 
     head_i = softmax(x_i W_Q (s_i W_K)^T / sqrt(d)) s_i W_V,       W_Q, W_K, W_V of d x d, the same for every head
     y      = Concat(head_1, ..., head_h) W_O
 
-Departures from the paper: W_O has no bias.
+Departures from the paper: W_O has a bias only with ``model.attention_bias``.
 Cost: time O(t s dim) as ``dense``; 3 d^2 + dim^2 parameters: the projections are smaller by a factor of h^2.
 Glossary: ``query`` W_Q; ``key`` W_K; ``value`` W_V; ``out`` W_O.
 """

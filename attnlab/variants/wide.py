@@ -5,7 +5,7 @@ Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers
     head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(dim)) s W_V,i,     W_Q,i, W_K,i, W_V,i of dim x dim
     y      = Concat(head_1, ..., head_h) W_O,                      W_O of (h dim) x dim
 
-Departures from the paper: W_O has no bias.
+Departures from the paper: W_O has a bias only with ``model.attention_bias``.
 Cost: h times that of ``dense``: time O(h t s dim), and 4 h dim^2 parameters.
 Glossary: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
 """

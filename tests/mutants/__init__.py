@@ -53,6 +53,7 @@ from tests.mutants.numbers import (
     SaysLinear,
     UnscaledDropout,
 )
+from tests.mutants.projections import AddsInput, IdleBias, IgnoresBias, NamesTheGate
 from tests.mutants.schemes import (
     AnyHook,
     AnyMemory,
@@ -135,6 +136,8 @@ MUTANTS: dict[str, list[Mutant]] = {
     "gradcheck": [Mutant(DoubleGradient), Mutant(ForgetsMask)],
     "gradient coverage": [Mutant(IdleProjection), Mutant(DeadKeys, also=frozenset({"gradcheck"}))],
     "bf16": [Mutant(CountsInBf16)],
+    "attention bias": [Mutant(IgnoresBias), Mutant(IdleBias)],
+    "residual projections": [Mutant(AddsInput), Mutant(NamesTheGate)],
     "backends": [Mutant(ForgetsScale), Mutant(ForgetsScaleLater)],
     "dropout": [Mutant(NoDropout), Mutant(AlwaysDropout), Mutant(UnscaledDropout)],
     "backends refused": [Mutant(AnyBackend)],

@@ -22,6 +22,7 @@ class ShiftsCache(Causal):
 class MixesTokens(Causal):
     """Adds the input of the position before, which the call for a new position does not have."""
 
+    residual_projections = ()
     permutation_equivariant = False
     supports_cache = True
 

@@ -46,6 +46,8 @@ class AnyRole(Causal):
 class LeaksValue(Bare):
     """Position 7 depends on position 8, as at the border of a block, through a path without gradient."""
 
+    residual_projections = ()
+
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         y = super().forward(x, context=context, mask=mask)
         if self.causal and x.shape[1] > 8:
@@ -136,6 +138,7 @@ class MinusInfinity(ByHand):
 class MixesRows(Bare):
     """Adds position 5 of the previous row of the batch to position 5."""
 
+    residual_projections = ()
     roles = frozenset({"causal"})
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:

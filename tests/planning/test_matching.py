@@ -48,6 +48,25 @@ def test_arithmetic_can_be_matched_instead() -> None:
     assert inner(matched) > inner(dense) and matched.parameters != dense.parameters
 
 
+def test_swiglu_costs_as_much_as_gelu_and_can_be_matched() -> None:
+    """Of 2/3 of the width: three matrices of 128 rows have as many parameters and products as two of 192."""
+    base = {
+        "task": {"name": "pydocs", "length": 32},
+        "model": {"dim": DIM, "depth": 3, "heads": 4, "bias": False},
+        "train": {"steps": 3},
+        "machine": {"device": "cpu"},
+    }
+    variants = ["dense", {"name": "no_wo", "match": "params"}]
+    study = {"grid": {"variant": variants, "model.feed_forward": ["gelu", "swiglu"]}}
+    gelu, swiglu, matched_gelu, matched = planned(base=base, **study).cells
+    assert inner(gelu) == inner(swiglu) == 192 and swiglu.config.model.feed_forward == "swiglu"
+    assert swiglu.parameters == gelu.parameters and swiglu.flops_per_token == gelu.flops_per_token
+    assert swiglu.train_flops == gelu.train_flops
+    for cell, baseline in ((matched_gelu, gelu), (matched, swiglu)):
+        assert cell.refusal is None and inner(cell) > inner(baseline)
+        assert cell.parameters == pytest.approx(baseline.parameters, rel=0.01)
+
+
 def test_another_field_can_be_named() -> None:
     by = {"name": "no_wo", "match": {"cost": "params", "by": "model.depth"}}
     base = {"task": {"name": "pydocs", "length": 32}, "model": {"dim": 16, "depth": 40, "heads": 2}, "train": {"steps": 3}}

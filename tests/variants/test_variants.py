@@ -21,9 +21,9 @@ from tests.oracles.attention import attention, behind, concatenated, heads_of, s
 B, T, M, DIM, HEADS = 2, 11, 5, 12, 3  # M: memory in front of the segment
 
 
-def make(name: str, *, role: str = "causal", position: Position | None = None, **options: int) -> Variant:
+def make(name: str, *, role: str = "causal", position: Position | None = None, bias: bool = False, **options: int) -> Variant:
     torch.manual_seed(7)
-    config = AttentionConfig(DIM, HEADS, role=role, position=position)
+    config = AttentionConfig(DIM, HEADS, role=role, position=position, bias=bias)
     return VARIANTS.get(name)(config, **options).double()
 
 
@@ -59,26 +59,46 @@ def assert_same(variant: Variant, oracle: Callable[[Tensor, Tensor], Tensor], *,
 
 
 def multi_head(variant: Variant, *, visible: Callable = None, logit: Callable = scaled_product, out: bool = True):  # type: ignore[assignment]
-    """Return the oracle of a variant with one projection matrix for queries, keys and values, with or without W_O."""
-    weight = dict(variant.named_parameters())["project.weight"]
+    """Return the oracle of a variant with one projection matrix for queries, keys and values, with or without W_O.
+
+    A bias is a further column of its matrix, which multiplies a constant feature of one.
+    """
+    weight = whole_matrix(variant, "project")
     n = len(weight) // 3
 
     def oracle(x: Tensor, context: Tensor) -> Tensor:
         t, s = len(x), len(context)
         w_q, w_k, w_v = weight[:n], weight[n : 2 * n], weight[2 * n :]
+        x, context = with_ones(x, weight), with_ones(context, weight)
         q, k, v = heads_of(x, w_q, HEADS), heads_of(context, w_k, HEADS), heads_of(context, w_v, HEADS)
         sees = visible or (lambda h, i, j: not variant.causal or behind(t, s, i, j) >= 0)
         y = concatenated(attention(q, k, v, visible=sees, logit=logit))
-        return y @ variant.out.weight.T if out else y  # type: ignore[union-attr]
+        if not out:
+            return y
+        w_o = whole_matrix(variant, "out")
+        return with_ones(y, w_o) @ w_o.T
 
     return oracle
+
+
+def whole_matrix(variant: Variant, name: str) -> Tensor:
+    """Return the weight (n, m) of a layer, or (n, m + 1) with its bias."""
+    layer = dict(variant.named_parameters())
+    parts = [layer[f"{name}.weight"], *([layer[f"{name}.bias"][:, None]] if f"{name}.bias" in layer else [])]
+    return torch.cat(parts, dim=1)
+
+
+def with_ones(x: Tensor, weight: Tensor) -> Tensor:
+    """Return x (t, m) with a column of ones if ``weight`` has m + 1 columns."""
+    return x if weight.shape[1] == x.shape[1] else torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
 
 
 @pytest.mark.parametrize("role", ["causal", "bidirectional"])
 @pytest.mark.parametrize("name", ["dense", "einsum", "transformer_xl", "no_wo", "wide"])
 @pytest.mark.parametrize("memory", [0, M])
-def test_multi_head_variants_follow_vaswani(name: str, role: str, memory: int) -> None:
-    variant = make(name, role=role)
+@pytest.mark.parametrize("bias", [False, True])
+def test_multi_head_variants_follow_vaswani(name: str, role: str, memory: int, bias: bool) -> None:
+    variant = make(name, role=role, bias=bias)
     assert_same(variant, multi_head(variant, out=name != "no_wo"), memory=memory)
 
 
@@ -277,15 +297,41 @@ def test_basic_honours_relative_positions_without_a_scale() -> None:
     assert_same(variant, oracle)
 
 
-def test_dense_agrees_with_pytorch_multihead_attention() -> None:
-    variant = make("dense")
-    theirs = nn.MultiheadAttention(DIM, HEADS, bias=False, batch_first=True).double()
+@pytest.mark.parametrize("bias", [False, True])
+def test_dense_agrees_with_pytorch_multihead_attention(bias: bool) -> None:
+    variant = make("dense", bias=bias)
+    theirs = nn.MultiheadAttention(DIM, HEADS, bias=bias, batch_first=True).double()
     with torch.no_grad():
+        if bias:
+            theirs.in_proj_bias.copy_(variant.project.bias)  # type: ignore[arg-type]
+            theirs.out_proj.bias.copy_(variant.out.bias)  # type: ignore[arg-type]
         theirs.in_proj_weight.copy_(variant.project.weight)  # type: ignore[arg-type]
         theirs.out_proj.weight.copy_(variant.out.weight)  # type: ignore[arg-type]
     x, _ = inputs()
     hidden = torch.ones(T, T, dtype=torch.bool).triu(1)  # True = hidden, their convention
     torch.testing.assert_close(variant(x), theirs(x, x, x, attn_mask=hidden, need_weights=False)[0])
+
+
+@pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
+def test_sparse_variants_have_biases(name: str) -> None:
+    variant = make(name, bias=True, stride=4)
+    sets = {"strided_sparse": lambda i: child.strided(i, 4), "fixed_sparse": lambda i: child.fixed(i, 4, 4)}[name]
+    assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in sets(i)[h >= HEADS // 2]))
+
+
+@pytest.mark.parametrize("name", ["narrow", "none"])
+def test_biases_of_single_layers_shift_their_outputs(name: str) -> None:
+    """Each bias is added to the output of its layer, which a hook on the variant without biases does, too."""
+    biased, plain = make(name, bias=True), make(name)
+    plain.load_state_dict(biased.state_dict(), strict=False)
+    layers = {path: layer for path, layer in biased.named_modules() if isinstance(layer, nn.Linear)}
+    assert len(layers) == (4 if name == "narrow" else 2)
+    for path, layer in layers.items():
+        assert layer.bias is not None
+        plain.get_submodule(path).register_forward_hook(lambda _, __, y, b=layer.bias: y + b)
+    x, context = inputs(M)
+    torch.testing.assert_close(biased(x, context=context), plain(x, context=context))
+    assert not torch.allclose(biased(x), make(name)(x))
 
 
 def test_dense_and_einsum_exchange_weights() -> None:

@@ -19,11 +19,12 @@ from attnlab.testing.checks import (
     memory,
     padding,
     positions,
+    projections,
     shapes,
 )
 from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, Unsupported
 
-MODULES = (shapes, causality, padding, positions, hooks, bias, memory, cache, gradients, backends, cost, lifecycle)
+MODULES = (shapes, causality, padding, positions, hooks, bias, memory, cache, gradients, projections, backends, cost, lifecycle)
 CHECKS: dict[str, Check[CheckTarget]] = {check.name: check for module in MODULES for check in module.CHECKS}
 
 __all__ = ["CHECKS", "Check", "CheckTarget", "Failure", "NotDeclared", "Unsupported"]

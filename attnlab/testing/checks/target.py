@@ -171,6 +171,7 @@ class CheckTarget:
         heads: int | None = None,
         length: int = LENGTH,
         dropout: float = 0.0,
+        bias: bool = False,
         backend: str | None = None,
         position: Position | None = None,
         dtype: torch.dtype | None = None,
@@ -184,6 +185,7 @@ class CheckTarget:
             heads, backend, dtype: default to those of the target.
             length: passed to ``Variant.recommended_options``; the scheme supports at least 300 positions.
             dropout: the probability of dropping an attention weight.
+            bias: True for biases in the projections.
             position: replaces the target's scheme.
             options: replace the recommended options and those of the target.
             seed: seeds torch's generator before any parameter is drawn.
@@ -198,6 +200,7 @@ class CheckTarget:
             backend=backend or self.backend,
             dropout=dropout,
             position=scheme if scheme.hook in ("rotate", "bias") else None,
+            bias=bias,
         )
         kwargs = {**self.variant.recommended_options(length), **self.options} if options is None else options
         check_options(self.variant, kwargs, what=self.variant.__name__)
