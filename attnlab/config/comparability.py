@@ -29,15 +29,20 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
         length: of the task's sequences, in tokens.
     """
     task, evaluate = config["task"], config.get("evaluate", {})
-    text, subwords, _ = (config.get("data") or "").partition(SUBWORDS)
+    text = text_identity(config.get("data"))
     left_out = ["name", "length", *TRAINING_OPTIONS]
-    if subwords or task.get("tokens") == "bytes":
+    if text != config.get("data") or task.get("tokens") == "bytes":
         left_out += TOKEN_OPTIONS
     options = {name: value for name, value in task.items() if name not in left_out}
     identity = {"task": _file_name(task["name"]), **{f"task.{name}": _file_name(value) for name, value in options.items()}}
-    identity |= {"data": text if subwords else config.get("data"), "length": length if isinstance(length, int) else None}
+    identity |= {"data": text, "length": length if isinstance(length, int) else None}
     identity |= {"protocol": evaluate.get("protocol"), "stride": evaluate.get("stride"), "limit": evaluate.get("test_limit")}
     return json.dumps({name: value for name, value in identity.items() if value is not None})
+
+
+def text_identity(data: Any) -> str | None:
+    """Return the identity of a task's data without that of its vocabulary of subwords; None if there is none."""
+    return data.partition(SUBWORDS)[0] if isinstance(data, str) else None
 
 
 def _file_name(value: Any) -> Any:

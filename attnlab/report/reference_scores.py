@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import significant
+from attnlab.config.comparability import text_identity
 from attnlab.report.table import Table, TableRow
 from attnlab.report.wording import format_metric
 from attnlab.tracking.artifacts import ReferenceScore
@@ -39,8 +40,8 @@ def reference_notes(scores: Sequence[ReferenceScore]) -> list[str]:
 def matching_scores(
     scores: Sequence[ReferenceScore], runs: Iterable[Mapping[str, Any]], *, metric: str
 ) -> list[ReferenceScore]:
-    """Return the scores that were measured like these runs: same metric, same data, same limit on the test split."""
-    tests = {(run.get("data"), _limit(run.get("evaluate.test_limit"))) for run in runs}
+    """Return the scores that were measured like these runs: same metric, same text, same limit on the test split."""
+    tests = {(text_identity(run.get("data")), _limit(run.get("evaluate.test_limit"))) for run in runs}
     return [score for score in scores if score.metric == metric and (score.data, score.limit) in tests]
 
 

@@ -32,11 +32,11 @@ ITEMS_TAG = "attnlab.items"  # "yes" if the run has the scores of its test's ite
 class ReferenceScore:
     """A reference score on the test split of one task.
 
-    It is comparable with the runs that have the same task, data and limit.
+    It is comparable with the runs that have the same task, text and limit.
 
     Attributes:
         task: the task's name with those of its options that affect the value.
-        data: identity of the task's data.
+        data: identity of the task's data, without a vocabulary of subwords.
         limit: ``evaluate.test_limit``.
         seconds: time it took to compute.
         about: one-line description.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from attnlab.config.comparability import text_identity
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.errors import one_line
@@ -66,7 +67,7 @@ def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> Re
     }
     deciding, limit = Named(name=config.task.name, options=options), config.evaluate.test_limit
     files = sorted({**config.sources, **config.packages}.values())
-    key = {"baseline": name, "task": deciding.model_dump(), "data": config.data, "files": files}
+    key = {"baseline": name, "task": deciding.model_dump(), "data": text_identity(config.data), "files": files}
     label = f"reference score {name} of {deciding.label}"
     try:
         score = compute_score(
@@ -80,7 +81,7 @@ def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> Re
     except Exception as error:  # no memory, no scikit-learn, an error in a user's own method
         logger.warning("%s: %s", label, _why(error))
         return None
-    test = (deciding.label, config.data, limit, task.metric)
+    test = (deciding.label, text_identity(config.data) or "", limit, task.metric)
     return ReferenceScore(name, *test, score.value, score.seconds, one_line(reference.about)[:500])
 
 
