@@ -125,6 +125,7 @@ class Task:
         vocabulary: number of token ids.
         classes: number of classes; 0 for language models.
         segments: number of segments whose embeddings are added to those of the tokens (``Batch.segments``); 0: none.
+        item_metric: the metric that ``item_scores`` returns, if it is not the primary one.
         estimand: the number that summarizes the seeds of a cell: ``mean``, or where one seed of a configuration solves the task
             and the next does not, ``solve_rate``, ``median`` or ``superiority`` (``attnlab.stats.estimand``).
         threshold: the score that solves the task, for a ``solve_rate``.
@@ -140,6 +141,7 @@ class Task:
     classes: int = 0
     segments: int = 0
     other_metrics: Mapping[str, Literal["min", "max"]] = MappingProxyType({})
+    item_metric: str | None = None
     estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
     threshold: float | None = None
     files: tuple[str, ...] = ("path",)

@@ -73,6 +73,7 @@ class TranslationTask(Task):
     metric = "bleu"
     direction: Literal["min", "max"] = "max"
     other_metrics = {"chrf": "max", "loss": "min"}
+    item_metric = "loss"
 
     def __init__(
         self,

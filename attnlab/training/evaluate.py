@@ -7,7 +7,7 @@ it is full, for any ``evaluate.batch_size``. A limited evaluation also empties t
 each stretch of the text (``attnlab.tasks.stretches``).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from attnlab._util.progress import show_progress
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.base import Model
+from attnlab.models.decoding import decode
 from attnlab.training.device import autocast
 from attnlab.training.items import ItemScores
 
@@ -77,12 +78,32 @@ def evaluate(
             scores.append(task.score(output, batch))
             if items is not None:
                 items.add(task, output, batch)
+        generate = _generator(model, device, label=f"{label or split}, decoding", total=tokens and tokens // task.length)
+        generated = task.generated_scores(generate, split, batch_size=rows, limit=limit)
     model.train()
-    means = {name: mean.value for name, mean in merge(scores).items()}
+    means = {name: mean.value for name, mean in merge(scores).items()} | generated
     if task.metric not in means:
         got = f"{len(scores)} batches with scores named {', '.join(means)}" if scores else "no batch"
         raise UserError(f"task {config.task.label}: expected a score named {task.metric} on {split}, got {got}")
     return means
+
+
+def _generator(model: Any, device: torch.device, *, label: str, total: int | None) -> "Callable[..., list[list[int]]]":
+    """Return a function that decodes batches, and show at intervals how many of ``total`` rows it has decoded."""
+    done, shown = 0, monotonic()
+
+    def generate(batch: "Batch", **options: Any) -> list[list[int]]:
+        nonlocal done, shown
+        batch = batch.to(device)
+        assert batch.source is not None
+        rows = decode(model, batch.source, batch.source_mask, **options)
+        done += len(rows)
+        if total and monotonic() - shown >= PROGRESS_SECONDS:
+            shown = monotonic()
+            show_progress(label, min(done, total), total)
+        return rows
+
+    return generate
 
 
 def _with_progress(batches: "Iterable[Batch]", label: str, *, length: int, total: int | None) -> "Iterator[Batch]":

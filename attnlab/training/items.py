@@ -28,7 +28,7 @@ MAX_SEGMENTS, MAX_DOCUMENTS = 1_024, 32_768  # items that are kept; a file then 
 
 
 class ItemScores:
-    """Collects the primary metric of each row of an evaluation. Sums stay on their device until ``save``."""
+    """Collects a metric of each row of an evaluation, ``Task.item_metric`` or the primary one. Sums stay on their device until ``save``."""
 
     def __init__(self) -> None:
         self._numbers: list[Tensor] = []
@@ -60,7 +60,7 @@ class ItemScores:
         self._sums.append(sums)
         self._counts.append(counts)
         self._rows += rows
-        self._metric = task.metric
+        self._metric = task.item_metric or task.metric
         self._limit = MAX_DOCUMENTS if task.kind == "classifier" else MAX_SEGMENTS
 
     def save(self, folder: Path) -> None:

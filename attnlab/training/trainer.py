@@ -109,7 +109,7 @@ class Trainer:
             at_lengths, tags = self._at_lengths(test)
             slopes = final_slopes(self.history, self.step)
             summary = {**valid, **slopes, **test, **at_lengths, **run_costs, **self.timer.summary()}
-            return Result("completed", summary, self.step, tags=tags)
+            return Result("completed", summary, self.step, tags={**self.task.run_notes(), **tags})
         except _EarlyEnd as end:
             return Result(end.state, self._costs(), end.step, end.reason)
 
