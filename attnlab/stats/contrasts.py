@@ -7,7 +7,7 @@ equivalence tests have a level of their own, as in the table of one study.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnlab.config.axes import label_text
@@ -120,17 +120,16 @@ def combine_tasks(tables: Sequence[StudyTable]) -> JointResult:
 
     The means over tasks are a family of their own.
     """
-    contrasts = [_pooled(_contrast(name, tables)) for name in _contrast_names(tables)]
+    contrasts = [_pooled(contrast) for contrast in _contrasts(tables)]
     means = paired.correct([contrast.pooled.mean if contrast.pooled else None for contrast in contrasts])
-    pooled = [_with_mean(contrast, mean) for contrast, mean in zip(contrasts, means, strict=True)]
-    pooled.sort(key=lambda contrast: -min(len(contrast.studies), 2))
+    pooled = _shared_first(_with_mean(contrast, mean) for contrast, mean in zip(contrasts, means, strict=True))
     differences = [c.difference for table in tables for c in comparisons(table.cells)]
-    return JointResult(tuple(tables), tuple(pooled), sum(d is not None and d.p is not None for d in differences))
+    return JointResult(tuple(tables), pooled, sum(d is not None and d.p is not None for d in differences))
 
 
 def combine(tables: Sequence[StudyTable]) -> JointResult:
     """Correct the verdicts of several studies together, and pool the contrasts that they share."""
-    contrasts = [_pooled(_contrast(name, tables)) for name in _contrast_names(tables)]
+    contrasts = [_pooled(contrast) for contrast in _contrasts(tables)]
     differences = [[c.difference for c in comparisons(table.cells)] for table in tables]
     differences = [cap_priors(table) for table in differences] if len(tables) > 1 else differences
     means = [contrast.pooled.mean if contrast.pooled else None for contrast in contrasts]
@@ -142,13 +141,17 @@ def combine(tables: Sequence[StudyTable]) -> JointResult:
     ]
     pooled_means = list(corrected)
     tables = _with_joint_trends(tables)
-    judged = [
-        _with_mean(replace(contrast, studies=_contrast((contrast.name, contrast.baseline), tables).studies), mean)
-        for contrast, mean in zip(contrasts, pooled_means, strict=True)
-    ]
-    judged.sort(key=lambda contrast: -min(len(contrast.studies), 2))
+    pooled = _shared_first(
+        _with_mean(replace(contrast, studies=judged.studies), mean)
+        for contrast, judged, mean in zip(contrasts, _contrasts(tables), pooled_means, strict=True)
+    )
     tests = sum(difference is not None and difference.p is not None for difference in family)
-    return JointResult(tuple(tables), tuple(judged), tests)
+    return JointResult(tuple(tables), pooled, tests)
+
+
+def _shared_first(contrasts: Iterable[Contrast]) -> tuple[Contrast, ...]:
+    """Return contrasts with those in several studies first, otherwise in the same order."""
+    return tuple(sorted(contrasts, key=lambda contrast: len(contrast.studies) < 2))
 
 
 def _with_mean(contrast: Contrast, mean: Difference | None) -> Contrast:
@@ -167,13 +170,17 @@ def _with_joint_trends(tables: Sequence[StudyTable]) -> list[StudyTable]:
     return [replace(table, trends=tuple(next(corrected) for _ in table.trends)) for table in tables]
 
 
-def _contrast_names(tables: Sequence[StudyTable]) -> list[ContrastName]:
-    names: dict[ContrastName, None] = {}
+def _contrasts(tables: Sequence[StudyTable]) -> list[Contrast]:
+    """Return each contrast with its effect in each study that has it."""
+    studies: dict[ContrastName, list[ContrastEffect]] = {}
     for table in tables:
+        compared: dict[ContrastName, list[CellSummary]] = {}
         for comparison in comparisons(table.cells):
             if comparison.difference is not None and not table.spec.is_control(comparison.axes):
-                names[contrast_name(comparison, table.spec)] = None
-    return list(names)
+                compared.setdefault(contrast_name(comparison, table.spec), []).append(comparison)
+        for name, cells in compared.items():
+            studies.setdefault(name, []).append(_effect_in(table, cells))
+    return [Contrast(*name, tuple(effects)) for name, effects in studies.items()]
 
 
 def contrast_name(comparison: CellSummary, spec: ComparisonSpec) -> ContrastName:
@@ -189,21 +196,6 @@ def contrast_name(comparison: CellSummary, spec: ComparisonSpec) -> ContrastName
 def _is_compared_with(comparison: CellSummary, baseline: Mapping[str, object], spec: ComparisonSpec) -> bool:
     name = cell_name({axis: label_text(baseline.get(axis, value)) for axis, value in comparison.axes.items()})
     return comparison.baseline in (name, spec.doubles.get(name))
-
-
-def _contrast(name: ContrastName, tables: Sequence[StudyTable]) -> Contrast:
-    """Return a contrast with its effect in each study that has it."""
-    studies = []
-    for table in tables:
-        spec = table.spec
-        cells = [
-            c
-            for c in comparisons(table.cells)
-            if c.difference is not None and not spec.is_control(c.axes) and contrast_name(c, spec) == name
-        ]
-        if cells:
-            studies.append(_effect_in(table, cells))
-    return Contrast(*name, tuple(studies))
 
 
 def _effect_in(table: StudyTable, every: Sequence[CellSummary]) -> ContrastEffect:
