@@ -18,6 +18,7 @@ from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.section import Figure
 from attnlab.report.wording import better, difference_heading, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.records import comparison_name
 from attnlab.stats.simultaneous import simultaneous_interval
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
     in_unit = spec.estimand.name in ("mean", "median")  # of the metric
     for cell in comparisons(cells):
         if cell.difference is not None:
-            name = f"{plot_label(cell, spec)} against {cell.baseline}" if several else plot_label(cell, spec)
+            name = comparison_name(plot_label(cell, spec), cell.baseline) if several else plot_label(cell, spec)
             mean, baseline = cell.difference.interval, by_name[cell.baseline].values
             null = cell.difference.null
             shown = {seed: value for seed, value in cell.values.items() if in_unit}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from attnlab.report.wording import CHOSEN_MARK, count, describe_mark, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
+from attnlab.stats.records import comparison_name
 from attnlab.stats.skewness import MIN_SEEDS
 from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Reason, Verdict
@@ -42,7 +43,7 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 
 def _comparison(cell: CellSummary, cells: Sequence[CellSummary]) -> str:
     """Return the name of a compared cell, with its baseline if a cell is compared with several."""
-    return f"{cell.name} against {cell.baseline}" if any(other.further for other in cells) else cell.name
+    return comparison_name(cell.name, cell.baseline) if any(other.further for other in cells) else cell.name
 
 
 def _describe_lenders(priors: Sequence[VariancePrior]) -> str:

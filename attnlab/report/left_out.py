@@ -7,6 +7,7 @@ from typing import Any
 
 from attnlab.report.wording import count, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, summarize_cells
+from attnlab.stats.records import comparison_name
 
 RunRecord = Mapping[str, Any]
 
@@ -51,7 +52,7 @@ def _effects(cells: Sequence[CellSummary], with_left_out: Sequence[CellSummary])
     texts, several = [], any(cell.further for cell in cells)
     known = {cell.name for cell in with_left_out}
     for cell in comparisons([cell for cell in cells if cell.name in known]):  # without cells that are not confirmed yet
-        before, name = _verdict(cell), f"{cell.name} against {cell.baseline}" if several else cell.name
+        before, name = _verdict(cell), comparison_name(cell.name, cell.baseline) if several else cell.name
         now = after.get((cell.name, cell.baseline), "without a verdict")
         if before != now:
             texts.append(f"{name} {now} (instead of {before})")

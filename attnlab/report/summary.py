@@ -27,6 +27,7 @@ from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.lr_curve import hyperparameter_name
+from attnlab.stats.records import comparison_name
 from attnlab.stats.verdict import Reason, VerdictKind
 
 NEAR = (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)  # outcomes that a control has to support
@@ -65,7 +66,7 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     if len(compared) == 1:
         return Summary([f"{opening}, ", *_one_comparison(compared[0], spec), "."], _open(inconclusive, rest, named=True))
     if any(cell.further for cell in cells):
-        compared = [replace(cell, name=f"{cell.name} against {cell.baseline}") for cell in compared]
+        compared = [replace(cell, name=comparison_name(cell.name, cell.baseline)) for cell in compared]
         inconclusive = [cell for cell in compared if cell.is_inconclusive]
     baselines = {cell.baseline for cell in compared}
     if len(baselines) == 1:

@@ -13,6 +13,7 @@ from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import count, describe_mark, format_consistent, format_interval, format_p_value, format_simultaneous
 from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.records import comparison_name
 from attnlab.stats.trend import Trend, TrendKind, TrendReason
 
 TREND_FILES = ("trends.csv",)
@@ -45,11 +46,10 @@ def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
         for level, comparison in zip(trend.levels, trend.comparisons, strict=True)
         if comparison.difference is not None
     ]
-    text = f"{trend.name} against {trend.baseline}: {describe_kind(trend)}: {', '.join(differences)} {noun(spec)}"
+    text = f"{comparison_name(trend.name, trend.baseline)}: {describe_kind(trend)}: {', '.join(differences)} {noun(spec)}"
     if trend.slope is None:
         return text
-    p = _p_value(trend)
-    return f"{text}; {_format_slope(trend)} per doubling{f', p {_equals(p)}' if p else ''}"
+    return f"{text}; {_format_slope(trend)} per doubling{_p_clause(trend)}"
 
 
 def describe_kind(trend: Trend) -> str:
@@ -115,8 +115,10 @@ def _format_slope(trend: Trend) -> str:
     return format_interval(trend.slope.interval, sign=True) + (f" ({outer})" if outer else "")
 
 
-def _equals(p: str) -> str:
-    return p if p.startswith("<") else f"= {p}"
+def _p_clause(trend: Trend) -> str:
+    """Format the p-value for a sentence, as in ", p = 0.006"; "" without one."""
+    p = _p_value(trend)
+    return f", p {p if p.startswith('<') else f'= {p}'}" if p else ""
 
 
 def trend_section(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> PageSection | None:
@@ -211,7 +213,7 @@ def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
 def _line(trend: Trend, colors: Mapping[str, str], number: int, *, several: bool) -> TrendLine:
     intervals = [comparison.difference.interval for comparison in trend.comparisons if comparison.difference is not None]
     points = [(level, i.mean, i.low, i.high) for level, i in zip(trend.levels, intervals, strict=True)]
-    label = f"{trend.name} against {trend.baseline}" if several else trend.name
+    label = comparison_name(trend.name, trend.baseline) if several else trend.name
     return TrendLine(label, colors.get(trend.ends[1].name, ""), points, DASHES[number % len(DASHES)])
 
 
@@ -241,8 +243,7 @@ def describe_ends(trend: Trend) -> str:
     ends = [comparison.difference.interval.mean for comparison in trend.ends if comparison.difference is not None]
     first, last = (f"{mean:+.4f}" for mean in ends)
     change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
-    p = _p_value(trend)
-    return f"{first} to {last}{f', p {_equals(p)}' if p else ''}{change}"
+    return f"{first} to {last}{_p_clause(trend)}{change}"
 
 
 def export_trends(folder: Path, trends: Sequence[Trend]) -> None:

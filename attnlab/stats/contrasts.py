@@ -26,6 +26,7 @@ from attnlab.stats.pooling import (
     relative_effect,
     scaled_effect,
 )
+from attnlab.stats.records import comparison_name
 from attnlab.stats.share_summary import CellShare
 from attnlab.stats.trend import Trend, correct_trends
 
@@ -97,7 +98,7 @@ class Contrast:
     @property
     def label(self) -> str:
         """The names of the cell and its baseline: "no_wo against dense"."""
-        return f"{self.name} against {self.baseline}"
+        return comparison_name(self.name, self.baseline)
 
 
 @dataclass(frozen=True)
