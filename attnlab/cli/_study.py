@@ -144,11 +144,11 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes, record_look
     from attnlab.study.run import run
-    from attnlab.study.settling import settling_notes
+    from attnlab.study.seed_notes import seed_notes
 
     plan.require_runs()
     max_seeds = adaptive["max_seeds"] if adaptive else None
-    for note in (*code_change_notes(plan), *further_look_notes(plan), *settling_notes(plan, max_seeds=max_seeds)):
+    for note in (*code_change_notes(plan), *further_look_notes(plan), *seed_notes(plan, max_seeds=max_seeds)):
         logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores}

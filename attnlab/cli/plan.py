@@ -37,13 +37,13 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes
-    from attnlab.study.settling import settling_notes
+    from attnlab.study.seed_notes import seed_notes
     from attnlab.tracking.client import snapshot
 
     with snapshot():
         plan = _with_recorded_extensions(plan_study(arguments))
         print_plan(plan, tflops=arguments.tflops, memory=arguments.memory, each=arguments.all)
-        for note in (*code_change_notes(plan), *further_look_notes(plan), *settling_notes(plan)):
+        for note in (*code_change_notes(plan), *further_look_notes(plan), *seed_notes(plan)):
             print_text(f"note: {note}")
     plan.require_runs()
     return 0

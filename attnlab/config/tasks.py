@@ -14,7 +14,7 @@ from attnlab.errors import UserError
 
 @dataclass(frozen=True)
 class TaskQuestion:
-    """What a study compares on one task.
+    """The comparison that a study makes on one task.
 
     Attributes:
         metric: name of the metric.

@@ -82,7 +82,7 @@ def _acts_on_evaluations(config: RunConfig) -> bool:
 
 
 def search_effect_notes(study: StudyConfig, configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:
-    """Yield a note on each field of the search that has no effect in any cell, whatever else the search chooses."""
+    """Yield a note on each field of the search that has no effect in any cell, for all values of the others."""
     space = study.search.space if study.search else {}
     moved = {"train.schedule", "train.eval_every", "train.steps", "train.epochs", "train.batch_size"} & set(space)
     for path in space:

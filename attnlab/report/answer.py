@@ -54,7 +54,7 @@ def make_answer(result: JointResult, *, noun: str = "study") -> Answer | None:
 
     Args:
         result: As `attnlab.stats.contrasts.combine` returns it.
-        noun: What the tables are: "study", or "task" for the tasks of one study.
+        noun: The noun for a table: "study", or "task" for the tasks of one study.
     """
     if not result.contrasts:
         return None

@@ -109,7 +109,7 @@ def draw_learning_curves(
         cells: In the report's order.
         records: The compared runs.
         curves: As `attnlab.load_curves` returns them.
-        spec: What is compared.
+        spec: The comparison that the study makes.
         colors: Cell -> color.
     """
     drawn = learning_curves(cells, records, curves, spec=spec, colors=colors)

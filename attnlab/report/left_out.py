@@ -21,7 +21,7 @@ def describe_left_out(
         left_out: As `attnlab.tracking.runs.load_left_out` returns them.
         records: The compared runs.
         cells: Their summaries.
-        spec: What is compared.
+        spec: The comparison that the study makes.
     """
     shown = {cell.name for cell in cells}
     left_out = [run for run in left_out if run["left_out"] == "cell" or cell_of(run, spec) in shown]

@@ -46,7 +46,7 @@ class StudyInfo:
     """The comparison of a study, and the way it was run.
 
     Attributes:
-        spec: What the study compares.
+        spec: The comparison that the study makes.
         yaml: The YAML file that it was written in.
         command: The command that ran it, with a line for each different command that resumed it.
         order: Names of its cells, in the grid's order.

@@ -114,7 +114,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     """Compute the contents of a study's page.
 
     Args:
-        info: What the study compares, and how it was run.
+        info: The comparison of the study, and the way it was run.
         runs: As `attnlab.load_runs` returns them, trials of a search included.
         curves: As `attnlab.load_curves` returns them.
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
@@ -215,7 +215,7 @@ def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -
 
 
 def _data_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what the tasks say about their data."""
+    """Return the notes of the tasks on their data."""
     return [f"Data: {note}." for note in dict.fromkeys(note for record in records for note in record.get("data_notes") or ())]
 
 

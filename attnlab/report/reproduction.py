@@ -37,7 +37,7 @@ def reproduction(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> Repro
     """Return the commands that make the report again.
 
     Args:
-        info: What the study compares, and the calls that ran it.
+        info: The comparison of the study, and the calls that ran it.
         records: The compared runs.
     """
     study = info.spec.study

@@ -26,7 +26,7 @@ def sweep_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Ma
 
     Args:
         cells: In the report's order.
-        spec: What is compared.
+        spec: The comparison that the study makes.
         colors: Cell -> color.
     """
     curves = [(cell.name, cell.curve) for cell in cells if cell.curve]

@@ -72,7 +72,7 @@ def describe_kind(trend: Trend) -> str:
 
 
 def describe_change(trend: Trend) -> str:
-    """Return what a significant slope means for the size of the difference, given the verdicts at the ends of the range."""
+    """Describe a significant slope as a change of the size of the difference, given the verdicts at the ends of the range."""
     assert trend.slope is not None
     first, last = (comparison.difference.conclusion if comparison.difference else "" for comparison in trend.ends)
     rises = trend.slope.interval.mean > 0
@@ -82,8 +82,7 @@ def describe_change(trend: Trend) -> str:
 
 
 def _conditions(trend: Trend) -> list[str]:
-    """Return what limits the outcome of a trend: its size, a mean that changes sign, and seeds that did not
-    count."""
+    """Return the conditions of a trend's outcome: a mean that changes sign, a small size, seeds that do not count."""
     conditions = []
     tested = trend.slope is not None and trend.reason is None
     if tested and trend.kind not in (TrendKind.REVERSES, TrendKind.STEADY) and trend.mean_changes_sign:

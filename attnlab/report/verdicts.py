@@ -38,7 +38,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
 
     Args:
         cells: In the report's order.
-        spec: What is compared.
+        spec: The comparison that the study makes.
         colors: Cell -> color of its swatch.
     """
     by_name = {cell.name: cell for cell in cells}

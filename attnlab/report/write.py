@@ -122,7 +122,7 @@ def write(
 
     Args:
         folder: Created if missing; plots of an earlier report are removed.
-        info: What the study compares, and how it was run.
+        info: The comparison of the study, and the way it was run.
         runs: As `attnlab.load_runs` returns them, trials of a search included.
         curves: As `attnlab.load_curves` returns them.
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.

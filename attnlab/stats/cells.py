@@ -19,7 +19,7 @@ from attnlab.stats.verdict import Verdict, VerdictKind
 
 @dataclass(frozen=True)
 class TaskMetric:
-    """What a study of several tasks compares on one of them; the fields are those of `ComparisonSpec`."""
+    """The metric and the margin of one task, in a study of several; the fields are those of `ComparisonSpec`."""
 
     metric: str
     direction: str
@@ -51,7 +51,7 @@ class ComparisonSpec:
         over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
             differences; "" if there is none.
         task_axis: The axis that sets the task, in a study of several tasks; else "".
-        tasks: Label of its values -> what is compared on this task, in place of `metric`, `direction`, `margin` and
+        tasks: Label of its values -> the fields of this task that replace `metric`, `direction`, `margin` and
             `margin_share`. Cells are compared within their task, and corrected over all tasks.
         task: The only one of these tasks that this specification is about (`for_task`).
         moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
@@ -118,12 +118,12 @@ class CellSummary:
             study with a sweep, if there is no optimum.
         costs: Cost metric -> mean and interval over the completed runs.
         states: State -> number of runs.
-        reasons: Why some runs did not complete, each reason once.
+        reasons: Reasons for which runs did not complete, each once.
         baseline: Name of the baseline cell, "" if there is none.
         difference: The cell minus its baseline; None without a shared seed.
         verdict: None if the study has no baseline, or no run of this cell completed.
-        test: What its runs are tested on (the column `test` of `attnlab.load_runs`); "" if unknown.
-        batches: What its training batches depend on besides the seed, as names and values.
+        test: Identity of the test of its runs (the column `test` of `attnlab.load_runs`); "" if unknown.
+        batches: Fields that its training batches depend on in addition to the seed, and their values.
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
         further: This cell again for each further baseline, with that baseline, difference and verdict.
         curve: Its curve over the swept hyperparameter, in a study with a sweep.

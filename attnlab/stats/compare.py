@@ -40,7 +40,7 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
 
     Args:
         runs: One mapping per run with `state`, `reason`, `seed`, the axes and the summary metrics.
-        spec: What to compare.
+        spec: The comparison that the study makes.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -182,7 +182,7 @@ def judge_cells(
     Args:
         cells: Each with its baselines.
         differences: One for each of `comparisons(cells)`, corrected over a table by `attnlab.stats.paired.correct`.
-        spec: What is compared.
+        spec: The comparison that the study makes.
     """
     by_name, corrected = {cell.name: cell for cell in cells}, iter(differences)
     judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in comparisons([cell])] for cell in cells]

@@ -39,7 +39,7 @@ class StudyTable:
 
     Attributes:
         name: The study's name.
-        spec: What it compares.
+        spec: The comparison that the study makes.
         cells: Its cells, compared.
         trends: As `attnlab.stats.trend.summarize_trends` returns them.
         shares: As `attnlab.stats.share_summary.summarize_shares` returns them.

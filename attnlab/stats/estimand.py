@@ -102,9 +102,8 @@ class ExactDifference(Difference):
         if self.p is None:
             return ""
         if self.is_significant:
-            is_larger = (
-                self.interval.mean > self.null
-            )  # of a rate or probability, larger is better; a median has the metric's unit
+            is_larger = self.interval.mean > self.null
+            # A larger rate or probability is better; a median has the direction of the metric.
             return "higher" if is_larger == (self.estimand.name == "median" or self.direction == "max") else "lower"
         return "equivalent" if self.within_margin else ""
 
@@ -155,7 +154,7 @@ def compare_seeds(
     Args:
         cell: Seed -> score.
         baseline: Seed -> score.
-        estimand: What is compared.
+        estimand: The number that is compared.
         direction: "min" where smaller scores are better, else "max".
         margin: Largest difference that counts as equivalent, in the metric's unit, or of solve rates; without effect for the
             probability of superiority.

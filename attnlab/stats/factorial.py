@@ -53,7 +53,7 @@ class Effect:
         values: Seed -> the effect in this seed, in the metric's unit: on minus off. With lost runs, their scatter is increased
             to that of an estimate from the completed runs.
         difference: Mean and tests of `values`, corrected over all main effects or over all interactions.
-        verdict: Whether the metric is better or worse with the factor on.
+        verdict: Better or worse with the factor on.
         aliases: (coefficient, name) of the effects that this estimate contains as well.
     """
 
@@ -75,7 +75,7 @@ class FactorialResult:
         missing: Names of the effects that the design estimates and the completed runs do not.
         runs: Number of completed runs.
         lost: State -> number of runs that ended without a result.
-        problem: Why there are no effects; "" if there are some.
+        problem: The reason if there are no effects, else "".
     """
 
     design: FactorialDesign
@@ -101,7 +101,7 @@ def estimate_effects(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Fact
 
     Args:
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
-        spec: What the study compares.
+        spec: The comparison that the study makes.
     """
     design = spec.factorial
     if design is None:
@@ -225,7 +225,7 @@ def judge_family(family: Sequence[Mapping[int, float]], spec: ComparisonSpec, *,
 
     Args:
         family: For each effect, seed -> its value.
-        spec: What the study compares.
+        spec: The comparison that the study makes.
         scale: Size of the metric, which decides what is rounding.
     """
     differences: list[paired.Difference | None] = []

@@ -51,7 +51,8 @@ def split_uncertainty(
     Args:
         items: As `attnlab.load_items` returns them.
         cells: The study's cell summaries.
-        spec: What is compared; items of another metric are left out. Another estimand than the mean has no such parts.
+        spec: The comparison that the study makes; items of another metric are left out. Another estimand than the mean has no
+            such parts.
     """
     if not spec.estimand.is_mean:
         return ()

@@ -10,7 +10,7 @@ averaged, with the mean of their intervals as the interval, which is right if th
 otherwise. Studies on the same data with a seed in common are averaged in the same way before they enter the mean.
 
 The mean over studies weights all of them alike, and its interval is that of a t-test of the studies' effects. Its coverage is
-at least 95 % whatever the spreads of the effects and of their errors are (Ibragimov and Müller 2010, after Bakirov and Székely
+at least 95 % for all spreads of the effects and of their errors (Ibragimov and Müller 2010, after Bakirov and Székely
 2005). With the spreads estimated from 3 to 5 seeds, the interval of Hartung and Knapp with inverse-variance weights and the
 between-study variance of Paule and Mandel covers 85 to 95 % in simulations with 3 to 5 studies, and the prediction interval of
 Higgins et al. (2009) 87 to 100 %. The prediction interval here is that of a further effect from the same normal distribution as
@@ -116,7 +116,7 @@ def relative_effect(comparison: CellSummary, baseline: CellSummary, spec: Compar
     Args:
         comparison: The cell, with a difference.
         baseline: Its baseline.
-        spec: What is compared.
+        spec: The comparison that the study makes.
 
     Returns:
         None without a difference, for a metric without a known natural zero, or if the baseline's score or error rate is 0.

@@ -78,7 +78,7 @@ def summarize_shares(
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
         records: The compared runs, as `attnlab.load_runs` returns them.
         curves: As `attnlab.load_curves` returns them.
-        spec: What is compared; a share is one of mean scores, and there is none for another estimand.
+        spec: The comparison that the study makes; a share is one of mean scores, and there is none for another estimand.
         trends: As `attnlab.stats.trend.summarize_trends` returns them.
     """
     if not spec.estimand.is_mean:

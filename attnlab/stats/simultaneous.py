@@ -5,7 +5,7 @@ their number, so such an interval can exclude zero where the verdict is inconclu
 with m comparisons each has the level 1 - 0.05/m, and in 95 of 100 tables all of them together cover the true differences, under
 any dependence (Dunn 1961).
 
-Verdicts are corrected by Holm's method, which rejects whatever Bonferroni's does and more. Where it shows a difference that
+Verdicts are corrected by Holm's method, which rejects all that Bonferroni's does, and more. Where it shows a difference that
 Bonferroni's interval leaves open, the interval ends at zero, on the side of the estimate, as the lower confidence bounds of
 Strassburger and Bretz (2008) do. An interval thus excludes zero exactly where the difference is significant. Their bounds stay
 at zero for every significant difference as long as one comparison is open, and have no end on the far side. The intervals

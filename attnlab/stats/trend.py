@@ -66,7 +66,7 @@ class Trend:
             with fewer than two levels.
         middle: The difference at the middle of the range on the fitted line, like `slope`.
         kind: The outcome.
-        reason: Why there is no test, else None.
+        reason: The reason if there is no test, else None.
     """
 
     name: str
@@ -121,7 +121,7 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
 
     Args:
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
-        spec: What is compared; without `over`, or with another estimand than the mean, there are no trends.
+        spec: The comparison that the study makes; without `over`, or with another estimand than the mean, there are no trends.
     """
     if not spec.over or not spec.estimand.is_mean:
         return []

@@ -59,7 +59,7 @@ class Verdict:
 
     Attributes:
         kind: The outcome.
-        reason: Why an outcome is inconclusive or missing, else None.
+        reason: The reason for an inconclusive or missing outcome, else None.
         pairs: Number of seeds that both the cell and its baseline completed.
         seeds: Number of seeds that the cell completed; 0 where it does not matter.
         prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.

@@ -98,7 +98,7 @@ def run_until_conclusive(
 def _take_look(
     result: StudyResult, max_seeds: int, root: str | Path | None, *, selected: Collection[str], futility: float
 ) -> tuple[list[CellSummary], LookHistory]:
-    """Judge a study, and record the look; return the comparisons that further seeds may settle, and the looks."""
+    """Judge a study, and record the look; return the inconclusive comparisons that are not futile, and the looks."""
     from attnlab.study.looks import record_futility, record_look
 
     history = record_look(result.comparison(), table(result), root)

@@ -52,7 +52,7 @@ def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
     If the store cannot be read, or does not accept the record, a warning states so: the table itself is not lost.
 
     Args:
-        spec: What the study compares.
+        spec: The comparison that the study makes.
         cells: Summaries of the table, before any correction for looks.
     """
     study = spec.study

@@ -9,7 +9,7 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
-from attnlab.study.settling import count_comparisons, settling_notes
+from attnlab.study.seed_notes import count_comparisons, seed_notes
 from attnlab.tracking.tags import question
 
 RECALL = Path(__file__).parents[2] / "examples" / "my_task" / "recall.py"
@@ -42,7 +42,7 @@ def planned(task: str = "pydocs", **fields: Any) -> Plan:
 
 
 def test_texts_are_summarized_by_the_mean() -> None:
-    assert planned().estimand.is_mean and settling_notes(planned()) == []
+    assert planned().estimand.is_mean and seed_notes(planned()) == []
 
 
 def test_a_task_declares_its_estimand_and_a_study_overrides_it(bimodal: str) -> None:
@@ -121,29 +121,29 @@ def test_the_plan_names_the_smallest_number_of_seeds_that_can_decide() -> None:
     """With 2 comparisons, the sign test needs 7 seeds: 2 x 2 / 2^7 = 0.03."""
     few = planned(estimand="median", seeds=[0, 1, 2, 3, 4])
     assert count_comparisons(few) == 2
-    (note,) = settling_notes(few)
+    (note,) = seed_notes(few)
     assert "0.062" in note and "at least 7 seeds" in note
-    assert settling_notes(planned(estimand="median", seeds=list(range(7)))) == []
+    assert seed_notes(planned(estimand="median", seeds=list(range(7)))) == []
     rate = {"name": "solve_rate", "threshold": 0.9}
-    assert "at least 4 seeds" in settling_notes(planned(estimand=rate))[0]
-    assert settling_notes(planned(estimand=rate, baseline=None)) == []
+    assert "at least 4 seeds" in seed_notes(planned(estimand=rate))[0]
+    assert seed_notes(planned(estimand=rate, baseline=None)) == []
 
 
 def test_the_plan_names_a_limit_of_added_seeds_that_can_decide() -> None:
     few = planned(estimand="superiority")
-    (note,) = settling_notes(few, max_seeds=6)
+    (note,) = seed_notes(few, max_seeds=6)
     assert "up to 6 seeds" in note and "--max-seeds" in note
     needed = int(note.rpartition(" ")[2])
-    assert needed > 6 and settling_notes(few, max_seeds=needed) == []
-    assert settling_notes(few, max_seeds=needed - 1) != []
+    assert needed > 6 and seed_notes(few, max_seeds=needed) == []
+    assert seed_notes(few, max_seeds=needed - 1) != []
 
 
 def test_the_plan_names_a_margin_that_the_seeds_cannot_show() -> None:
     rate = {"name": "solve_rate", "threshold": 0.9}
     enough = planned(estimand=rate, seeds=list(range(5)), margin=0.1)
-    (note,) = settling_notes(enough)
+    (note,) = seed_notes(enough)
     assert "equivalent within ±0.1" in note and "at least" in note
-    assert settling_notes(planned(estimand=rate, seeds=list(range(5)), margin=0.8)) == []
+    assert seed_notes(planned(estimand=rate, seeds=list(range(5)), margin=0.8)) == []
 
 
 def test_a_control_is_not_tested_for_equivalence() -> None:
@@ -152,7 +152,7 @@ def test_a_control_is_not_tested_for_equivalence() -> None:
     without = planned(**options)
     controlled = planned(**options, grid={"variant": ["dense", "no_wo", "none"]}, control={"variant": "none"})
     assert [count_comparisons(p, controls=False) for p in (without, controlled)] == [2, 1]
-    assert settling_notes(without) and not settling_notes(controlled)
+    assert seed_notes(without) and not seed_notes(controlled)
 
 
 def test_levels_have_no_trend_of_another_estimand() -> None:

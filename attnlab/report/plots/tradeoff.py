@@ -22,7 +22,7 @@ class TradeoffPoint:
         cost, value: Means over seeds of the cost and of the metric.
         low, high: Ends of the metric's 95 % interval, if there is one.
         cost_range: Lowest and highest cost of its seeds if the cost is measured, None if it is counted.
-        test: What the cell is tested on. Cells with different tests do not beat each other.
+        test: Identity of the cell's test. Cells with different tests do not beat each other.
     """
 
     label: str
