@@ -276,6 +276,7 @@ TASKS = Registry(
     builtin={
         "imdb": "attnlab.tasks.imdb:Imdb",
         "enwik8": "attnlab.tasks.enwik8:Enwik8",
+        "masked_text": "attnlab.tasks.masked_text:MaskedText",
         "pydocs": "attnlab.tasks.pydocs:PyDocs",
         "csv": "attnlab.tasks.csv:Csv",
         "text": "attnlab.tasks.text:Text",
@@ -292,6 +293,7 @@ MODELS = Registry(
         "language_model": "attnlab.models.language_model:LanguageModel",
         "classifier": "attnlab.models.classifier:Classifier",
         "encoder_decoder": "attnlab.models.encoder_decoder:EncoderDecoder",
+        "masked_language_model": "attnlab.models.masked_language_model:MaskedLanguageModel",
     },
 )
 

@@ -64,12 +64,15 @@ class ModelConfig(Section):
     head_bias: bool = Field(default=True, description="bias of the output layer")
     dropout: Fraction = Field(default=0.0, description="probability of dropping an output of a sublayer in training")
     attention_dropout: Fraction = Field(default=0.0, description="probability of dropping an attention weight in training")
+    embedding_norm: bool = Field(default=False, description="norm of the embeddings before the first block (BERT)")
     embedding_dropout: Fraction = Field(
         default=0.0, description="probability of dropping a feature of an embedding in training"
     )
     word_dropout: Fraction = Field(default=0.0, description="probability of blanking an input token in training")
-    pool: Literal["mean", "max", "class"] = Field(
-        default="mean", description="how a classifier reduces a sequence to one vector"
+    pool: Literal["mean", "max", "class", "first", "last"] = Field(
+        default="mean",
+        description="how a classifier reduces a sequence to one vector; class: of a token that is put before the sequence; "
+        "first, last: of the sequence's own tokens, such as [CLS] and [SEP]",
     )
     tie_embeddings: bool = Field(
         default=False, description="share the weights of a language model's embedding and output layer"

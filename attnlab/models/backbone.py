@@ -1,4 +1,4 @@
-"""The backbone that the models share: token embeddings and a stack of blocks with the variant under test.
+"""The backbone that the models share: token and segment embeddings and a stack of blocks with the variant under test.
 
 Vaswani et al. 2017, arXiv:1706.03762, section 3, with the residual connections of a block, f attention or feed-forward:
 
@@ -86,6 +86,9 @@ class Backbone(nn.Module):
         self.scale = sqrt(model.dim) if model.scale_embeddings else 1.0
         self.dropout = nn.Dropout(model.embedding_dropout)
         self.position = build_position(config, task, own, "embed")
+        segments = getattr(task, "segments", 0)  # an attribute of few tasks
+        self.segment_embedding = nn.Embedding(segments, model.dim) if segments else None
+        self.embedding_norm = norm_layer(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList([self.make_block(config, task, own) for _ in range(model.depth)])
         self.norm = norm_layer(model) if model.norm == "pre" else nn.Identity()
 
@@ -94,7 +97,12 @@ class Backbone(nn.Module):
         return Block(build_attention(config, task, own), feed_forward_layer(config.model), config=config.model)
 
     def forward(
-        self, tokens: Tensor, *, memory: list[Tensor] | None = None, mask: Tensor | None = None
+        self,
+        tokens: Tensor,
+        *,
+        memory: list[Tensor] | None = None,
+        mask: Tensor | None = None,
+        segments: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Compute features of tokens.
 
@@ -102,12 +110,13 @@ class Backbone(nn.Module):
             tokens: (b, t) integers.
             memory: the second value that the call for the previous segment returned, or None.
             mask: (b, t), boolean, True = a real token; None: all are.
+            segments: (b, t) integers, the segment of each token, in a task with segments; None: all 0.
 
         Returns:
             The features (b, t, dim), t + 1 with a class token, and the memory for the next segment: a tensor (b, m, dim) for
             each block, or [] without memory.
         """
-        x = self._embed(tokens)
+        x = self._embed(tokens, segments)
         if mask is not None and self.class_token is not None:
             mask = nn.functional.pad(mask, (1, 0), value=True)
         new_memory: list[Tensor] = []
@@ -124,9 +133,11 @@ class Backbone(nn.Module):
             return checkpoint(block, *inputs, use_reentrant=False)
         return block(*inputs)
 
-    def _embed(self, tokens: Tensor, *, start: int = 0) -> Tensor:
+    def _embed(self, tokens: Tensor, segments: Tensor | None = None, *, start: int = 0) -> Tensor:
         """Return the embeddings (b, t, dim) of tokens (b, t), the first of which is at position ``start``."""
         x = self.embedding(tokens) * self.scale
+        if self.segment_embedding is not None:
+            x = x + self.segment_embedding(torch.zeros_like(tokens) if segments is None else segments)
         if self.training and self.word_dropout:
             keep = torch.rand(tokens.shape, device=tokens.device) >= self.word_dropout
             x = x * keep.unsqueeze(-1)
@@ -134,7 +145,7 @@ class Backbone(nn.Module):
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
         if self.position is not None:
             x = x + self.position.embed(start + x.shape[1])[start:]
-        return self.dropout(x)
+        return self.dropout(self.embedding_norm(x))
 
     def _update_memory(self, x: Tensor, memory: Tensor | None) -> Tensor:
         """Return the last ``mem_len`` inputs of a block, without gradient."""

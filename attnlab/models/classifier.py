@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.models.backbone import Backbone
 from attnlab.models.base import Model, TaskShape
-from attnlab.nn.layers import pool_max, pool_mean
+from attnlab.nn.layers import pool_last, pool_max, pool_mean
 from attnlab.tasks import Batch
 
 
 class Classifier(Model):
-    """Logits of the classes, from the mean or maximum over the sequence or from a class token (``model.pool``)."""
+    """Logits of the classes, from the sequence's mean, maximum, first or last token, or a class token (``model.pool``)."""
 
     kind: ClassVar[str] = "classifier"
 
@@ -31,9 +31,9 @@ class Classifier(Model):
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the logits (b, classes) of tokens (b, t); mask (b, t), True = a real token, or None: all are."""
         x, _ = self.backbone(tokens, mask=mask)
-        if self.pool == "class":
+        if self.pool in ("class", "first"):
             return self.head(x[:, 0])
-        return self.head(pool_max(x, mask) if self.pool == "max" else pool_mean(x, mask))
+        return self.head({"max": pool_max, "mean": pool_mean, "last": pool_last}[self.pool](x, mask))
 
     @property
     def stacks(self) -> tuple[nn.ModuleList, ...]:

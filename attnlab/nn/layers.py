@@ -182,3 +182,11 @@ def pool_max(x: Tensor, mask: Tensor | None) -> Tensor:
         return x.amax(1)
     largest = x.masked_fill(~mask.unsqueeze(-1), float("-inf")).amax(1)
     return largest.masked_fill(~mask.any(1, keepdim=True), 0.0)
+
+
+def pool_last(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Take the last position of x (b, t, dim) where ``mask`` (b, t) is True: (b, dim); the first one for a row without any."""
+    if mask is None:
+        return x[:, -1]
+    last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
+    return x[torch.arange(len(x), device=x.device), last]

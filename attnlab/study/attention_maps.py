@@ -94,7 +94,7 @@ def _compute_map(folder: Path, *, length: int, trust: bool = False) -> Attention
     prepare_task(trained.task, trained.config)
     batch = _first_batch(trained)
     tokens, mask = batch.inputs[:1, :length], None
-    if trained.task.kind == "classifier" and batch.mask is not None:
+    if trained.task.kind in ("classifier", "masked_language_model") and batch.mask is not None:
         mask = batch.mask[:1, :length]
     try:
         layers = trained.attention_weights(tokens, mask)

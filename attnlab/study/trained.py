@@ -179,7 +179,7 @@ class TrainedModel:
             raise UserError(message) from error
         if not ids.numel():
             raise UserError("expected a text of at least one token, got an empty one")
-        return ids[:, : self.task.length] if self._is_classifier else ids
+        return ids[:, : self.task.length] if self._reads_whole_rows else ids
 
     @torch.no_grad()
     def __call__(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
@@ -189,10 +189,11 @@ class TrainedModel:
 
         Args:
             inputs: text, token ids (t,), or several rows of them (b, t).
-            mask: (b, t), boolean, True = a real token; for a classifier only. None: all are.
+            mask: (b, t), boolean, True = a real token; for a classifier or a masked language model. None: all are.
 
         Returns:
-            (b, t, vocabulary), of the token after each, from a language model; (b, classes) from a classifier.
+            (b, t, vocabulary), of the token after each, from a language model, or of the token itself from a masked one, whose
+            text may contain ``[MASK]``; (b, classes) from a classifier.
 
         Raises:
             UserError: the task cannot encode the text, or the tokens are not valid for this model.
@@ -200,6 +201,8 @@ class TrainedModel:
         tokens = self._tokens(inputs, mask)
         if self._is_classifier:
             return self.model(tokens, None if mask is None else mask.to(self.device)).float()
+        if self._is_masked:
+            return self.model(tokens, mask=None if mask is None else mask.to(self.device)).tokens.float()
         memory: list[Tensor] | None = None
         logits = []
         for segment in tokens.split(self.task.length if self.config.model.mem_len else tokens.shape[1], dim=1):
@@ -258,8 +261,8 @@ class TrainedModel:
         if tokens.shape[1] > self.task.length and self.config.model.mem_len:
             raise UserError(f"expected at most one segment of {self.task.length} tokens, got {tokens.shape[1]}")
         with attention.record_attention_weights() as layers:
-            if self._is_classifier:
-                self._reference_model(tokens, None if mask is None else mask.to(self.device))
+            if self._reads_whole_rows:
+                self._reference_model(tokens, mask=None if mask is None else mask.to(self.device))
             else:
                 self._reference_model(tokens)
         t = tokens.shape[1] + self._has_class_token
@@ -278,8 +281,9 @@ class TrainedModel:
 
     def require_generation(self) -> None:
         """Raise `UserError` unless the model is a language model and its task has text."""
-        if self._is_classifier:
-            raise UserError(f"expected a language model, got a classifier of {self.config.task.label}")
+        if self._reads_whole_rows:
+            kind = self.task.kind.replace("_", " ")
+            raise UserError(f"expected a language model, got a {kind} of {self.config.task.label}")
         for method in ("encode", "decode"):
             self._require_method(method)
 
@@ -298,6 +302,14 @@ class TrainedModel:
         return self.task.kind == "classifier"
 
     @property
+    def _is_masked(self) -> bool:
+        return self.task.kind == "masked_language_model"
+
+    @property
+    def _reads_whole_rows(self) -> bool:
+        return self._is_classifier or self._is_masked
+
+    @property
     def _has_class_token(self) -> bool:
         return type(self.model).has_class_token(self.config.model)
 
@@ -314,7 +326,7 @@ class TrainedModel:
         """Return valid token ids (b, t) on the model's device."""
         tokens = self.encode(inputs) if isinstance(inputs, str) else self._integers(inputs)
         t = tokens.shape[1]
-        if mask is not None and (not self._is_classifier or mask.shape != tokens.shape):
+        if mask is not None and (not self._reads_whole_rows or mask.shape != tokens.shape):
             raise UserError(f"expected a mask of shape {tuple(tokens.shape)}, of a classifier, got {tuple(mask.shape)}")
         too_long = t > self.task.length and not self.config.model.mem_len
         if too_long and (reason := unsupported_length(self.config, self.task, t)):

@@ -59,6 +59,8 @@ class Batch:
         source_mask: (b, s) bool, True at real tokens of ``source``; None if there is no padding.
         segments: (b, t) int64, the sentence of each token of a pair: 0 or 1.
         labels: (b,) int64 classes of the rows, in addition to targets that are tokens.
+        positions: (b, p) int64, the positions of a row at which a masked language model predicts tokens; rows with fewer repeat
+            one without a target. None: all positions.
     """
 
     inputs: Tensor
@@ -70,6 +72,7 @@ class Batch:
     source_mask: Tensor | None = None
     segments: Tensor | None = None
     labels: Tensor | None = None
+    positions: Tensor | None = None
 
     @cached_property
     def tokens(self) -> int:

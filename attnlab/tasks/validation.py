@@ -13,7 +13,8 @@ import torch
 
 from attnlab.config.estimand import ESTIMANDS
 from attnlab.errors import UserError
-from attnlab.tasks import Batch, Task
+from attnlab.tasks import IGNORED, Batch, Task
+from attnlab.tasks.masking import uniform_output
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
@@ -92,12 +93,19 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
     if mistake := describe_mistake(batch, task):
         raise UserError(f"task {config.task.label}: {mistake} from train_batch()")
     row = batch.split(len(batch.inputs))[0]
-    shape = (1, task.classes) if task.kind == "classifier" else (*row.inputs.shape, task.vocabulary)
-    scores: Any = task.score(torch.zeros(()).expand(shape), row)
+    scores: Any = task.score(_uniform_output(task, row), row)
     generates = type(task).generated_scores is not Task.generated_scores
     if not isinstance(scores, dict) or (task.metric not in scores and not generates):
         named = ", ".join(scores) or "nothing" if isinstance(scores, dict) else repr(scores)
         raise UserError(f"task {config.task.label}: expected score() to name the metric {task.metric}, got {named}")
+
+
+def _uniform_output(task: Task, batch: Batch) -> Any:
+    """Return the output of a model that predicts nothing, as ``score`` reads it."""
+    if task.kind == "masked_language_model":
+        return uniform_output(batch, vocabulary=task.vocabulary, classes=task.classes)
+    shape = (len(batch.inputs), task.classes) if task.kind == "classifier" else (*batch.inputs.shape, task.vocabulary)
+    return torch.zeros(()).expand(shape)
 
 
 def describe_mistake(batch: Any, task: Task) -> str:
@@ -121,6 +129,8 @@ def describe_mistake(batch: Any, task: Task) -> str:
         if mistake or batch.source is None:
             return mistake
         read.append(("source", batch.source, task.vocabulary))
+    if task.kind == "masked_language_model" and (mistake := _describe_masked_mistake(batch, task)):
+        return mistake
     for name, tokens, most in read:
         if int(tokens.max()) >= most or (name != "targets" and int(tokens.min()) < 0):
             return f"expected {name} from 0 to {most - 1}, got {int(tokens.min())} to {int(tokens.max())}"
@@ -136,6 +146,25 @@ def _describe_source_mistake(batch: Batch, task: Task) -> str:
         return f"expected a source of ({rows}, s), s from 1 to the length {task.length}, got {size}"
     if batch.source_mask is not None and tuple(batch.source_mask.shape) != size:
         return f"expected a source mask of {size}, the shape of the source, got {tuple(batch.source_mask.shape)}"
+    return ""
+
+
+def _describe_masked_mistake(batch: Batch, task: Task) -> str:
+    """Describe the first mistake in the fields of a batch that only a masked language model reads; "" if they are valid."""
+    size = tuple(batch.inputs.shape)
+    if batch.segments is not None and tuple(batch.segments.shape) != size:
+        return f"expected segments of {size}, the shape of the inputs, got {tuple(batch.segments.shape)}"
+    if batch.segments is not None and not 0 <= int(batch.segments.min()) <= int(batch.segments.max()) < task.segments:
+        return (
+            f"expected segments from 0 to {task.segments - 1}, got {int(batch.segments.min())} to {int(batch.segments.max())}"
+        )
+    if task.classes and (batch.labels is None or tuple(batch.labels.shape) != size[:1]):
+        return f"expected labels of {size[:1]}, got {None if batch.labels is None else tuple(batch.labels.shape)}"
+    if batch.positions is not None:
+        missed = batch.targets.scatter(1, batch.positions, IGNORED) != IGNORED
+        if missed.any():
+            row, column = (int(i) for i in missed.nonzero()[0])
+            return f"expected every target at one of the positions, got one of row {row} at {column}"
     return ""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from attnlab._util.metrics import merge
 from attnlab._util.progress import show_progress
@@ -74,7 +74,7 @@ def evaluate(
         for batch in _with_progress(batches, label or split, length=task.length, total=tokens):
             batch = batch.to(device)
             output, memory = model.forward_batch(batch, memory)
-            output = tree_map(Tensor.float, output)
+            output = tree_map_only(Tensor, Tensor.float, output)
             scores.append(task.score(output, batch))
             if items is not None:
                 items.add(task, output, batch)

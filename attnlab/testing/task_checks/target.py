@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attnlab._util.metrics import Mean, merge
 from attnlab.tasks import IGNORED, Batch, Task
+from attnlab.tasks.masking import MaskedOutput, predicted_tokens, uniform_output
 
 ROWS = 3  # of a batch
 FEW_ROWS = 8  # that scores are computed of
@@ -52,9 +53,14 @@ class TaskTarget:
         return self.task.train_batch(step, seed=seed, batch_size=batch_size)
 
     @property
+    def is_masked(self) -> bool:
+        """True for a task of masked language models, whose targets are tokens of the row itself."""
+        return self.task.kind == "masked_language_model"
+
+    @property
     def counts_tokens(self) -> bool:
         """True for a task over one text, whose ``limit`` counts tokens; False if it counts rows."""
-        return self.task.metric.startswith("bits_per_")
+        return self.task.metric.startswith("bits_per_") and not self.is_masked
 
     def limit(self, rows: int) -> int:
         """Return the ``limit`` of an evaluation with about so many rows."""
@@ -94,15 +100,29 @@ class TaskTarget:
 
         return self.task.generated_scores(generate, "valid", batch_size=ROWS, limit=self.limit(FEW_ROWS))
 
-    def logits(self, batch: Batch, predicted: str) -> Tensor:
+    def logits(self, batch: Batch, predicted: str) -> Any:
         """Return logits of a batch; see ``score``."""
+        if self.is_masked:
+            return self._masked_output(batch, predicted)
         size = self.task.vocabulary if self.is_language_model else self.task.classes
-        logits = torch.zeros(*batch.targets.shape, size)
-        if predicted == "nothing":
-            return logits
-        chosen = torch.where(batch.targets == IGNORED, 0, batch.targets)
-        chosen = chosen if predicted == "right" else (chosen + 1) % size
-        return logits.scatter(-1, chosen.unsqueeze(-1), LOGIT)
+        return _favour(torch.zeros(*batch.targets.shape, size), batch.targets, predicted)
+
+    def _masked_output(self, batch: Batch, predicted: str) -> MaskedOutput:
+        """Return the output of a masked language model for a batch."""
+        tokens, labels = uniform_output(batch, vocabulary=self.task.vocabulary, classes=self.task.classes)
+        tokens = _favour(tokens, predicted_tokens(batch), predicted)
+        if labels is None or batch.labels is None:
+            return MaskedOutput(tokens)
+        return MaskedOutput(tokens, _favour(labels, batch.labels, predicted))
+
+
+def _favour(logits: Tensor, targets: Tensor, predicted: str) -> Tensor:
+    """Raise the logits (..., n) of the targets (...), or of wrong classes; unchanged if nothing is predicted."""
+    if predicted == "nothing":
+        return logits
+    chosen = torch.where(targets == IGNORED, 0, targets)
+    chosen = chosen if predicted == "right" else (chosen + 1) % logits.shape[-1]
+    return logits.scatter(-1, chosen.unsqueeze(-1), LOGIT)
 
 
 def same(one: Batch, other: Batch) -> bool:
