@@ -27,3 +27,6 @@ class Reset(StrEnum):
 
 WITHOUT_RESULT = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.INTERRUPTED})  # the next call trains these again
 COUNTS_AS_FAILURE = frozenset({RunState.FAILED, RunState.TIMED_OUT})  # attempts that use up the study's ``retries``
+NOT_COMPARED = frozenset(
+    {"search", "stage"}
+)  # phases of a study whose runs are in no cell: trials, runs that others start from

@@ -17,6 +17,8 @@ def text(value: Any) -> str:
     Control characters are escaped: names of cells are made of such texts.
     """
     if isinstance(value, dict):
+        if set(value) == {"from"}:  # of init
+            return text(value["from"])
         name = value.get("name")
         named = [escape_controls(name.rpartition(":")[2])] if isinstance(name, str) else []
         return " ".join([*named, *(f"{escape_controls(str(k))}={text(v)}" for k, v in value.items() if k != "name")])
@@ -50,8 +52,8 @@ def label_text(label: Any) -> str:
 
 def canonical(value: Any) -> str:
     """Return a text that is equal for equal values: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
-    if isinstance(value, dict) and set(value) == {"name"}:
-        value = value["name"]
+    if isinstance(value, dict) and set(value) in ({"name"}, {"from"}):
+        value = next(iter(value.values()))
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53:
         value = float(value)  # beyond 2**53, two integers may have one float
     return json.dumps(value, sort_keys=True, default=str)

@@ -10,6 +10,7 @@ from typing import Any
 from attnlab.config.axes import Label, label_text, labels, pick
 from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
+from attnlab.config.paths import split_stage
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig
 from attnlab.config.study_source import assignment
@@ -18,8 +19,9 @@ from attnlab.config.yaml import Loc
 from attnlab.errors import UserError
 
 SECTIONS = ("model", "train", "evaluate", "machine")
+NAMED_VALUES = ("init",)  # fields outside the sections whose values need the name of the field in the name of a cell
 MAX_CELLS = 10_000  # cells of one study
-_ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
+ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class CellConfig:
 
     def where(self, *loc: str | int, key: bool = False) -> str:
         """Return the place that sets ``loc``: an item of the grid, an assignment, or a line of the base."""
-        return _where(self.study, self.chosen, loc, key=key)
+        return place_of(self.study, self.chosen, loc, key=key)
 
     @property
     def place(self) -> str:
@@ -104,7 +106,8 @@ def cell_name(axes: Mapping[str, Label]) -> str:
     for axis, value in axes.items():
         end = axis.rpartition(".")[2]
         shown = label_text(value)
-        parts.append(shown if "." not in axis and axis not in SECTIONS else f"{end if ends.count(end) == 1 else axis}={shown}")
+        stands_alone = "." not in axis and axis not in (*SECTIONS, *NAMED_VALUES)
+        parts.append(shown if stands_alone else f"{end if ends.count(end) == 1 else axis}={shown}")
     return " ".join(parts)
 
 
@@ -124,14 +127,14 @@ def assigned_base(study: StudyConfig) -> dict[str, Any]:
     """Return a copy of the base with the assignments over it."""
     fields = copy.deepcopy(study.base)
     for path, value in study.sets.items():
-        alternative = _ONE_OF.get(path)
+        alternative = ONE_OF.get(path)
         if alternative and f"train.{alternative}" not in study.sets and isinstance(fields.get("train"), dict):
             fields["train"].pop(alternative, None)  # --set train.steps=50 also shortens a study that sets epochs
         set_path(fields, path, copy.deepcopy(value))
     return fields
 
 
-def _settings(study: StudyConfig, chosen: dict[str, int]) -> list[FieldSetting]:
+def cell_settings(study: StudyConfig, chosen: dict[str, int]) -> list[FieldSetting]:
     """Return the fields that the values of the axes set, a whole section before a field in it."""
     settings = [setting for axis, index in chosen.items() for setting in field_settings(study, axis, index)]
     return sorted(settings, key=lambda setting: setting.path.count("."))
@@ -139,23 +142,25 @@ def _settings(study: StudyConfig, chosen: dict[str, int]) -> list[FieldSetting]:
 
 def _config(study: StudyConfig, chosen: dict[str, int]) -> RunConfig:
     """Return the configuration of a cell: the base, then the assignments over it, then the values of the axes."""
-    fields, settings = assigned_base(study), _settings(study, chosen)
+    fields = assigned_base(study)
+    settings = [setting for setting in cell_settings(study, chosen) if not split_stage(setting.path)[0]]
     for setting in settings:
         set_path(fields, setting.path, copy.deepcopy(setting.value))
-    if _has_position(fields.get("variant")):  # of the base: that of an axis is a setting of its own
+    if has_position(fields.get("variant")):  # of the base: that of an axis is a setting of its own
         scheme = fields["variant"].pop("position")
         if all(setting.path != "position" for setting in settings):
             fields["position"] = scheme
-    return validate(RunConfig, fields, where=lambda loc, /, *, key=False: _where(study, chosen, loc, key=key))
+    return validate(RunConfig, fields, where=lambda loc, /, *, key=False: place_of(study, chosen, loc, key=key))
 
 
-def _has_position(variant: Any) -> bool:
+def has_position(variant: Any) -> bool:
+    """Return True if the entry of a variant names its position scheme."""
     return isinstance(variant, dict) and "position" in variant
 
 
-def _where(study: StudyConfig, chosen: dict[str, int], loc: Loc, *, key: bool) -> str:
+def place_of(study: StudyConfig, chosen: dict[str, int], loc: Loc, *, key: bool) -> str:
     """Return the place of the axis, the assignment or the line that sets ``loc``, the longest path first."""
-    settings: dict[Loc, FieldSetting] = {tuple(setting.path.split(".")): setting for setting in _settings(study, chosen)}
+    settings: dict[Loc, FieldSetting] = {tuple(setting.path.split(".")): setting for setting in cell_settings(study, chosen)}
     sets: dict[Loc, str] = {tuple(path.split(".")): path for path in study.sets}
     for length in range(len(loc), 0, -1):  # the most specific one applies
         head, rest = loc[:length], loc[length:]
@@ -166,6 +171,6 @@ def _where(study: StudyConfig, chosen: dict[str, int], loc: Loc, *, key: bool) -
             return study.where(*setting.loc, *rest, key=key)
         if head in sets:
             return assignment(sets[head], study.sets[sets[head]])
-    if loc[:1] == ("position",) and _has_position(study.base.get("variant")):
+    if loc[:1] == ("position",) and has_position(study.base.get("variant")):
         return study.where("base", "variant", *loc, key=key)
     return study.where("base", *loc, key=key)

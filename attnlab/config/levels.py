@@ -126,7 +126,7 @@ def _check_level(study: StudyConfig, axis: str, name: str, level: Any) -> None:
         raise UserError(message, place)
     seen: set[str] = set()
     for setting in _settings_of_level(level, ("grid", axis, name)):
-        check_path(setting.path, place=study.where(*setting.loc, key=True))
+        check_path(setting.path, place=study.where(*setting.loc, key=True), stages=study.stages)
         check_value(setting.path, setting.value, where=within(study.place, *setting.loc))
         if setting.path in seen:
             message = f"{label}.{name}: expected each field once, got {setting.path} again"

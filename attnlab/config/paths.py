@@ -1,5 +1,6 @@
 """Dotted paths into the configuration of a run, such as ``train.lr``: the valid ones, and checks of their values."""
 
+from collections.abc import Collection
 from typing import Any
 
 from attnlab.config.run import RunConfig, set_path
@@ -7,6 +8,7 @@ from attnlab.config.validation import RENAMED, check_part, field_names
 from attnlab.config.yaml import Where
 from attnlab.errors import UserError, nearest
 
+STAGES = "stages"  # the section of a study whose parts an axis sets as stages.NAME.PATH
 NAMED = ("task", "variant", "position")  # fields with options, which the plan checks against their classes
 
 NOT_OPTIONS = {  # keys of a field with options that are none -> what to write instead
@@ -16,8 +18,27 @@ NOT_OPTIONS = {  # keys of a field with options that are none -> what to write i
 }
 
 
-def check_path(path: str, *, place: str) -> None:
-    """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run."""
+def split_stage(path: str) -> tuple[str, str]:
+    """Return the stage that a dotted path leads into, and the path there: ``stages.pretrain.train.lr`` is ``train.lr``.
+
+    The stage of other paths is "".
+    """
+    first, _, rest = path.partition(".")
+    if first != STAGES:
+        return "", path
+    stage, _, inner = rest.partition(".")
+    return stage, inner
+
+
+def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
+    """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run, or of a run of one of ``stages``."""
+    stage, inner = split_stage(path)
+    if stage in stages and inner:
+        path = inner
+    elif stages and path.partition(".")[0] == STAGES:
+        known = [f"{STAGES}.{name}" for name in stages]
+        expectation = f"expected {' or '.join(known)} and a path into it, such as {known[0]}.train.lr"
+        raise UserError(f"{path!r} is not a field of a stage{nearest(f'{STAGES}.{stage}', known)}: {expectation}", place)
     if path == "seed":
         raise UserError("expected 'seeds: [...]' at the top level, got 'seed'", place)
     known = field_names(RunConfig, ())
@@ -44,6 +65,7 @@ def check_value(path: str, value: Any, *, where: Where) -> None:
     Args:
         where: the place of a location inside the value.
     """
+    _, path = split_stage(path)
     parts = tuple(path.split("."))
     if parts[0] in NAMED and len(parts) > 1:
         return

@@ -15,6 +15,7 @@ from attnlab.config.over import check_over, with_levels
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search
+from attnlab.config.stages import check_stages
 from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import StudySource, assignment
 from attnlab.config.sweep_checks import check_sweep
@@ -76,6 +77,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     study.set_source(path, origin, base_sets, merged=None if fields is written else fields)
     _check_seeds(study)
     _check_base(study)
+    check_stages(study)
     study = with_factor_axes(study)
     check_over(study)
     _check_grid(study)
@@ -194,7 +196,7 @@ def _check_grid(study: StudyConfig) -> None:
     for axis, values in study.grid.items():
         if isinstance(values, dict):
             continue
-        check_path(axis, place=study.where("grid", axis, key=True))
+        check_path(axis, place=study.where("grid", axis, key=True), stages=study.stages)
         seen: set[str] = set()
         for i, value in enumerate(values):
             check_value(axis, value, where=within(study.place, "grid", axis, i))

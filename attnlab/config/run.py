@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from attnlab.config.init import InitField
 from attnlab.config.types import Betas, Count, Fraction, Lengths, NamedField, Section, VariantField, conflict, expected
 from attnlab.config.yaml import parse_assignments
 
@@ -233,6 +234,9 @@ class RunConfig(Section):
     train: TrainConfig
     evaluate: EvaluateConfig = EvaluateConfig()
     machine: MachineConfig = MachineConfig()
+    init: InitField | None = Field(
+        default=None, description="the stage whose weights training starts from, {from: NAME}; null: from scratch"
+    )
     seed: int = Field(default=0, ge=0)
     sources: dict[str, str] = Field(default={}, description="user files -> digests of their code; filled in by the plan")
     packages: dict[str, str] = Field(
@@ -244,12 +248,15 @@ class RunConfig(Section):
         """Return 16 hex digits over every field and attnlab's version.
 
         Folders do not count, only the names of user files and their code (without comments and docstrings), so that a project
-        can be moved.
+        can be moved. Of ``init``, the fingerprint of the run counts whose weights training starts from, not the stage's name.
         """
         from attnlab._version import __version__
 
         fields = self.model_dump(mode="json")
         fields["sources"] = sorted(self.sources.values())
+        del fields["init"]
+        if self.init is not None:
+            fields["init"] = self.init.fingerprint
         for section in (fields, *(fields["model"][part] for part in PARTS)):
             for kind in ("task", "variant", "position"):
                 if section.get(kind) is not None:

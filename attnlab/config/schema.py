@@ -19,15 +19,12 @@ def json_schema() -> dict[str, Any]:
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")
     fields = {name: field for name, field in run["properties"].items() if name not in FILLED_IN}
-    for part in definitions.values():
-        part.pop("required", None)  # the grid may set what the base leaves out
+    for definition in definitions.values():
+        definition.pop("required", None)  # the grid may set what the base leaves out
     description = study["properties"]["base"]["description"]
-    study["properties"]["base"] = {
-        "type": "object",
-        "description": description,
-        "properties": fields,
-        "additionalProperties": False,
-    }
+    part = {"type": "object", "properties": fields, "additionalProperties": False}
+    study["properties"]["base"] = {"description": description, **part}
+    study["properties"]["stages"] |= {"additionalProperties": part}
     axes = _axes(fields, definitions)
     study["properties"]["grid"] |= {"properties": axes}
     study["properties"]["over"]["anyOf"][0] |= {"properties": axes}

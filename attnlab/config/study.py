@@ -144,6 +144,11 @@ class StudyConfig(Section):
         description="one further axis with numbers as levels, such as {train.steps: [500, 1500, 4500]}: cells are compared at "
         "each level, and the change of their differences from level to level is tested",
     )
+    stages: dict[str, dict[str, Any]] = Field(
+        default={},
+        description="trainings that others start from with init: {from: NAME}: name -> what differs from the base. A run of a "
+        "stage has the variant, the position scheme and the model of the cell that starts from it, and the same seed",
+    )
     skip: list[Skip] = []
     factors: dict[str, FactorLevels] = Field(
         default={},

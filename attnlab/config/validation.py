@@ -9,7 +9,7 @@ from attnlab.errors import UserError, nearest
 
 M = TypeVar("M", bound=BaseModel)
 
-FILLED_IN = ("seed", "sources", "packages", "data")  # fields of a run that the plan sets, not a study file
+FILLED_IN = ("seed", "sources", "packages", "data", "fingerprint")  # fields of a run that the plan sets, not a study file
 # Keys of earlier versions -> their names today. An old key is an error that gives the new name.
 RENAMED = {
     "accumulate": "gradient_accumulation",

@@ -1,5 +1,7 @@
 """A cell of a plan, and a run of it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -7,6 +9,8 @@ from typing import Any, Literal
 from attnlab.config.axes import Label, text
 from attnlab.config.run import RunConfig
 from attnlab.errors import one_line
+
+Phase = Literal["grid", "search", "confirm", "sweep", "stage"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Cell:
         factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
         data_notes: what the task says about its data, such as test data that also occur in ``train``.
         fixed_costs: the costs above that a search must not change: those in which it is matched, or others are matched to it.
+        stage: the stage whose weights its runs start from; None: from scratch.
+        taken: a description of the tensors that they take over from it, or "".
     """
 
     name: str
@@ -45,10 +51,30 @@ class Cell:
     fixed_costs: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
     factors: dict[str, int] = field(default_factory=dict)
+    stage: Cell | None = None
+    taken: str = ""
 
     def __post_init__(self) -> None:
         if self.refusal is not None:  # it may quote the user's code
             object.__setattr__(self, "refusal", one_line(self.refusal))
+
+    @property
+    def stages(self) -> list[Cell]:
+        """The stages of its chain, the first one to be trained first."""
+        return [] if self.stage is None else [*self.stage.stages, self.stage]
+
+    @property
+    def chain_flops(self) -> int | None:
+        """The training FLOPs of one run and of the runs that it builds on; None for a refused cell."""
+        parts = [cell.train_flops for cell in (*self.stages, self)]
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    def with_seed(self, config: RunConfig, seed: int) -> RunConfig:
+        """Return a configuration of this cell with a seed, which starts from the stage's run of the same seed."""
+        init = config.init
+        if init is not None and self.stage is not None:
+            init = init.model_copy(update={"fingerprint": self.stage.with_seed(self.stage.config, seed).fingerprint()})
+        return config.model_copy(update={"seed": seed, "init": init})
 
 
 @dataclass(frozen=True)
@@ -57,7 +83,7 @@ class Run:
 
     Attributes:
         phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported. All runs of a
-            sweep have the phase ``sweep``.
+            sweep have the phase ``sweep``. Runs of the phase ``stage`` are those that others start from.
         params: dotted path -> value that the search or the sweep set; empty in a study without either.
         trial: the number of a search's trial within its cell.
         search: of a trial, the digest of its search (``Plan.search_digest``).
@@ -66,7 +92,7 @@ class Run:
     cell: Cell
     seed: int
     config: RunConfig
-    phase: Literal["grid", "search", "confirm", "sweep"] = "grid"
+    phase: Phase = "grid"
     params: dict[str, Any] = field(default_factory=dict)
     trial: int | None = None
     search: str = ""
@@ -84,6 +110,11 @@ class Run:
     def fingerprint(self) -> str:
         """The fingerprint of the configuration, seed included."""
         return self.config.fingerprint()
+
+    @property
+    def starts_from(self) -> str:
+        """The key of the run whose weights training starts from, or ""."""
+        return self.config.init.fingerprint if self.config.init else ""
 
     @property
     def key(self) -> str:

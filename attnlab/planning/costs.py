@@ -9,6 +9,7 @@ from attnlab.planning.advice import evaluation_schedule
 from attnlab.planning.building import BuildError
 from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell
+from attnlab.planning.stages import match_models
 from attnlab.planning.traces import Traces
 
 
@@ -24,6 +25,7 @@ def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
         cuda_backend=resolved.cuda_backend,
         fixed_costs=resolved.fixed_costs,
         factors={axis: index for axis, index in cell.chosen.items() if axis in cell.study.factors},
+        stage=planned_cell(*resolved.stage) if resolved.stage else None,
     )
 
 
@@ -36,6 +38,10 @@ def with_costs(cell: CellConfig, resolved: ResolvedCell, traces: Traces) -> Cell
     result = planned_cell(cell, resolved)
     if resolved.refusal is not None:
         return result
+    if resolved.stage is not None:
+        result = _from_stage(result, resolved, with_costs(*resolved.stage, traces))
+        if result.refusal is not None:
+            return result
     from attnlab.training.train import total_steps
 
     try:
@@ -54,6 +60,21 @@ def with_costs(cell: CellConfig, resolved: ResolvedCell, traces: Traces) -> Cell
     shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
     costs = {name: figures[name] for name in shown}
     return replace(result, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
+
+
+def _from_stage(cell: Cell, resolved: ResolvedCell, stage: Cell) -> Cell:
+    """Return a cell with the stage that it starts from; it is refused if the stage is, or if their models share no matrix."""
+    assert resolved.stage is not None
+    if stage.refusal is not None:
+        return replace(cell, stage=stage, refusal=f"its stage {stage.name!r} is refused: {stage.refusal}")
+    try:
+        matching = match_models(stage.config, resolved.stage[1].task, cell.config, resolved.task)
+    except BuildError as error:
+        return replace(cell, stage=stage, refusal=error.message)
+    if matching.is_empty:
+        reason = f"no matrix of the stage {stage.name!r} has the name and the shape of one of its own"
+        return replace(cell, stage=stage, refusal=f"init: {reason}")
+    return replace(cell, stage=stage, taken=str(matching))
 
 
 def _eval_tokens(resolved: ResolvedCell) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from attnlab._util.plural import count
 from attnlab._util.progress import Progress, no_progress, track
@@ -15,7 +15,7 @@ from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import assignment
 from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError, nearest
-from attnlab.planning.cell import Cell, Run
+from attnlab.planning.cell import Cell, Phase, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import estimand_notes
@@ -26,6 +26,7 @@ from attnlab.planning.notes import baseline_notes, control_notes, data_notes, di
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
+from attnlab.planning.stages import resolve_stages, stage_notes
 from attnlab.planning.tasks import resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
@@ -101,7 +102,7 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """Every run of the cells that are not refused, cell by cell.
+        """Every run of the cells that are not refused, cell by cell, without those of the stages.
 
         Empty for a searched study, whose runs depend on the search: ``search_run`` and ``confirm_run`` create them.
         """
@@ -113,6 +114,18 @@ class Plan:
         return [_run(cell, seed) for cell in cells for seed in self.study.seeds]
 
     @property
+    def stages(self) -> list[Cell]:
+        """The stages that cells start from, each once and after the one that it starts from itself."""
+        stages = [stage for cell in self.cells if cell.refusal is None for stage in cell.stages]
+        return list({stage.config.fingerprint(): stage for stage in stages}.values())
+
+    @property
+    def stage_runs(self) -> list[Run]:
+        """The runs that others start from: those of each stage, with the seeds of the runs that need them."""
+        seeds = [self.study.search.seed, *self.seeds] if self.study.search else self.seeds
+        return [_run(stage, seed, phase="stage") for stage in self.stages for seed in seeds]
+
+    @property
     def sweep_values(self) -> tuple[float, ...]:
         """The values at which each cell is trained, in ascending order; empty in a study without a sweep."""
         return self.study.sweep.extended(*self.sweep_extensions) if self.study.sweep else ()
@@ -122,7 +135,7 @@ class Plan:
         assert self.study.sweep is not None
         section, _, name = self.study.sweep.path.partition(".")
         updated = getattr(cell.config, section).model_copy(update={name: value})
-        config = cell.config.model_copy(update={section: updated, "seed": seed})
+        config = cell.with_seed(cell.config.model_copy(update={section: updated}), seed)
         return Run(cell, seed, config, "sweep", {self.study.sweep.path: value})
 
     @property
@@ -144,8 +157,8 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """The number of runs of all cells, trials included."""
-        return self.runs_per_cell * sum(cell.refusal is None for cell in self.cells)
+        """The number of runs of all cells and stages, trials included."""
+        return self.runs_per_cell * sum(cell.refusal is None for cell in self.cells) + len(self.stage_runs)
 
     def require_runs(self) -> None:
         """Raise `UserError`, with the reasons, if every cell is refused."""
@@ -156,8 +169,9 @@ class Plan:
 
     @property
     def train_flops(self) -> int:
-        """The training FLOPs of all runs; trials count in full, as if none were pruned."""
-        return self.runs_per_cell * sum(cell.train_flops or 0 for cell in self.cells)
+        """The training FLOPs of all runs; trials count in full, as if none were pruned, and shared stages once."""
+        stages = sum(run.cell.train_flops or 0 for run in self.stage_runs)
+        return stages + self.runs_per_cell * sum(cell.train_flops or 0 for cell in self.cells)
 
     def search_run(self, cell: Cell, trial: int, params: dict[str, Any]) -> Run:
         """Return one trial of a cell's search: trained with ``search.seed``, never evaluated on ``test``.
@@ -171,12 +185,12 @@ class Plan:
         assert self.study.search is not None
         config, seed = apply_changes(self.study, cell, params), self.study.search.seed
         evaluate = config.evaluate.model_copy(update={"test": False, "lengths": ()})
-        config = config.model_copy(update={"seed": seed, "evaluate": evaluate})
+        config = cell.with_seed(config.model_copy(update={"evaluate": evaluate}), seed)
         return Run(cell, seed, config, "search", params, trial, self.search_digest(cell))
 
     def confirm_run(self, cell: Cell, seed: int, params: dict[str, Any]) -> Run:
         """Return a run with the values that the search chose and a fresh seed; raises as ``search_run`` does."""
-        config = apply_changes(self.study, cell, params).model_copy(update={"seed": seed})
+        config = cell.with_seed(apply_changes(self.study, cell, params), seed)
         return Run(cell, seed, config, "confirm", params)
 
     def search_digest(self, cell: Cell) -> str:
@@ -198,8 +212,8 @@ class Plan:
         return next((candidate for candidate in self.cells if candidate.name == name), None)
 
 
-def _run(cell: Cell, seed: int, *, phase: Literal["grid", "confirm", "sweep"] = "grid") -> Run:
-    return Run(cell, seed, cell.config.model_copy(update={"seed": seed}), phase)
+def _run(cell: Cell, seed: int, *, phase: Phase = "grid") -> Run:
+    return Run(cell, seed, cell.with_seed(cell.config, seed), phase)
 
 
 def plan(
@@ -229,6 +243,7 @@ def plan(
     cells, auto_precision, on_precision = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     resolved = match_costs(study, resolved, resolver, progress=progress)
+    resolved = resolve_stages(resolved, resolver)
     questions = resolve_questions(study, resolved)
     first = next(iter(questions.values()))
     estimand = resolve_estimands(study, resolved, questions)
@@ -278,6 +293,7 @@ def _notes(
     yield from control_notes(study, cells, every=resolved)
     yield from estimand_notes(study, planned.estimand)
     yield from length_notes(kept)
+    yield from stage_notes(study, [*cells, *planned.unselected])
     goals = {question.metric: question.direction for question in planned.tasks.values()}
     for metric, direction in (goals or {planned.metric: planned.direction}).items():
         yield from direction_notes(metric, direction)

@@ -1,5 +1,7 @@
 """Resolve the configuration of a cell: names to classes, ``auto`` to a value; give the reason if the cell cannot run."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import sys
@@ -39,6 +41,7 @@ class ResolvedCell:
         matched: a description of the match of its cost to that of its baseline, or "".
         cuda_backend: the backend that it would use on CUDA.
         fixed_costs: names of the costs in which it is matched, or others are matched to it.
+        stage: the stage that it starts from, with its resolution, or None.
     """
 
     config: RunConfig
@@ -48,6 +51,7 @@ class ResolvedCell:
     matched: str = ""
     cuda_backend: str = ""
     fixed_costs: tuple[str, ...] = ()
+    stage: tuple[CellConfig, ResolvedCell] | None = None
 
 
 def import_files(study: StudyConfig) -> list[Path]:

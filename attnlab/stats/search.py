@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.run_state import RunState
+from attnlab._util.run_state import NOT_COMPARED, RunState
 from attnlab.config.paths import check_value
 from attnlab.config.search import written
 from attnlab.config.sweep import sweep_advice
@@ -55,8 +55,8 @@ class SearchSummary:
 
 
 def exclude_trials(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the runs that are compared: all but the trials of a search."""
-    return [run for run in runs if run.get("phase") != "search"]
+    """Return the runs that are compared: all but the trials of a search, and the runs of stages, which others start from."""
+    return [run for run in runs if run.get("phase") not in NOT_COMPARED]
 
 
 def summarize_searches(runs: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> list[SearchSummary]:

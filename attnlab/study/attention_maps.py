@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.run_state import RunState
+from attnlab._util.run_state import NOT_COMPARED, RunState
 from attnlab.errors import UserError
 from attnlab.stats.sweep import best_values
 from attnlab.study.trained import TrainedModel, load_model
@@ -52,7 +52,7 @@ def record_attention_maps(
     from attnlab.tracking.runs import load_runs
 
     runs = load_runs(study, root)
-    done = runs.loc[(runs["state"] == RunState.COMPLETED) & (runs["phase"] != "search")].sort_values(by="seed")
+    done = runs.loc[(runs["state"] == RunState.COMPLETED) & ~runs["phase"].isin(NOT_COMPARED)].sort_values(by="seed")
     recorded = []
     for record in _at_best_values(done.to_dict("records"), study, root):
         cell = str(record["cell"])

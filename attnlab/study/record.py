@@ -53,7 +53,7 @@ def recorded_precision(name: str, root: str | Path | None = None) -> dict[str, s
 
 def _planned_keys(plan: Plan) -> set[str]:
     """Return the keys of the plan's runs, as far as they are known before the searches have ended."""
-    keys = {run.key for run in plan.runs}
+    keys = {run.key for run in (*plan.stage_runs, *plan.runs)}
     if plan.study.search is not None:
         digests = [plan.search_digest(cell) for cell in plan.cells if cell.refusal is None]
         keys |= {f"{digest}.t{trial:02d}" for digest in digests for trial in range(plan.study.search.trials)}

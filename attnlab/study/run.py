@@ -63,7 +63,7 @@ class StudyResult:
     """The result of a study.
 
     Attributes:
-        rows: one for each run and one for each refused cell, in the plan's order.
+        rows: one for each run, those of the stages first, and one for each refused cell, in the plan's order.
         reference_scores: scores of trivial methods on the test split, where the study requests them.
         others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
     """
@@ -98,7 +98,7 @@ class StudyResult:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as `attnlab.stats.compare.rows` takes them."""
-        cells = [*self.plan.cells, *self.plan.unselected]
+        cells = [*self.plan.stages, *self.plan.cells, *self.plan.unselected]
         fields = {cell.name: {**_comparison_fields(cell), **cell.axes} for cell in cells}
         keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
         return [
@@ -196,7 +196,7 @@ def _train(
 
 def _code(plan: Plan) -> dict[str, str]:
     """Return the users' files and modules that the plan runs -> digests."""
-    configs = [cell.config for cell in plan.cells if cell.refusal is None]
+    configs = [cell.config for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
     return {name: digest for config in configs for name, digest in {**config.sources, **config.packages}.items()}
 
 
@@ -205,7 +205,8 @@ def _other_rows(plan: Plan, folder: Path) -> list[Row]:
     if not plan.unselected:
         return []
     records = finished_records(replace(plan, cells=plan.unselected), folder)
-    return [row_of_record(record, root=folder) for record in records.values()]
+    rows = [row_of_record(record, root=folder) for record in records.values()]
+    return [row for row in rows if row.phase != "stage"]
 
 
 def _comparison_fields(cell: Cell) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.lock import file_lock
 from attnlab.errors import UserError
+from attnlab.study.execution.resume import outdated_records
 from attnlab.study.execution.rows import run_folder
 from attnlab.study.run import study_lock
-from attnlab.tracking.attempts import REDONE_TAG
+from attnlab.tracking.attempts import REDONE_TAG, starts_from
 from attnlab.tracking.client import connect, runs_folder, search_runs
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.withdrawal import delete_record, select_records, studies_sharing, withdraw_record
@@ -33,11 +34,13 @@ class SelectedRun:
         folder: of its checkpoints, result and model.
         shared_with: other studies that have the same run, and so use the same folder.
         command: the command line that trained it.
+        started_from: the name of the withdrawn run whose weights it started from; "" if the user named it.
     """
 
     record: Record
     folder: Path
     shared_with: tuple[str, ...]
+    started_from: str = ""
 
     @property
     def name(self) -> str:
@@ -48,7 +51,8 @@ class SelectedRun:
         return self.record.data.tags.get("attnlab.command", "")
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.record.info.run_id[:8]}, {self.record.data.tags['attnlab.state']})"
+        start = f", started from {self.started_from}" if self.started_from else ""
+        return f"{self.name} ({self.record.info.run_id[:8]}, {self.record.data.tags['attnlab.state']}{start})"
 
 
 class Withdrawal:
@@ -92,6 +96,8 @@ class Withdrawal:
 def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = None) -> Iterator[Withdrawal]:
     """Select runs of a study to delete or to train again, and keep other processes from running the study meanwhile.
 
+    Runs that started from the weights of a selected run are selected with it.
+
     Args:
         study: the study's name.
         targets: names of runs, names of cells, or beginnings of MLflow run IDs.
@@ -107,8 +113,15 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
         if os.environ.get("MLFLOW_TRACKING_URI"):  # several parents may share the study: they hold no lock
             _require_idle(client, experiment.experiment_id)
         runs = []
-        for record in select_records(client, experiment.experiment_id, targets):
-            run = SelectedRun(record, _folder_of(record, folder), tuple(studies_sharing(client, record)))
+        selected = select_records(client, experiment.experiment_id, targets)
+        names = {record.data.tags["attnlab.fingerprint"]: str(record.info.run_name) for record in selected}
+        records = search_runs(client, experiment.experiment_id)
+        active = {r.data.tags["attnlab.fingerprint"]: r for r in records if REDONE_TAG not in r.data.tags}
+        dependants = {key: record for key, record in outdated_records(active, names).items() if key not in names}
+        names |= {key: str(record.info.run_name) for key, record in dependants.items()}
+        for record in [*selected, *dependants.values()]:
+            started_from = names[starts_from(record)] if record in dependants.values() else ""
+            run = SelectedRun(record, _folder_of(record, folder), tuple(studies_sharing(client, record)), started_from)
             if run.folder.exists():
                 locks.enter_context(file_lock(run.folder / "lock", activity=f"{run.name} is being trained"))
             runs.append(run)

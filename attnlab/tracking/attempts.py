@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import Reset, RunState
@@ -29,6 +30,12 @@ def failures(record: Record) -> int:
 def state_of(record: Record) -> str:
     """Return the state that a record was closed with, or ``running``."""
     return record.data.tags.get("attnlab.state", "")
+
+
+def starts_from(record: Record) -> str:
+    """Return the key of the run whose weights a run started from, or ""."""
+    init = json.loads(record.data.tags.get("attnlab.config", "{}")).get("init")
+    return init["fingerprint"] if init else ""
 
 
 def reset_pending(record: Record) -> Reset:

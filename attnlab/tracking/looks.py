@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from attnlab._util.run_state import NOT_COMPARED
 from attnlab.tracking.client import connect, runs_folder, search_runs
 from attnlab.tracking.runs import find_experiment, recorded_experiment
 
@@ -90,11 +91,11 @@ def earliest_start(study: str, root: str | Path | None = None) -> int | None:
 
 
 def start_of(records: Iterable[Record]) -> int | None:
-    """Return the start of the earliest completed run among these records, trials of a search left out; None without one."""
+    """Return the start of the earliest completed run of a cell among these records; None without one."""
     starts = [
         record.info.start_time
         for record in records
-        if record.data.tags.get("attnlab.state") == "completed" and record.data.tags.get("attnlab.phase") != "search"
+        if record.data.tags.get("attnlab.state") == "completed" and record.data.tags.get("attnlab.phase") not in NOT_COMPARED
     ]
     return min(starts, default=None)
 

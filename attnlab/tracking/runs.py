@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.printable import escape_controls
+from attnlab._util.run_state import NOT_COMPARED
 from attnlab.config.comparability import test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
@@ -134,7 +135,8 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``reason``                    why the run did not complete, in one line
     ``seed``, ``attempt``         whole numbers; the second counts from 1
     ``fingerprint``               16 hex digits, of the configuration; trials and refused cells have a similar key
-    ``phase``                     ``grid``, in a searched study ``search`` or ``confirm``, and ``sweep``
+    ``phase``                     ``grid``, in a searched study ``search`` or ``confirm``, ``sweep``, and ``stage``: runs that
+                                  others start from, which are in no cell
     ``trial``                     number of a trial within the search of its cell
     ``params``                    dict: dotted path -> value that the search or the sweep set
     ``task variant position``     as one text: ``strided_sparse stride=16``
@@ -157,6 +159,9 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``seconds``                   s from ``started`` to the end, or to now
     ``folder``                    path of the checkpoints and of ``model.safetensors``
     ``device versions commit``    the processor; packages; git's, ``+dirty`` where files differ from it
+    ``init``, ``init.run``        the stage whose weights the run started from (None: from scratch), and the fingerprint of
+                                  that run
+    ``init.taken``                which tensors it took over, and which started fresh
     ``data_notes``                list of notes on the task's data, such as test data that also occur in ``train``
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================
@@ -187,7 +192,8 @@ def left_out_runs(records: Sequence[Record], root: Path) -> list[dict[str, Any]]
     """Return the finished runs of a study that its latest plan leaves out although it contains their configuration.
 
     A run of a present cell counts if only its seed is left out. A run of a cell that the plan no longer contains counts if it
-    was trained and tested like the present cells, on the axes that both have in common. Trials of a search do not count.
+    was trained and tested like the present cells, on the axes that both have in common. Trials of a search and runs of stages
+    do not count.
 
     Args:
         records: all MLflow runs of the study.
@@ -196,7 +202,7 @@ def left_out_runs(records: Sequence[Record], root: Path) -> list[dict[str, Any]]
     Returns:
         Rows as those of ``load_runs``, with the field ``left_out``: ``seed`` or ``cell``.
     """
-    finished = [r for r in records if r.info.status == "FINISHED" and r.data.tags.get("attnlab.phase") != "search"]
+    finished = [r for r in records if r.info.status == "FINISHED" and r.data.tags.get("attnlab.phase") not in NOT_COMPARED]
     current = [record for record in finished if _is_current(record)]
     cells = {record.data.tags["attnlab.cell"] for record in current}
     same_but_seed = {_without_seed(record) for record in current}
@@ -260,6 +266,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
     row |= final_metrics(record)
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
+    row |= {"init.taken": tag["init"]} if "init" in tag else {}
     row |= {"length": int(text) if (text := record.data.params.get("length", "")).isdigit() else None}
     row |= {"test": test_identity(json.loads(tag["config"]), row["length"])}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}

@@ -58,6 +58,8 @@ def flatten_config(fields: dict[str, Any]) -> dict[str, Any]:
     for key, value in fields.items():
         if key in ("task", "variant", "position"):
             flat[key] = text(value) if value else "none"
+        elif key == "init":  # the name of the stage; None: from scratch
+            flat |= {key: value["from"], "init.run": value["fingerprint"]} if value else {key: None}
         elif isinstance(value, dict) and key != "sources":
             flat |= {f"{key}.{name}": inner for name, inner in value.items()}
         else:
@@ -144,6 +146,10 @@ def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
     identity = f"seed {run.seed}" if run.trial is None else f"trial {run.trial} of its search (seed {run.seed})"
     lines = [f"**{run.cell.name}**, {identity}, of the study *{plan.study.study}*", ""]
     source = "of the sweep" if run.phase == "sweep" else "chosen by the search"
+    if run.phase == "stage":
+        lines += ["Other runs of the study start from its weights; it is no cell of the table.", ""]
+    if run.cell.stage is not None:
+        lines += [f"Starts from *{run.cell.stage.name} s{run.seed}*: {run.cell.taken}.", ""]
     if reason:
         lines += [f"> {reason}", ""]
     lines += [
@@ -160,10 +166,10 @@ def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
 
 
 def all_names(plan: Plan) -> set[str]:
-    """Return the names of all cells and runs of the whole study, including the cells that ``only`` leaves out."""
+    """Return the names of all cells, stages and runs of the whole study, including those that ``only`` leaves out."""
     from attnlab.config.grid import expand
 
-    cells, _ = expand(plan.study)
+    cells = [*expand(plan.study)[0], *(stage for cell in plan.unselected for stage in cell.stages)]
     suffixes = [f"s{seed}" for seed in plan.seeds]
     suffixes += [f"t{trial:02d}" for trial in range(plan.study.search.trials if plan.study.search else 0)]
     return {cell.name for cell in cells} | {f"{cell.name} {suffix}" for cell in cells for suffix in suffixes}

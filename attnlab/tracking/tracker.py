@@ -21,7 +21,7 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import ITEMS_TAG, write_reference_scores
-from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATUS, failures
+from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATUS, failures, state_of
 from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import (
     QUESTIONS_TAG,
@@ -145,8 +145,8 @@ class Tracker:
             partial: the plan covers only a part of the study; leave the records of other cells unchanged.
         """
         planned = {*keys, *(_refused_key(run) for _, run in self._plan.refused)}
-        planned_cells = {cell.name for cell in self._plan.cells}
-        excluded_cells = all_names(self._plan) - planned_cells  # cells of the study that ``only`` leaves out
+        planned_cells = {cell.name for cell in (*self._plan.stages, *self._plan.cells)}
+        excluded_cells = all_names(self._plan) - planned_cells  # cells and stages that ``only`` leaves out
         for key, record in self._active.items():
             cell = record.data.tags.get("attnlab.cell")
             if cell in planned_cells or not (partial or cell in excluded_cells):
@@ -222,12 +222,18 @@ class Tracker:
 
     def log_refused(self, run: Run, cell: Cell) -> str:
         """Record a refused cell once: a single record without a seed in its name, with the reason. Return its run ID."""
-        key, reason = _refused_key(run), str(cell.refusal)
+        return self._log_once(run, RunState.REFUSED, str(cell.refusal), name=cell.name, key=_refused_key(run))
+
+    def log_untrained(self, run: Run, *, reason: str) -> str:
+        """Record a run that failed before it was trained, once for each reason. It does not count as a failed attempt."""
+        return self._log_once(run, RunState.FAILED, reason, name=run.name, key=run.key)
+
+    def _log_once(self, run: Run, state: RunState, reason: str, *, name: str, key: str) -> str:
         known = self._active.get(key)
-        if known is not None and known.data.tags.get("attnlab.reason") == reason:
+        if known is not None and (state_of(known), known.data.tags.get("attnlab.reason")) == (state, reason):
             return known.info.run_id
-        run_id = self._create(run, name=cell.name, key=key, state=RunState.REFUSED)
-        self.finish(run_id, RunState.REFUSED, reason=reason, note=run_note(run, plan=self._plan, reason=reason))
+        run_id = self._create(run, name=name, key=key, state=state)
+        self.finish(run_id, state, reason=reason, note=run_note(run, plan=self._plan, reason=reason), counts=False)
         return run_id
 
     def log_metrics(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
@@ -249,6 +255,7 @@ class Tracker:
         summary: dict[str, float] | None = None,
         reason: str = "",
         note: str = "",
+        counts: bool = True,
     ) -> Record:
         """Close a record and return it. MLflow's status is written last: FINISHED means that the record is complete.
 
@@ -257,6 +264,7 @@ class Tracker:
             summary: final metrics; values that are not finite are left out.
             reason: why the run did not complete.
             note: Markdown for the run's page, in place of the one it has.
+            counts: a failure counts as an attempt.
         """
         curves = self._metrics.pop(run_id)
         now = int(1_000 * time.time())
@@ -264,7 +272,7 @@ class Tracker:
         final = [(name, value, now, length_of(name) or 0) for name, value in metrics.items()]
         tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note, SUMMARY_TAG: exact}
         known = next((record for record in self._active.values() if record.info.run_id == run_id), None)
-        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTS_AS_FAILURE else ""
+        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTS_AS_FAILURE and counts else ""
 
         def end() -> Record:
             log_batch(self._raw, run_id, points=curves + final, tags={key: value for key, value in tags.items() if value})

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
-from attnlab.training import checkpoint, costs, weights
+from attnlab.training import checkpoint, costs, initial_weights, weights
 from attnlab.training.device import set_up
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
@@ -39,6 +39,9 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
     report = report or (lambda step, metrics: False)
     if folder is not None:
         recorded = load_result(folder, config=config)
+        if recorded is not None and initial_weights.is_outdated_result(recorded[0], config.init, folder):
+            logger.warning("training again, because the result in %s began with other weights of its stage", folder)
+            recorded = None
         if recorded is not None:
             result, history = recorded
             logger.info("this run was trained before and its result is in %s: not trained again", folder)
@@ -63,6 +66,8 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
         trainer = _start(config, group=group, folder=folder, device=device, report=report)
         weights.distinct_tensors(trainer.model)  # a model that cannot be saved fails here, not after training
         result = trainer.fit()
+        if trainer.start is not None:
+            result.tags |= trainer.start.tags
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -80,6 +85,8 @@ def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer
         trainer = Trainer(config, folder=folder, **context)
         try:
             trainer.restore(state)
+            if trainer.start is not None and initial_weights.is_outdated(trainer.start.weights, config.init, path.parent):
+                raise ValueError("it began with other weights of its stage")
         except Exception as error:  # written by other code of the same version
             if is_out_of_memory(error):
                 raise
@@ -90,7 +97,11 @@ def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer
         return trainer
     if folder is not None and checkpoint.exists(folder):
         logger.warning("no usable checkpoint in %s: starting from step 0", folder)
-    return Trainer(config, folder=folder, **context)
+    trainer = Trainer(config, folder=folder, **context)
+    if config.init is not None:
+        trainer.start = initial_weights.take_over(trainer.model, config.init, folder)
+        logger.info("starting from the stage %s: %s", config.init.stage, trainer.start.taken)
+    return trainer
 
 
 def _save(trainer: Trainer, result: Result, folder: Path) -> None:

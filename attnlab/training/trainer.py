@@ -5,6 +5,7 @@ stores, is therefore its model, optimiser, random streams, scores on ``valid`` a
 """
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -24,6 +25,7 @@ from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
 from attnlab.training.fine_tuning import freeze
 from attnlab.training.gradients import Memory, backward
+from attnlab.training.initial_weights import StartingPoint
 from attnlab.training.items import ItemScores
 from attnlab.training.lengths import evaluate_lengths
 from attnlab.training.optim import adamw, learning_rate, set_learning_rate, total_steps
@@ -58,6 +60,7 @@ class Trainer:
         step: steps taken so far.
         history: every (step, metrics) that was reported, in order.
         fixed_costs: ``costs.fixed_costs`` of the model.
+        start: the run whose weights this one started from; None: from scratch.
     """
 
     def __init__(self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report) -> None:
@@ -79,6 +82,7 @@ class Trainer:
             compile_blocks(block for stack in self.model.stacks for block in stack)
         self.prefetcher = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
+        self.start: StartingPoint | None = None
         self.step = 0
         self.pending: list[Tensor] = []  # losses since the last point of the curve, still on the device
         self.history: History = []
@@ -233,6 +237,7 @@ class Trainer:
             "selection": self.selection.state(),
             "timer": self.timer.state(),
             "data_seconds": self.prefetcher.seconds,
+            "start": None if self.start is None else asdict(self.start),
         }
         if self.group.is_rank_zero:
             checkpoint.save_newest(state, self.folder, config=self.config)
@@ -248,6 +253,7 @@ class Trainer:
         self.timer.restore(state["timer"])
         own = state["ranks"][self.group.rank]
         self.memory = None if own["memory"] is None else [m.to(self.device) for m in own["memory"]]
+        self.start = StartingPoint(**state["start"]) if state["start"] else None
         checkpoint.restore_random_state(own["random"], self.device)
 
     def replay_history(self) -> None:
@@ -258,10 +264,11 @@ class Trainer:
     def _costs(self) -> dict[str, float]:
         """Return the costs of the run so far; peak memory is that of the rank with the highest peak."""
         peaks = self.group.gather(costs.peaks(self.device))
-        return {
+        run_costs = {
             **self.fixed_costs,
             **{name: max(rank_peaks[name] for rank_peaks in peaks) for name in peaks[0]},
             **self.timer.summary(),
             "data_seconds": self.prefetcher.seconds,
             "steps": self.step,
         }
+        return run_costs if self.start is None else run_costs | self.start.chain_costs(run_costs)

@@ -69,6 +69,17 @@ def load(folder: Path) -> tuple[RunConfig, State]:
         raise UserError(f"{folder / CONFIG} is damaged, or is no configuration: {_describe(error)}") from error
 
 
+def recorded_digest(folder: Path) -> str:
+    """Return the digest that the weights of a run carry, which ``load`` verifies; "" if there are none that can be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
+            return str((file.metadata() or {}).get("weights_sha256", ""))
+    except (OSError, SafetensorError):
+        return ""
+
+
 def load_into(model: nn.Module, state: State) -> None:
     """Copy weights into a model.
 

@@ -8,6 +8,7 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.planning.plan import plan
+from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.trials.queue import Ticket
 from attnlab.study.trials.search import Search
@@ -82,7 +83,7 @@ def test_only_searches_with_an_ended_trial_are_read(root: Path, tmp_path: Path, 
         looked.clear()
         first = scheduler.claim()
         assert first is not None and first.run.cell.name == "dense" and looked == []
-        scheduler.record_end(first, RunState.COMPLETED, {"valid_bits_per_byte": 1.0})
+        scheduler.record_end(first, Ending(RunState.COMPLETED, {"valid_bits_per_byte": 1.0}))
         following = [claimed.run.name for _ in range(2) if (claimed := scheduler.claim())]
         assert following == ["no_wo t00", "wide t00"] and looked == ["dense"]
         following = [claimed.run.name for _ in range(2) if (claimed := scheduler.claim())]
@@ -96,7 +97,7 @@ def test_trials_come_first_and_confirming_runs_seed_by_seed(root: Path, tmp_path
         scheduler.open()
         while claimed := scheduler.claim():
             started.append(claimed.run.name)
-            scheduler.record_end(claimed, RunState.COMPLETED, {"valid_bits_per_byte": 1.0, "bits_per_byte": 1.0})
+            scheduler.record_end(claimed, Ending(RunState.COMPLETED, {"valid_bits_per_byte": 1.0, "bits_per_byte": 1.0}))
     cells = ["dense", "no_wo", "wide"]
     trials = [f"{cell} t0{n}" for cell in cells for n in range(2)]
     assert started == [*trials, *(f"{cell} s{seed}" for seed in (100, 101) for cell in cells)]

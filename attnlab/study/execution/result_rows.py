@@ -40,7 +40,7 @@ class ResultRows:
 
         Runs and trials of earlier calls and of other parents are included.
         """
-        order = {cell.name: i for i, cell in enumerate(self._plan.cells)}
+        order = {cell.name: i for i, cell in enumerate([*self._plan.stages, *self._plan.cells])}
         runs = sorted(self._scheduler.runs.values(), key=lambda run: order[run.cell.name])
         run_rows = {run.name: self._find(run.key) for run in runs}
         missing = [name for name, row in run_rows.items() if row is None]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import WITHOUT_RESULT, Reset
-from attnlab.tracking.attempts import failures, reset_pending, state_of
+from attnlab.tracking.attempts import failures, reset_pending, starts_from, state_of
 from attnlab.tracking.summary import final_metrics
 
 if TYPE_CHECKING:
@@ -25,6 +25,19 @@ def records_to_replace(records: Mapping[str, Record], retry: Collection[str]) ->
     Ids, not keys: once a new attempt has replaced such a record, the new one counts as any other.
     """
     return {record.info.run_id for record in records.values() if state_of(record) in retry}
+
+
+def outdated_records(records: Mapping[str, Record], renewed: Collection[str]) -> dict[str, Record]:
+    """Return, by key, the records of runs that started, directly or indirectly, from one that is trained again.
+
+    Args:
+        renewed: keys of the runs that are trained again although they had a result.
+    """
+    outdated: dict[str, Record] = {}
+    sources = {key: source for key, record in records.items() if (source := starts_from(record))}
+    while new := {key for key, source in sources.items() if source in (*renewed, *outdated) and key not in outdated}:
+        outdated |= {key: records[key] for key in new}
+    return outdated
 
 
 def files_to_remove(

@@ -123,7 +123,7 @@ class Runner:
         """Download and prepare the data once, in the parent: the children only open it."""
         from attnlab.registry import TASKS
 
-        tasks = [cell.config.task for cell in self._plan.cells if cell.refusal is None]
+        tasks = [cell.config.task for cell in (*self._plan.stages, *self._plan.cells) if cell.refusal is None]
         for label, task in {task.label: task for task in tasks}.items():
             logger.info("data: %s", label)
             TASKS.get(task.name)(**task.options).prepare()
@@ -185,6 +185,9 @@ class Runner:
             return False
         if self._scheduler.finished_elsewhere(claimed):
             return True
+        if claimed.problem:
+            self._end_untrained(claimed)
+            return True
         used = {active.slot for active in self._active}
         self._launch(claimed, slot=next(i for i in range(self._workers) if i not in used))
         return True
@@ -216,7 +219,7 @@ class Runner:
             worker.kill()
             if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
                 raise
-            self._end_without_record(claimed, Ending(RunState.FAILED, reason=str(error)))
+            self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
 
     def _handle_messages(self, active: _ActiveRun) -> None:
         name, run_id = active.run.name, active.run_id
@@ -263,14 +266,24 @@ class Runner:
         if again:
             self._launch(claimed, slot=active.slot)
         else:
-            self._scheduler.record_end(claimed, ending.state, ending.summary)
+            self._scheduler.record_end(claimed, ending)
 
-    def _end_without_record(self, claimed: ClaimedRun, ending: Ending) -> None:
-        """End a run whose record the MLflow store rejected; the next call of the study tries it again."""
-        run = claimed.run
-        self._rows.add(run, ending, run_id="")
-        self._display.end_run(run.name, ending)
-        self._scheduler.record_end(claimed, ending.state, ending.summary)
+    def _end_untrained(self, claimed: ClaimedRun) -> None:
+        """Fail a run because the run that it starts from did not complete; the next call of the study tries it again."""
+        ending, run_id = Ending(RunState.FAILED, reason=claimed.problem), ""
+        try:
+            run_id = self._tracker.log_untrained(claimed.run, reason=ending.reason)
+        except TrackingDiskError:
+            raise
+        except TrackingRejected as error:
+            ending = Ending(RunState.FAILED, reason=str(error))
+        self._end_before_training(claimed, ending, run_id=run_id)
+
+    def _end_before_training(self, claimed: ClaimedRun, ending: Ending, *, run_id: str = "") -> None:
+        """End a claimed run whose process was not started or whose record was rejected; the next call tries it again."""
+        self._rows.add(claimed.run, ending, run_id=run_id)
+        self._display.end_run(claimed.run.name, ending)
+        self._scheduler.record_end(claimed, ending)
 
     def _record(self, active: _ActiveRun, ending: Ending) -> tuple[Ending, int]:
         """Close the record of a run and keep its row.

@@ -11,13 +11,22 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlab.study.execution.resume import files_to_remove, has_result, metric_of, records_to_replace, trials_to_queue
+from attnlab.study.execution.chains import Chains
+from attnlab.study.execution.resume import (
+    files_to_remove,
+    has_result,
+    metric_of,
+    outdated_records,
+    records_to_replace,
+    trials_to_queue,
+)
 from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.study.trials.search import Search
 
 if TYPE_CHECKING:
-    from attnlab._util.run_state import Reset, RunState
+    from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
+    from attnlab.study.execution.ending import Ending
     from attnlab.study.trials.store import Store
     from attnlab.tracking.client import Record
     from attnlab.tracking.tracker import Tracker
@@ -25,12 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run that this parent has claimed; ``search`` is None for a run of the grid."""
+    """A run that this parent has claimed.
+
+    Attributes:
+        search: of a trial; None for a run of the grid.
+        problem: the reason why it cannot be trained, because the run that it starts from did not complete; else "".
+    """
 
     run: Run
     ticket: Ticket
     queue: Queue
     search: Search | None = None
+    problem: str = ""
 
 
 class Scheduler:
@@ -54,9 +69,10 @@ class Scheduler:
         searched = [cell for cell in plan.cells if cell.refusal is None] if plan.searched else []
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
         self._seed_ranks = {seed: i for i, seed in enumerate(plan.seeds)}
-        self._cell_ranks = {cell.name: i for i, cell in enumerate(plan.cells)}
+        self._cell_ranks = {cell.name: i for i, cell in enumerate([*plan.stages, *plan.cells])}
         self.runs: dict[str, Run] = {}
         self.finished: dict[str, Record] = {}
+        self._chains = Chains(self.runs, self.finished, queue=self._grid, tracker=tracker, shared=store.shared)
         self.to_remove: dict[str, Reset] = {}
         self.withdrawn: dict[str, str] = {}
         self.confirmed: set[str] = set()
@@ -75,6 +91,7 @@ class Scheduler:
         self._to_replace = records_to_replace(self._records, self._retry)
         self.withdrawn = self._tracker.withdrawn()
         self.to_remove = files_to_remove(self._records, self._retry, withdrawn=self.withdrawn)
+        self._renew_dependants()
         for queue in self._queues:
             queue.forget(self.withdrawn)
         finished = {key for key, record in self._records.items() if self._has_result(record)}
@@ -83,7 +100,8 @@ class Scheduler:
             self._restore_search(search, finished)
         # 4. Take back the grid tickets of dead parents before queueing, so that no key gets a second live ticket. The
         #    confirming runs of a search are not known yet, so none of its tickets is dropped.
-        tickets = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in self._plan.runs}
+        runs = [*self._plan.stage_runs, *self._plan.runs]
+        tickets = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in runs}
         metrics = {cell.name: self._plan.metric_of(cell)[0] for cell in self._plan.cells}
         records = {key: self._records[key] for key in finished}
         values = {
@@ -92,8 +110,15 @@ class Scheduler:
         }
         self._grid.recover(values, wanted=tickets)
         # 5. Queue what is left.
-        self._add(self._plan.runs)
+        self._add(runs)
         self._confirm(self._searches)
+
+    def _renew_dependants(self) -> None:
+        """Let the results of runs no longer count if a run that they started from is trained again."""
+        retried = {key for key, record in self._records.items() if record.info.run_id in self._to_replace}
+        for key, record in outdated_records(self._records, {*retried, *self.withdrawn}).items():
+            self._to_replace.add(record.info.run_id)
+            self.withdrawn.setdefault(key, "based on earlier weights of its stage")
 
     def _restore_search(self, search: Search, finished: Collection[str]) -> None:
         done = [key for key in search.keys if key in finished]
@@ -117,16 +142,16 @@ class Scheduler:
     def _add(self, runs: list[Run]) -> None:
         """Queue the runs that have no result."""
         new = {run.key: run for run in runs}
-        self.runs |= new
+        self.runs.update(new)  # in place, like the next one: the chains read them
         self._order = sorted(self.runs, key=self._rank)
         known = {key: self._records[key] for key in new if key in self._records}
-        self.finished |= {key: record for key, record in known.items() if self._has_result(record)}
+        self.finished.update({key: record for key, record in known.items() if self._has_result(record)})
         self._grid.enqueue(key for key in self._order if key in new and key not in self.finished)
 
     def _rank(self, key: str) -> tuple[int, int]:
-        """Return the place of a run in the order: that of its seed, then that of its cell."""
+        """Return the place of a run in the order: that of its seed, then that of its cell; stages come before cells."""
         run = self.runs[key]
-        return self._seed_ranks[run.seed], self._cell_ranks[run.cell.name]
+        return self._seed_ranks.get(run.seed, -1), self._cell_ranks[run.cell.name]  # -1: a stage of the search's trials
 
     def _confirm(self, cells: Collection[str]) -> None:
         """Queue the confirming runs of those of ``cells`` whose search is over."""
@@ -161,19 +186,24 @@ class Scheduler:
         self._confirm(self._with_new_results)  # not all searches: reading each costs time that grows with the cells
         self._with_new_results.clear()
         for name, search in self._searches.items():
-            claimed = None if self._is_decided(name) else search.claim()
+            may_start = not self._is_decided(name) and not self._chains.is_open(search.starts_from)
+            claimed = search.claim() if may_start else None
             if claimed is not None:
                 ticket, run = claimed
-                return ClaimedRun(run, ticket, search.queue, search)
+                return ClaimedRun(run, ticket, search.queue, search, self._chains.problem(run))
         self._confirm(self._searches)  # another parent may have finished a search
         # Keys of finished runs count too: a parent that died may have queued one again in the meantime.
-        ticket = self._grid.claim(self._order)
-        return None if ticket is None else ClaimedRun(self.runs[ticket.key], ticket, self._grid)
+        ticket = self._grid.claim(key for key in self._order if not self._chains.is_open(self.runs[key].starts_from))
+        if ticket is None:
+            return None
+        run = self.runs[ticket.key]
+        return ClaimedRun(run, ticket, self._grid, problem=self._chains.problem(run))
 
-    def record_end(self, claimed: ClaimedRun, state: RunState, summary: dict[str, float]) -> None:
-        """Close the ticket of a claimed run that ended in ``state`` with these metrics."""
+    def record_end(self, claimed: ClaimedRun, ending: Ending) -> None:
+        """Close the ticket of a claimed run, which ended like this."""
+        self._chains.record_end(claimed.run.key, ending.state, ending.reason)
         metric = self._metric_for(claimed)
-        claimed.queue.tell(claimed.ticket, state, summary.get(metric, float("nan")))
+        claimed.queue.tell(claimed.ticket, ending.state, ending.summary.get(metric, float("nan")))
         if claimed.search is not None:
             self._with_new_results.add(claimed.search.cell.name)
 

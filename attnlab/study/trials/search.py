@@ -29,6 +29,7 @@ class Search:
         keys: of its trials, in order.
         metric: the curve by which a running trial is judged.
         score: the metric on the validation split by which its trials are ranked.
+        starts_from: the key of the run whose weights its trials start from, or "".
     """
 
     def __init__(self, plan: Plan, cell: Cell, store: Store) -> None:
@@ -44,6 +45,8 @@ class Search:
         )
         self.keys = [f"{self.digest}.t{n:02d}" for n in range(self._config.trials)]
         self.metric, self.score = f"valid/{metric}", f"valid_{metric}"
+        init = cell.with_seed(cell.config, self._config.seed).init
+        self.starts_from = init.fingerprint if init else ""
 
     def claim(self) -> tuple[Ticket, Run] | None:
         """Claim the next trial; None if ``parallel`` trials already run, none is left, or its configuration is invalid."""

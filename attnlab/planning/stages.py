@@ -1,0 +1,87 @@
+"""The stages of a plan: which stage each cell starts from, and what its model takes over from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from attnlab._util.plural import count
+from attnlab.config.grid import CellConfig
+from attnlab.config.run import RunConfig
+from attnlab.config.stages import stage_of
+from attnlab.config.study import StudyConfig
+from attnlab.planning.building import build_errors
+from attnlab.planning.cell import Cell
+from attnlab.planning.resolve import ResolvedCell, Resolver
+
+if TYPE_CHECKING:
+    from attnlab.training.initial_weights import WeightMatch
+
+CellPair = tuple[CellConfig, ResolvedCell]
+
+
+def resolve_stages(cells: list[CellPair], resolver: Resolver) -> list[CellPair]:
+    """Return the cells with the stages that they start from; equal stages of several cells become one.
+
+    Args:
+        cells: with the costs of their variants matched.
+
+    Raises:
+        UserError: a stage that does not exist or starts from itself, or a mistake in one; with its place in the study.
+    """
+    known: dict[str, CellPair] = {}
+    return [(cell, _with_stage(cell, resolved, resolver, known)) for cell, resolved in cells]
+
+
+def _with_stage(cell: CellConfig, resolved: ResolvedCell, resolver: Resolver, known: dict[str, CellPair]) -> ResolvedCell:
+    """Return a resolved cell, or stage, with the stage that it starts from.
+
+    Args:
+        known: key of each stage so far -> the stage, to which this function adds.
+    """
+    stage = stage_of(cell, resolved.config)
+    if stage is None or cell.config.init is None:
+        return resolved
+    of_stage = _with_stage(stage, resolver(stage), resolver, known)
+    first, shared = known.setdefault(of_stage.key, (stage, of_stage))
+    init = cell.config.init.model_copy(update={"fingerprint": shared.config.fingerprint()})
+    config = resolved.config.model_copy(update={"init": init})
+    refusal = resolved.refusal
+    if refusal is None and shared.refusal is not None:
+        refusal = f"its stage {first.name!r} is refused: {shared.refusal}"
+    return replace(resolved, config=config, key=f"{resolved.key}<{of_stage.key}", refusal=refusal, stage=(first, shared))
+
+
+def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any) -> WeightMatch:
+    """Return which tensors of a model come from that of its stage, without allocating either.
+
+    Raises:
+        BuildError: the model of one of the configurations cannot be constructed.
+    """
+    import torch
+
+    from attnlab.models.build import build
+    from attnlab.training.initial_weights import match_shapes, shapes_of
+
+    shapes = []
+    for model_config, model_task in ((stage, stage_task), (config, task)):
+        with build_errors(model_config), torch.device("meta"):
+            shapes.append(shapes_of(build(model_config, model_task)))
+    return match_shapes(*shapes)
+
+
+def stage_notes(study: StudyConfig, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield a note on each distinct transfer of weights, and on each stage that no cell starts from."""
+    transfers: dict[tuple[str, str], dict[str, None]] = {}
+    for cell in cells:
+        for part in (*cell.stages, cell):
+            if part.config.init is not None and part.taken:
+                transfers.setdefault((part.config.init.stage, part.taken), {})[part.name] = None
+    for (stage, taken), names in transfers.items():
+        shown = repr(next(iter(names))) if len(names) == 1 else count(len(names), "cell")
+        yield f"{shown} from {stage!r}: {taken}"
+    used = {stage.name.partition(":")[0] for cell in cells for stage in cell.stages}
+    for name in study.stages:
+        if name not in used:
+            yield f"the stage {name!r} is not trained: no cell starts from it"
