@@ -24,6 +24,8 @@ from attnlab.errors import UserError, nearest
 
 OF_THE_CELL = ("variant", "position", "backend", "model", "machine")  # fields that a stage has from the cell
 
+OF_CELLS_ALONE = {"train": ("frozen", "layer_lr_decay"), "evaluate": ("lengths",)}  # fields that a stage has not from the base
+
 
 def check_stages(study: StudyConfig) -> None:
     """Check the names of the stages and the types of their fields.
@@ -127,9 +129,10 @@ def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:
     of_cell = model_of.model_copy(update={"backend": written.backend, "machine": written.machine})
     variant = of_cell.variant.model_copy(update={"match": None})
     fields |= of_cell.model_copy(update={"variant": variant}).model_dump(include=set(OF_THE_CELL))
-    # 2. Further test lengths are a question about the cells.
-    if isinstance(evaluate := fields.get("evaluate"), dict):
-        fields["evaluate"] = {key: value for key, value in evaluate.items() if key != "lengths"}
+    # 2. Of the base, fine-tuning and further test lengths concern the cells alone.
+    for section, names in OF_CELLS_ALONE.items():
+        if isinstance(base := fields.get(section), dict):
+            fields[section] = {key: value for key, value in base.items() if key not in names}
     # 3. The stage's own fields; a number of steps replaces one of epochs.
     train = own.get("train", {})
     for path, other in ONE_OF.items():

@@ -14,7 +14,7 @@ from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import assignment
 from attnlab.config.tasks import TaskQuestion, task_axis
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 from attnlab.planning.cell import Cell, Phase, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
@@ -27,7 +27,7 @@ from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.stages import resolve_stages, stage_notes
-from attnlab.planning.tasks import resolve_estimands, resolve_questions
+from attnlab.planning.tasks import check_reference_scores, resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 
@@ -247,7 +247,7 @@ def plan(
     questions = resolve_questions(study, resolved)
     first = next(iter(questions.values()))
     estimand = resolve_estimands(study, resolved, questions)
-    _check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
+    check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
     wanted = [cell.name for cell, _ in resolved if _is_wanted(study, cell, only or {})]
     names = {doubles.get(name, name) for name in wanted}
@@ -325,19 +325,6 @@ def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
     if isinstance(value, str):  # 1e-3,3e-4 was given as one text, but its parts are numbers
         value = parse(value.strip(), name=place)[0]
     return pick(axis, study.axes[axis], value, place=place)
-
-
-def _check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:
-    """Raise if the study names reference scores that none of its tasks has."""
-    if isinstance(study.reference_scores, bool):
-        return
-    known = list(dict.fromkeys(name for task in tasks for name in task.reference_scores()))
-    for i, name in enumerate(study.reference_scores):
-        if name not in known:
-            message = (
-                f"unknown reference score {name!r}{nearest(name, known)}: the study's tasks have {', '.join(known) or 'none'}"
-            )
-            raise UserError(message, study.where("reference_scores", i))
 
 
 def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:

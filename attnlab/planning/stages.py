@@ -66,7 +66,7 @@ def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any
 
     shapes = []
     for model_config, model_task in ((stage, stage_task), (config, task)):
-        with build_errors(model_config), torch.device("meta"):
+        with build_errors(model_config, model_task), torch.device("meta"):
             shapes.append(shapes_of(build(model_config, model_task)))
     return match_shapes(*shapes)
 

@@ -84,3 +84,16 @@ def _question(
     known = [first.metric, *others]
     message = f"unknown metric {metric!r}{nearest(metric, known)}: expected {' or '.join(known)}"
     raise UserError(message, study.where(*place))
+
+
+def check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:
+    """Raise if the study names reference scores that none of its tasks has."""
+    if isinstance(study.reference_scores, bool):
+        return
+    known = list(dict.fromkeys(name for task in tasks for name in task.reference_scores()))
+    for i, name in enumerate(study.reference_scores):
+        if name not in known:
+            message = (
+                f"unknown reference score {name!r}{nearest(name, known)}: the study's tasks have {', '.join(known) or 'none'}"
+            )
+            raise UserError(message, study.where("reference_scores", i))

@@ -52,7 +52,7 @@ def record_attention_maps(
     from attnlab.tracking.runs import load_runs
 
     runs = load_runs(study, root)
-    done = runs.loc[(runs["state"] == RunState.COMPLETED) & ~runs["phase"].isin(NOT_COMPARED)].sort_values(by="seed")
+    done = runs.loc[(runs["state"] == RunState.COMPLETED) & ~runs["phase"].isin(list(NOT_COMPARED))].sort_values(by="seed")
     recorded = []
     for record in _at_best_values(done.to_dict("records"), study, root):
         cell = str(record["cell"])
