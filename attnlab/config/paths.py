@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from attnlab.config.run import RunConfig, set_path
+from attnlab.config.run import PARTS, RunConfig, set_path
 from attnlab.config.validation import RENAMED, check_part, field_names
 from attnlab.config.yaml import Where
 from attnlab.errors import UserError, nearest
@@ -43,13 +43,15 @@ def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
         raise UserError("expected 'seeds: [...]' at the top level, got 'seed'", place)
     known = field_names(RunConfig, ())
     sections = [name for name in known if name not in (*NAMED, "backend")]
+    parts = [f"model.{part}" for part in PARTS]
     paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
+    paths += [f"{part}.{name}" for part in parts for name in field_names(RunConfig, tuple(part.split(".")))]
     first, _, rest = path.partition(".")
     if first in NAMED and rest in NOT_OPTIONS:
         raise UserError(f"expected an option of the {first} after '{first}.', got {rest!r}: {NOT_OPTIONS[rest]}", place)
-    if path in paths or (first in NAMED and rest and "." not in rest):
-        return
     parent, _, end = path.rpartition(".")
+    if path in paths or parent in (*NAMED, *(f"{part}.{name}" for part in parts for name in NAMED)):
+        return
     renamed = ".".join(filter(None, (parent, RENAMED.get(end, ""))))
     if end in RENAMED and renamed in paths:
         raise UserError(f"{path} is now called {renamed}", place)
@@ -67,7 +69,7 @@ def check_value(path: str, value: Any, *, where: Where) -> None:
     """
     _, path = split_stage(path)
     parts = tuple(path.split("."))
-    if parts[0] in NAMED and len(parts) > 1:
+    if len(parts) > 1 and parts[-2] in NAMED:
         return
     fields: dict[str, Any] = {}
     set_path(fields, path, value)

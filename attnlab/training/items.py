@@ -28,7 +28,10 @@ MAX_SEGMENTS, MAX_DOCUMENTS = 1_024, 32_768  # items that are kept; a file then 
 
 
 class ItemScores:
-    """Collects a metric of each row of an evaluation, ``Task.item_metric`` or the primary one. Sums stay on their device until ``save``."""
+    """Collects ``Task.item_metric``, or else the primary metric, of each row of an evaluation.
+
+    Sums stay on their device until ``save``.
+    """
 
     def __init__(self) -> None:
         self._numbers: list[Tensor] = []

@@ -211,3 +211,12 @@ def test_with_says_what_is_wrong() -> None:
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
     text = str(UserError("got 'a\nb\x1b[2J\u2028'" + "x" * 10_000, "s.yaml:1:2"))
     assert text.startswith("s.yaml:1:2: got 'a\\nb\\x1b[2J\\u2028'x") and text.isprintable() and len(text) < 4_100
+
+
+def test_the_variant_of_a_part_of_a_model_is_a_path(tmp_path: Path) -> None:
+    sets = parse_assignments(["model.cross.variant=no_wo", "model.encoder.position=rotary", "model.encoder.position.base=500"])
+    cells, _ = expand(read_study(write(tmp_path, GOOD), sets=sets))
+    model = cells[0].config.model
+    assert model.cross.variant is not None and model.cross.variant.name == "no_wo" and model.decoder.variant is None
+    with pytest.raises(UserError, match="'model.cros.variant' is not a field of a run"):
+        read_study(write(tmp_path, GOOD), sets=parse_assignments(["model.cros.variant=no_wo"]))
