@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy
 
-from attnlab.stats import paired, power
+from attnlab.stats import paired, predict
+from benchmarks.power import seeds_needed
 from benchmarks.simulate import CELLS, DISTRIBUTIONS, SKEWED, tables
 from benchmarks.simulation import COVERED, FALSE, POWER, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import t_tests
@@ -37,10 +38,10 @@ def false_verdicts(noise: str, n: int, studies: int, seed: int) -> Mapping[str, 
 
 
 def planned_seeds(mean: float, margin: float | None, comparisons: int) -> int:
-    """Return the number of seeds that `attnlab.stats.power` computes for a known mean and standard deviation (1)."""
+    """Return the number of seeds that `benchmarks.power` computes for a known mean and standard deviation (1)."""
     level = paired.LEVEL / comparisons
     known = paired.Difference(paired.Interval(2, mean, 1.0), p=1.0, margin=margin, levels=(level, level))
-    n = power.seeds_needed(known)
+    n = seeds_needed(known)
     assert n is not None
     return n
 
@@ -89,7 +90,7 @@ PLANNED_SEEDS = Simulation(
     "The number of seeds for a conclusive verdict",
     """\
 Studies of one comparison whose true difference and standard deviation are known, in standard deviations of the pairs, with the
-number of seeds that attnlab computes for them; 80 % of them are promised to be conclusive.""",
+number of seeds that a power analysis of the t-test computes for them; 80 % of them are promised to be conclusive.""",
     settings=[_known_setting(*known) for known in KNOWN],
-    quantities=(Quantity(POWER.name, "conclusive studies", POWER.kind, level=power.POWER, limit=power.POWER),),
+    quantities=(Quantity(POWER.name, "conclusive studies", POWER.kind, level=predict.POWER, limit=predict.POWER),),
 )

@@ -13,8 +13,7 @@ from functools import partial
 import numpy
 
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
-from attnlab.stats.power import POWER
-from attnlab.stats.predict import predict, predicted_seeds
+from attnlab.stats.predict import POWER, predict, predicted_seeds
 from benchmarks.simulate import judge
 from benchmarks.simulation import Kind, Quantity, Setting, Share, Simulation
 
@@ -74,7 +73,7 @@ def _deciles(forecasts: Sequence[tuple[float, bool]]) -> list[Decile]:
 
 
 def kept_predictions(population: str, pairs: int, *, most: int, studies: int, seed: int) -> tuple[Share, float]:
-    """Continue inconclusive studies to the number of seeds that is predicted to be conclusive with probability `power.POWER`.
+    """Continue inconclusive studies to the number of seeds that is predicted to be conclusive with probability `POWER`.
 
     Studies with a number above `most` are left out.
 

@@ -9,7 +9,7 @@ from attnlab._util.plural import count
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.estimand import ExactDifference, ExactInterval
 from attnlab.stats.paired import LEVEL, Difference, Interval
-from attnlab.stats.power import MAX_SEEDS, POWER
+from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import EXTRA, Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind

@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
-from attnlab.stats.sequential import Looks, adjusted_p, level_at
+from attnlab.stats.sequential import Looks, adjusted_p, level_at, levels_at
 from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
 from attnlab.stats.variance_prior import VariancePrior
 
@@ -282,6 +283,18 @@ def _one_sided_p(mean: Interval, distance: float) -> float:
 def sign_test(n: int) -> float:
     """Return the probability that `n` seeds all lie on a given side if both sides are equally likely."""
     return 0.5**n
+
+
+def sign_test_seeds(difference: Difference) -> int:
+    """Return the number of seeds for a conclusion, more than there are, if all pairs keep having the same difference."""
+    mean = difference.interval
+    tests = 2 if difference.margin and abs(mean.mean) < difference.margin else 1  # that can be conclusive
+
+    def is_enough(n: int) -> bool:
+        level, level_equivalent = levels_at(difference.levels, difference.looks, n)
+        return sign_test(n) < (LEVEL if difference.identical else max((level / 2, level_equivalent)[:tests]))
+
+    return next(n for n in count(mean.n + 1) if is_enough(n))
 
 
 def t_quantile(probability: float, degrees_of_freedom: int) -> float:

@@ -23,12 +23,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from attnlab.stats.paired import Difference, t_quantile
-from attnlab.stats.power import MAX_SEEDS, POWER
 from attnlab.stats.sequential import levels_at
 
 if TYPE_CHECKING:
     import numpy
 
+POWER = 0.8  # probability of a verdict with the number of seeds that is predicted to be conclusive
+MAX_SEEDS = 1000  # largest such number
 POINTS = 2048  # draws of further pairs; a probability is accurate to about 0.2 %
 PLASTIC = 1.2207440846057596  # root of x^4 = x + 1, which generates the sequence in three dimensions
 

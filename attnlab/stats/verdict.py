@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from attnlab.stats.estimand import ExactDifference, fewest_seeds
 from attnlab.stats.futility import Futility
-from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference
-from attnlab.stats.power import seeds_needed
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference, sign_test_seeds
 from attnlab.stats.predict import Prediction, predict, predicted_seeds
 from attnlab.stats.sequential import FARTHEST_LOOK
 
@@ -63,9 +62,9 @@ class Verdict:
         pairs: Number of seeds that both the cell and its baseline completed.
         seeds: Number of seeds that the cell completed; 0 where it does not matter.
         prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.
-        needed: Number of seeds in total with which the comparison is conclusive with probability `power.POWER`, or, if all
+        needed: Number of seeds in total with which the comparison is conclusive with probability `predict.POWER`, or, if all
             pairs have the same difference, with which it is if it stays the same; None where there is no prediction, or the
-            number is above `power.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
+            number is above `predict.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
         fragile: Tests corrected for skewness do not share the outcome (`attnlab.stats.skewness`).
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
         within_margin: The cell differs from its baseline, by less than the margin.
@@ -141,6 +140,6 @@ def _inconclusive(difference: Difference) -> Verdict:
     if n < MIN_SEEDS_FOR_ESTIMATE:
         return Verdict(kind, Reason.FEW_SEEDS, pairs=n, constant=constant)
     if constant:
-        return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=seeds_needed(difference), constant=constant)
+        return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=sign_test_seeds(difference), constant=constant)
     prediction = predict(difference, n + 1)
     return Verdict(kind, Reason.MORE_SEEDS, pairs=n, prediction=prediction, needed=predicted_seeds(difference))

@@ -2,9 +2,10 @@
 
 import pytest
 
-from attnlab.stats import paired, power
+from attnlab.stats import paired
 from attnlab.stats.predict import Prediction
 from benchmarks import predictions
+from benchmarks.power import power
 from benchmarks.predictions import Decile, calibrate, kept_predictions
 
 STUDIES = 5_000
@@ -25,7 +26,7 @@ def test_the_check_catches_predictions_that_take_the_estimate_for_the_truth(monk
         """Predict as if mean and spread stayed as observed."""
         mean = difference.interval
         assert mean.sd is not None
-        return Prediction(seeds, power.power(seeds, mean.mean, sd=mean.sd), 0.0)
+        return Prediction(seeds, power(seeds, mean.mean, sd=mean.sd), 0.0)
 
     assert abs(_bias(calibrate("all sizes", 4, 1, studies=STUDIES, seed=5)["differs"])) < 0.03
     monkeypatch.setattr(predictions, "predict", careless)

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from attnlab.report.interval_notes import notes_on_intervals
-from attnlab.stats import moderation, paired, power
+from attnlab.stats import moderation, paired
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import simultaneous_interval
@@ -122,27 +122,6 @@ def test_looks_correct_the_moderated_p_value() -> None:
         assert plain.p is not None and looked.p is not None and looked.p == pytest.approx(2 * looks.adjust(plain.p / 2))
         assert plain.interval.half_width is not None and looked.interval.half_width is not None
         assert looked.interval.half_width > plain.interval.half_width
-
-
-@pytest.mark.parametrize(("n", "mean", "margin"), [(3, 2.0, None), (4, 0.0, 1.8), (6, 0.5, 1.5)])
-def test_power_is_the_share_of_conclusive_comparisons(n: int, mean: float, margin: float | None) -> None:
-    """A large table, whose mean variance is 1, and in which each comparison is judged alone."""
-    comparisons = 4_000
-    gaps = numpy.random.RandomState(0).normal(mean, 1, (comparisons, n))
-    differences = moderate(gaps, margin=margin)
-    prior = differences[0].interval.prior
-    assert prior is not None and prior.variance == pytest.approx(1, abs=0.05)
-    expected = power.power(n, mean, sd=1, margin=margin, prior=prior)
-    assert sum(bool(d.conclusion) for d in differences) / comparisons == pytest.approx(expected, abs=0.025)
-    assert expected > power.power(n, mean, sd=1, margin=margin) + 0.05, "borrowing gains power"
-
-
-def test_borrowing_needs_fewer_seeds() -> None:
-    prior = table_prior([1.0] * 4, [5] * 4)
-    plain = paired.Difference(paired.Interval(5, 0.8, 1.0, 0, 0), p=1.0)
-    borrowed = replace(plain, interval=replace(plain.interval, prior=prior))
-    without, with_prior = power.seeds_needed(plain), power.seeds_needed(borrowed)
-    assert without is not None and with_prior is not None and 5 < with_prior < without
 
 
 @pytest.mark.parametrize(("n", "comparisons", "spread"), [(2, 6, 1), (2, 6, 2), (3, 3, 1), (3, 3, 2), (5, 4, 2)])

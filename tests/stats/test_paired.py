@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnlab.stats import paired, power
+from attnlab.stats import paired
 from attnlab.stats.sequential import Looks
 
 BASE = {0: 2.10, 1: 2.14, 2: 2.09, 3: 2.12, 4: 2.11}
@@ -66,7 +66,7 @@ def test_identical_values_do_not_divide_by_zero() -> None:
     same = paired.difference(BASE, BASE)
     assert same is not None and same.conclusion == "identical"
     four = paired.difference(BASE, {seed: BASE[seed] for seed in range(4)}, margin=0.1)
-    assert four is not None and four.conclusion == "" and power.seeds_needed(four) == 5
+    assert four is not None and four.conclusion == "" and paired.sign_test_seeds(four) == 5
 
 
 @pytest.mark.parametrize(("n", "conclusion"), [(2, ""), (5, ""), (6, "higher")])
@@ -75,7 +75,7 @@ def test_a_constant_difference_is_tested_by_its_sign(n: int, conclusion: str) ->
     difference = paired.difference({seed: value + 0.01 for seed, value in base.items()}, base)
     assert difference is not None and difference.interval.sd == 0 and difference.p == 2 * 0.5**n
     assert difference.conclusion == conclusion
-    assert n == 6 or power.seeds_needed(difference) == 6
+    assert n == 6 or paired.sign_test_seeds(difference) == 6
     near = paired.difference({seed: value + 0.01 for seed, value in base.items()}, base, margin=0.02)
     assert near is not None and near.p_equivalent == 0.5**n and (near.conclusion == "") == (n < 5)
 
@@ -99,75 +99,12 @@ def seen(n: int, mean: float, sd: float, margin: float | None = None) -> paired.
     return paired.Difference(paired.Interval(n, mean, sd, 0, 0), p=1.0, margin=margin)
 
 
-def test_smaller_differences_need_more_seeds() -> None:
-    near, far = (power.seeds_needed(seen(5, mean, 0.02)) for mean in (0.01, 0.02))
-    assert near is not None and far is not None and near > far > 5
-    assert power.seeds_needed(seen(5, 1e-6, 1.0)) is None
-    assert power.seeds_needed(seen(5, 0.0, 1.0)) is None, "there is no difference to detect"
-
-
-def test_a_table_or_many_looks_need_more_seeds() -> None:
-    alone = seen(5, 0.02, 0.02)
-    in_a_table = replace(alone, levels=(0.05 / 6, 0.05 / 6))
-    often = replace(alone, looks=Looks(3, 12))
-    needed = [power.seeds_needed(difference) or 0 for difference in (alone, in_a_table, often)]
-    assert needed[0] < needed[1] and needed[0] < needed[2]
-
-
 def test_holm_divides_the_level_among_inconclusive_comparisons() -> None:
     p = [0.001, 0.03, 0.2, None]
     corrected = paired.correct([None if value is None else replace(seen(5, 1.0, 1.0), p=value) for value in p])
     assert [d and d.levels for d in corrected] == [(0.025, 0.05)] * 3 + [None], (
         "two are inconclusive: 0.03 times 2 is more than 0.05"
     )
-
-
-def test_more_seeds_are_needed_than_there_are() -> None:
-    close = seen(10, 2.0, 1.0, margin=2.6)
-    assert power.power(10, 2.0, sd=1.0, margin=2.6) > power.POWER, "as many seeds again are enough with probability 80 %"
-    assert power.seeds_needed(close) == 11
-
-
-@pytest.mark.parametrize(("mean", "margin"), [(0.02, None), (0.0, 0.02)])
-def test_needed_seeds_are_counted_at_the_level_of_each_look(mean: float, margin: float | None) -> None:
-    looks, alone = Looks(3, 40), seen(5, mean, 0.02, margin=margin)
-    # Levels of the two-sided test and of the one-sided tests.
-    levels = (2 * looks.nominal_level(0.025), looks.nominal_level(0.05))
-    assert power.seeds_needed(replace(alone, looks=looks)) == power.seeds_needed(replace(alone, levels=levels))
-
-
-@pytest.mark.parametrize("looks", [Looks(5, 5), Looks(3, 5), Looks(3, 3, (5,))])
-def test_needed_seeds_beyond_all_looks_are_those_of_a_further_look(looks: Looks) -> None:
-    alone = replace(seen(5, 0.02, 0.02), looks=looks)
-    needed = power.seeds_needed(alone)
-    assert needed is not None and needed > 5
-
-    def conclusive(n: int) -> bool:
-        level = 2 * looks.extend_to(n).nominal_level(0.025)
-        return power.power(n, 0.02, sd=0.02, levels=(level, level)) >= power.POWER
-
-    assert conclusive(needed) and not conclusive(needed - 1)
-    assert needed > (power.seeds_needed(replace(alone, looks=None)) or 0)
-
-
-@pytest.mark.parametrize(("n", "mean", "margin"), [(5, 1.6, None), (9, 0.0, 1.2), (7, 0.4, 1.5), (4, 1.0, 1.0)])
-def test_power_is_the_share_of_conclusive_studies(n: int, mean: float, margin: float | None) -> None:
-    import numpy
-
-    random = numpy.random.RandomState(0)
-    studies = [dict(enumerate(values)) for values in random.normal(mean, 1, (3_000, n)).tolist()]
-    zero = dict.fromkeys(range(n), 0.0)
-    conclusive = [bool(d and d.conclusion) for d in (paired.difference(s, zero, margin=margin) for s in studies)]
-    assert sum(conclusive) / 3_000 == pytest.approx(power.power(n, mean, sd=1, margin=margin), abs=0.025)
-
-
-def test_power_of_the_t_test_alone_agrees_with_scipy() -> None:
-    from scipy.stats import nct, t
-
-    for n, mean in ((3, 2.0), (8, 0.7)):
-        edge, shift = t.ppf(0.975, n - 1), mean * n**0.5
-        expected = nct.sf(edge, n - 1, shift) + nct.cdf(-edge, n - 1, shift)
-        assert power.power(n, mean, sd=1) == pytest.approx(expected, abs=2e-3)
 
 
 def test_effect_size_is_hedges_g_of_the_pairs() -> None:

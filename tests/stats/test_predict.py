@@ -6,8 +6,7 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.power import POWER
-from attnlab.stats.predict import predict, predicted_seeds
+from attnlab.stats.predict import POWER, predict, predicted_seeds
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import VariancePrior
 

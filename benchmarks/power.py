@@ -1,4 +1,8 @@
-"""Power: the probability that a number of seeds is conclusive, and the number of seeds for a conclusion."""
+"""Power of t-tests: the probability that a number of seeds is conclusive, for a known mean and spread.
+
+Reports predict verdicts from the seeds that they have (`attnlab.stats.predict`); these are the numbers for a truth that is
+known, with which simulations and tests compare them.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,31 @@ import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from attnlab.stats.paired import LEVEL, Difference, sign_test, t_quantile
+from attnlab.stats.paired import LEVEL, Difference, t_quantile
+from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import levels_at
 from attnlab.stats.variance_prior import VariancePrior
 
 if TYPE_CHECKING:
     import numpy
 
-POWER = 0.8  # probability of a conclusion at the number of seeds that `seeds_needed` names
-MAX_SEEDS = 1000  # largest number of seeds that `seeds_needed` considers
-
 
 def seeds_needed(difference: Difference) -> int | None:
-    """Estimate the total number of seeds for a conclusion, if mean and spread stay as observed.
+    """Return the total number of seeds for a conclusion, if mean and spread are those that were observed.
 
     A conclusion means that, with probability `POWER`, the difference from zero or (with a margin) the equivalence is
-    significant at the level that Holm's correction and the looks leave to it. The estimate is rough from few seeds, and too
-    low the more often the smaller the difference is (see `reports/validity`).
+    significant at the level that Holm's correction and the looks leave to it.
+
+    Args:
+        difference: A difference whose pairs scatter.
 
     Returns:
         A number larger than that of the present pairs, or None beyond `MAX_SEEDS`.
     """
     mean = difference.interval
-    assert mean.sd is not None
-    if mean.sd == 0:  # the sign test: no power to compute, only a number of seeds that suffices
-        kinds = 2 if difference.margin and abs(mean.mean) < difference.margin else 1  # of tests that can be conclusive
-
-        def target(n: int) -> float:
-            level, level_equivalent = levels_at(difference.levels, difference.looks, n)
-            return LEVEL if difference.identical else max((level / 2, level_equivalent)[:kinds])
-
-        return next(n for n in range(mean.n + 1, MAX_SEEDS) if sign_test(n) < target(n))
     if not (mean.mean or difference.margin):
         return None
-    assert mean.moderated_sd is not None
+    assert mean.moderated_sd
     options = {"sd": mean.moderated_sd, "margin": difference.margin, "prior": mean.prior}
     candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)
     index = bisect_left(
