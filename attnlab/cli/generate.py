@@ -13,7 +13,7 @@ HELP = "sample text from a trained language model"
 def add_arguments(parser: Parser) -> None:
     help_run = "an MLflow run id or its beginning, a run's name, STUDY/CELL/SEED, or a run's folder"
     parser.add_argument("run", metavar="RUN", help=help_run)
-    parser.add_argument("--prompt", help="text to continue (default: 256 bytes of the validation split)")
+    parser.add_argument("--prompt", help="text to continue (default: 256 tokens of the validation split)")
     parser.add_argument(
         "--temperature",
         type=_temperature,
@@ -21,7 +21,13 @@ def add_arguments(parser: Parser) -> None:
         metavar="T",
         help="divisor of the logits; 0 takes the most likely token (default 0.5)",
     )
-    parser.add_argument("--length", type=positive_int, default=600, metavar="N", help="bytes to sample (default 600)")
+    parser.add_argument(
+        "--length",
+        type=positive_int,
+        default=600,
+        metavar="N",
+        help="tokens to sample: bytes, or subwords (default 600)",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sampling (default 0)")
     add_trust(parser)
 
@@ -40,7 +46,7 @@ def main(arguments: Namespace) -> int:
     )
     print(f"--- {sample.model}")
     print(f"--- prompt: {sample.origin}\n{sample.prompt}")
-    print(f"--- sample: {length} bytes at temperature {temperature:g}, seed {seed}\n{sample.text}")
+    print(f"--- sample: {sample.amount} at temperature {temperature:g}, seed {seed}\n{sample.text}")
     return 0
 
 

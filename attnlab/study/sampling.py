@@ -14,7 +14,7 @@ from attnlab.tasks import IGNORED, Task
 if TYPE_CHECKING:
     from attnlab.tasks import Batch
 
-PROMPT_BYTES = 256
+PROMPT_TOKENS = 256
 PROMPT_POSITIONS = 64  # positions in the validation split that a seed chooses from
 
 
@@ -57,13 +57,13 @@ def _draw(logits: torch.Tensor, temperature: float, generator: torch.Generator) 
 
 
 def validation_prompt(task: Task, *, seed: int) -> tuple[list[int], str]:
-    """Return 256 bytes from one of the first positions in the validation split, chosen by `seed`, and their description."""
-    needed = -(-PROMPT_BYTES // task.length)  # rows
+    """Return 256 tokens from one of the first positions in the validation split, chosen by `seed`, and their description."""
+    needed = -(-PROMPT_TOKENS // task.length)  # rows
     batches = islice(task.eval_batches("valid", batch_size=1), needed + PROMPT_POSITIONS - 1)
     rows = [_real(batch) for batch in batches]
     start = derive_seed(seed, "prompt") % max(1, len(rows) - needed + 1)
-    ids = torch.cat(rows[start : start + needed])[:PROMPT_BYTES].tolist()
-    return ids, f"{len(ids)} bytes of the validation split, from byte {start * task.length:,}"
+    ids = torch.cat(rows[start : start + needed])[:PROMPT_TOKENS].tolist()
+    return ids, f"{len(ids)} {task.unit}s of the validation split, from {task.unit} {start * task.length:,}"
 
 
 def _real(batch: Batch) -> torch.Tensor:

@@ -34,12 +34,21 @@ Input: TypeAlias = "str | Sequence[int] | Tensor"
 
 @dataclass(frozen=True)
 class Sample:
-    """A sampled text with its prompt and its model; safe to print to a terminal."""
+    """A sampled text with its prompt and its model; safe to print to a terminal.
+
+    Attributes:
+        model: the name of the run.
+        origin: where the prompt is from.
+        prompt: the text that is continued.
+        text: the sampled text.
+        amount: the number of sampled tokens and their name, such as ``600 bytes``.
+    """
 
     model: str
     origin: str
     prompt: str
     text: str
+    amount: str
 
 
 def generate(
@@ -56,9 +65,9 @@ def generate(
 
     Args:
         run, root, trust: as for `load_model`.
-        prompt: text to continue; default 256 bytes of the task's validation split, chosen by `seed`.
+        prompt: text to continue; default 256 tokens of the task's validation split, chosen by `seed`.
         temperature: divisor of the logits; 0 takes the most likely token.
-        length: the number of tokens (bytes) to sample.
+        length: the number of tokens to sample: bytes, or subwords.
 
     Raises:
         UserError: the run is unknown, it left no model, its model is not a language model, or its task has no text.
@@ -74,7 +83,7 @@ def generate(
         except UserError as error:
             raise UserError(error.message, "--prompt") from error
     text = trained.generate(ids, temperature=temperature, length=length, seed=seed)
-    return Sample(trained.name, origin, printable(task.decode(ids)), printable(text))
+    return Sample(trained.name, origin, printable(task.decode(ids)), printable(text), f"{length} {task.unit}s")
 
 
 def load_model(

@@ -126,6 +126,7 @@ class Task:
         other_metrics: the direction of each further metric that a study may compare in place of ``metric``.
         length: tokens of the longest row.
         vocabulary: number of token ids.
+        unit: the name of a token in messages.
         classes: number of classes; 0 for language models.
         segments: number of segments whose embeddings are added to those of the tokens (``Batch.segments``); 0: none.
         item_metric: the metric that ``item_scores`` returns, if it is not the primary one.
@@ -141,6 +142,7 @@ class Task:
     direction: Literal["min", "max"]
     length: int
     vocabulary: int
+    unit: str = "token"
     classes: int = 0
     segments: int = 0
     other_metrics: Mapping[str, Literal["min", "max"]] = MappingProxyType({})

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,13 +113,13 @@ def _characters() -> list[str]:
     return [chr(byte) if byte in printable else next(others) for byte in range(BYTES)]
 
 
-def load_or_learn_byte_bpe(name: str, text: str, train: np.ndarray, vocabulary: int) -> ByteBPE:
+def load_or_learn_byte_bpe(name: str, text: str, read_train: Callable[[], np.ndarray], vocabulary: int) -> ByteBPE:
     """Return the vocabulary of a text's training split.
 
     Args:
         name: of the task, for the folder and for messages.
         text: identifies the text, such as a checksum.
-        train: (n,) uint8.
+        read_train: returns the training split, (n,) uint8; not called if the vocabulary has been learned before.
         vocabulary: number of tokens, at least 256.
 
     Raises:
@@ -127,6 +127,7 @@ def load_or_learn_byte_bpe(name: str, text: str, train: np.ndarray, vocabulary: 
     """
 
     def learn_it() -> Tokenizer:
+        train = read_train()
         logger.info("%s: learning %s tokens on the %s bytes of train", name, f"{vocabulary:,}", f"{len(train):,}")
         data = train.tobytes()
         texts = (part for place in chunks(data) for part in _pieces(data[place])[::2])
@@ -135,7 +136,7 @@ def load_or_learn_byte_bpe(name: str, text: str, train: np.ndarray, vocabulary: 
             raise UserError(f"vocabulary: expected at most {size:,}, all tokens that train yields, got {vocabulary:,}")
         return tokenizer
 
-    return ByteBPE(load_or_learn(f"{name}-vocabulary", f"{text} train:{len(train)}{vocabulary_identity(vocabulary)}", learn_it))
+    return ByteBPE(load_or_learn(f"{name}-vocabulary", f"{text}{vocabulary_identity(vocabulary)}", learn_it))
 
 
 def encoded_splits(name: str, text: str, splits: dict[str, np.ndarray], encoder: ByteBPE) -> dict[str, np.ndarray]:

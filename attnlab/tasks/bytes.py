@@ -9,13 +9,14 @@ so tested on the same text but for a few bytes at both ends of each stretch.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import SPLITS, whole_number
+from attnlab.tasks import SPLITS, known_split, whole_number
 from attnlab.tasks.byte_bpe import BYTES, ByteBPE, encoded_splits, load_or_learn_byte_bpe, vocabulary_identity
 from attnlab.tasks.reference_scores import compression, ngram
 from attnlab.tasks.reference_scores.base import Reference
@@ -53,9 +54,7 @@ class ByteTask(SequenceTask):
         if vocabulary is not None:
             self.vocabulary = whole_number(vocabulary, name="vocabulary", least=BYTES)
             self.unit, self.text_per_token = "token", bytes_per_token(self.vocabulary)
-        self._encoder: ByteBPE | None = None
-        self._encoded: dict[str, np.ndarray] = {}
-        self._token_bytes: Tensor | None = None
+        self._encoded: dict[str, np.ndarray] | None = None
 
     def tokens_identity(self) -> str:
         """Return what ``identity`` appends to the identity of the text: "" for bytes."""
@@ -70,39 +69,39 @@ class ByteTask(SequenceTask):
 
     def prepare(self) -> None:
         super().prepare()
-        if self.tokens == "bpe" and self._encoder is None:
-            name, text = type(self).__name__.lower(), self.identity()
-            encoder = load_or_learn_byte_bpe(name, text, self.text("train"), self.vocabulary)
-            self._encoded = encoded_splits(name, text, {split: self.text(split) for split in SPLITS}, encoder)
-            self._token_bytes = torch.tensor([len(token) for token in encoder.tokens])
-            self._encoder = encoder
+        if self.tokens == "bpe":
+            self._encoded_splits()
 
     def split(self, name: str) -> np.ndarray:
-        if self.tokens == "bytes":
-            return self.text(name)
-        self._place(name)  # raises for an unknown split
-        self._prepared_encoder()
-        return self._encoded[name]
+        return self.text(name) if self.tokens == "bytes" else self._encoded_splits()[known_split(name)]
 
-    def _prepared_encoder(self) -> ByteBPE:
-        self.prepare()
-        assert self._encoder is not None
-        return self._encoder
+    @cached_property
+    def subwords(self) -> ByteBPE:
+        """The vocabulary of ``tokens: bpe``, learned on ``train`` or from the folder of prepared data."""
+        name = type(self).__name__.lower()
+        return load_or_learn_byte_bpe(name, self.identity(), lambda: self.text("train"), self.vocabulary)
+
+    @cached_property
+    def _token_bytes(self) -> Tensor:
+        return torch.tensor([len(token) for token in self.subwords.tokens])
+
+    def _encoded_splits(self) -> dict[str, np.ndarray]:
+        if self._encoded is None:
+            splits = {split: self.text(split) for split in SPLITS}
+            self._encoded = encoded_splits(type(self).__name__.lower(), self.identity(), splits, self.subwords)
+        return self._encoded
 
     def stretches(self, split: str, limit: int | None) -> Stretches:
         parts = super().stretches(split, limit)
         if self.tokens == "bytes":
             return parts
         tokens = self.split(split)
-        assert self._token_bytes is not None
         ends = np.cumsum(self._token_bytes.cpu().numpy()[tokens])  # the byte after each token
         return Stretches(*(np.searchsorted(ends, places, side="right") for places in (parts.starts, parts.ends)))
 
     def target_bytes(self, targets: Tensor) -> Tensor:
         if self.tokens == "bytes":
             return super().target_bytes(targets)  # type: ignore[return-value]
-        self._prepared_encoder()
-        assert self._token_bytes is not None
         self._token_bytes = self._token_bytes.to(targets.device)
         return count_bytes(self._token_bytes, targets)
 
@@ -125,10 +124,10 @@ class ByteTask(SequenceTask):
 
     def encode(self, text: str) -> list[int]:
         data = text.encode(errors="surrogateescape")  # bytes of a command line that are not UTF-8 are surrogates
-        return list(data) if self.tokens == "bytes" else self._prepared_encoder().encode(data).tolist()
+        return list(data) if self.tokens == "bytes" else self.subwords.encode(data).tolist()
 
     def decode(self, ids: Sequence[int]) -> str:
-        data = bytes(ids) if self.tokens == "bytes" else self._prepared_encoder().decode(ids)
+        data = bytes(ids) if self.tokens == "bytes" else self.subwords.decode(ids)
         return data.decode("utf-8", errors="replace")
 
 

@@ -50,7 +50,6 @@ class SequenceTask(Task):
             and five epochs read 99 %.
 
     Attributes:
-        unit: the name of a token in messages.
         text_unit: the name of an item of the text, which ``cuts`` and limits count: that of a token, or ``byte`` if the text is
             encoded.
         text_per_token: estimated items of the text in a token, which the plan uses; 1 if the text is not encoded.
@@ -59,7 +58,6 @@ class SequenceTask(Task):
     kind: Literal["language_model", "classifier"] = "language_model"
     role: Literal["causal", "bidirectional"] = "causal"
     direction: Literal["min", "max"] = "min"
-    unit = "token"
     text_unit = "token"
     text_per_token: float = 1
 
@@ -80,18 +78,19 @@ class SequenceTask(Task):
         raise NotImplementedError
 
     def prepare(self) -> None:
+        self._whole_text()
+
+    def _whole_text(self) -> np.ndarray:
         if self._text is None:
             text = self.read()
             if len(text) != self.cuts()[-1]:
                 raise UserError(f"expected a text of {self.cuts()[-1]:,} {self.text_unit}s, found {len(text):,}")
             self._text = text
+        return self._text
 
     def text(self, split: str) -> np.ndarray:
         """Return the text of a split as (n,), without a copy."""
-        if self._text is None:
-            self.prepare()
-        assert self._text is not None
-        return self._text[self._place(split)]
+        return self._whole_text()[self._place(split)]
 
     def split(self, name: str) -> np.ndarray:
         """Return the tokens of a split as (n,), without a copy."""

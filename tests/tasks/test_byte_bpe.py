@@ -20,6 +20,7 @@ from attnlab.planning.plan import plan
 from attnlab.report.reference_scores import matching_scores
 from attnlab.stats.compare import summarize_cells
 from attnlab.study.run import run
+from attnlab.study.trained import generate
 from attnlab.tasks import IGNORED, byte_bpe
 from attnlab.tasks.byte_bpe import ByteBPE, chunks
 from attnlab.tasks.bytes import ByteTask
@@ -91,16 +92,16 @@ def test_each_split_is_encoded_by_itself(corpus: Path) -> None:
     for split in ("train", "valid", "test"):
         tokens = task.split(split)
         assert isinstance(tokens, np.memmap) and tokens.dtype == np.uint16 and len(tokens) < len(task.text(split))
-        assert task._prepared_encoder().decode(tokens.tolist()) == task.text(split).tobytes()
+        assert task.subwords.decode(tokens.tolist()) == task.text(split).tobytes()
     assert task.text("test").tobytes() == BROKEN[::2]
 
 
 def test_the_vocabulary_is_learned_on_train_only(corpus: Path) -> None:
-    one = text()._prepared_encoder().tokens
+    one = text().subwords.tokens
     (corpus / "test.txt").write_bytes(b"other " * 200)
-    assert text()._prepared_encoder().tokens == one
+    assert text().subwords.tokens == one
     (corpus / "book.txt").write_bytes(b"other words " * 200 + PROSE)
-    assert text(vocabulary=300)._prepared_encoder().tokens != one[:300]
+    assert text(vocabulary=300).subwords.tokens != one[:300]
 
 
 def test_splits_are_encoded_once(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +137,7 @@ ENCODER_OF: dict[ByteTask, ByteBPE] = {}
 )
 def test_bits_per_byte_are_the_bits_of_all_tokens_over_the_bytes_of_their_text(protocol: dict[str, Any], corpus: Path) -> None:
     task = text()
-    ENCODER_OF[task] = task._prepared_encoder()
+    ENCODER_OF[task] = task.subwords
     scores, counted, rows = bits(task, **protocol)
     table = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0)).double().log_softmax(-1)
     parts, tokens = task.stretches("test", protocol.get("limit")), task.split("test").astype(np.int64)
@@ -152,7 +153,7 @@ def test_bits_per_byte_are_the_bits_of_all_tokens_over_the_bytes_of_their_text(p
 def test_subwords_are_tested_on_the_bytes_that_bytes_are_tested_on(limit: int | None, corpus: Path) -> None:
     subwords, plain = text(), Text(path="book.txt", test="test.txt", length=16)
     parts, wanted = subwords.stretches("test", limit), plain.stretches("test", limit)
-    lengths = [len(token) for token in subwords._prepared_encoder().tokens]
+    lengths = [len(token) for token in subwords.subwords.tokens]
     places = np.cumsum([0, *(lengths[token] for token in subwords.split("test"))])
     longest = max(lengths)
     assert len(parts.starts) == len(wanted.starts)
@@ -178,7 +179,7 @@ def test_rows_are_tokens(sampling: str, corpus: Path) -> None:
     task = text(sampling=sampling)
     batch = task.train_batch(2, seed=1, batch_size=3)
     assert batch.inputs.shape == (3, 16) and torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
-    encoder, train = task._prepared_encoder(), task.text("train").tobytes()
+    encoder, train = task.subwords, task.text("train").tobytes()
     assert all(encoder.decode(row.tolist()) in train for row in batch.inputs)
 
 
@@ -236,6 +237,9 @@ reference_scores: [xz]
     (score,) = result.reference_scores  # of the text, whatever its tokens
     runs = load_runs("s").to_dict("records")
     assert len(runs) == 4
+    sample = generate("s/few/0", length=7)
+    assert sample.amount == "7 tokens" and sample.origin.startswith("256 tokens of the validation split")
+    assert sample.prompt and generate("s/none/0", prompt="The", length=7).amount == "7 bytes"
     assert all(matching_scores([score], [dict(run)], metric="bits_per_byte") for run in runs)
     cells = summarize_cells(result.records(), result.comparison())
     assert [cell.difference is not None for cell in cells if not cell.is_baseline] == [True]
