@@ -126,6 +126,11 @@ class EncoderDecoder(Model):
     def stacks(self) -> tuple[nn.ModuleList, ...]:
         return (self.encoder.blocks, self.decoder.blocks)
 
+    def attention_layers(self, part: str) -> list[Variant]:
+        """Return the attention of each block of a part: ``encoder``, ``decoder`` or ``cross``."""
+        blocks = self.encoder.blocks if part == "encoder" else self.decoder.blocks
+        return [block.cross if part == "cross" else block.attention for block in blocks]  # type: ignore[misc] modules
+
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """Return the output of the encoder (b, s, dim) for ``source`` (b, s); mask (b, s), True = a real token."""
         return self.encoder(source, mask=source_mask)[0]

@@ -110,6 +110,8 @@ def _number(value: float) -> float | None:
 
 def _map_to_json(map_: AttentionMap) -> dict[str, Any]:
     fields: dict[str, Any] = {"words": list(map_.words), "reason": map_.reason, "run": map_.run, "cell": map_.cell}
+    if map_.part:
+        fields |= {"part": map_.part, "keys": list(map_.keys)}
     if map_.weights is not None:
         packed = zlib.compress(map_.weights.astype("float16").tobytes(), 9)
         fields |= {"shape": list(map_.weights.shape), "weights": base64.b64encode(packed).decode()}
@@ -123,4 +125,5 @@ def _map_from_json(fields: Mapping[str, Any]) -> AttentionMap:
     if "weights" in fields:
         content = zlib.decompress(base64.b64decode(fields["weights"]))
         weights = numpy.frombuffer(content, dtype="float16").reshape(fields["shape"])
-    return AttentionMap(weights, tuple(fields["words"]), fields["reason"], fields["run"], fields["cell"])
+    part, keys = fields.get("part", ""), tuple(fields.get("keys", ()))
+    return AttentionMap(weights, tuple(fields["words"]), fields["reason"], fields["run"], fields["cell"], part, keys)

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from attnlab._util.run_state import NOT_COMPARED, RunState
+from attnlab.config.run import PARTS
 from attnlab.errors import UserError
 from attnlab.stats.sweep import best_values
 from attnlab.study.trained import TrainedModel, load_model
 from attnlab.tasks import Batch
 from attnlab.tasks.validation import prepare_task
-from attnlab.tracking.artifacts import AttentionMap, log_attention_map
+from attnlab.tracking.artifacts import AttentionMap, log_attention_maps
 from attnlab.training import weights
 
 
@@ -57,12 +60,12 @@ def record_attention_maps(
     for record in _at_best_values(done.to_dict("records"), study, root):
         cell = str(record["cell"])
         try:
-            attention_map = _compute_map(Path(record["folder"]), length=length, trust=trust)
+            maps = compute_maps(Path(record["folder"]), length=length, trust=trust)
         except UserError as error:  # the other cells continue
             recorded.append(RecordedMap(cell, str(error), failed=True))
             continue
-        log_attention_map(str(record["run_id"]), attention_map, root=root)
-        recorded.append(RecordedMap(cell, attention_map.reason or _describe_shape(attention_map)))
+        log_attention_maps(str(record["run_id"]), maps, root=root)
+        recorded += [RecordedMap(cell, _describe(map_)) for map_ in maps]
     return recorded
 
 
@@ -82,16 +85,60 @@ def _at_best_values(runs: list[dict[Any, Any]], study: str, root: str | Path | N
     return list(first.values())
 
 
-def _describe_shape(attention_map: AttentionMap) -> str:
-    depth, heads = attention_map.weights.shape[:2]
-    return f"recorded: depth {depth}, heads {heads}"
+def _describe(map_: AttentionMap) -> str:
+    if map_.reason:
+        return map_.reason
+    depth, heads = map_.weights.shape[:2]
+    return f"{map_.part} recorded: depth {depth}, heads {heads}".strip()
 
 
-def _compute_map(folder: Path, *, length: int, trust: bool = False) -> AttentionMap:
+def compute_maps(folder: Path, *, length: int, trust: bool = False) -> list[AttentionMap]:
+    """Return the attention map of a trained model, or those of the parts of an encoder-decoder.
+
+    Args:
+        folder: of the run.
+        length: the largest number of tokens of the input.
+        trust: as for `attnlab.load_model`.
+    """
     if not weights.exist(folder):
-        return AttentionMap(reason="its trained weights are not on this machine")
+        return [AttentionMap(reason="its trained weights are not on this machine")]
     trained = load_model(folder, backend="reference", device="cpu", trust=trust)
     prepare_task(trained.task, trained.config)
+    if trained.task.kind == "encoder_decoder":
+        source, target = _first_pair(trained, length)
+        return [_compute_part(trained, source, target, part) for part in PARTS]
+    return [_compute_map(trained, length)]
+
+
+def _compute_part(trained: TrainedModel, source: Tensor, target: Tensor, part: str) -> AttentionMap:
+    """Return the map of one part of an encoder-decoder for a pair of sentences."""
+    try:
+        layers = trained.attention_weights(source, target=target, part=part)
+    except UserError as error:
+        return AttentionMap(reason=error.message, part=part)
+    queries, keys = (source if part == "encoder" else target), (target if part == "decoder" else source)
+    words = tuple(tuple(trained.words(tokens)) for tokens in (queries, keys))
+    return AttentionMap(layers[:, 0].half().numpy(), words[0], part=part, keys=words[1])
+
+
+def _first_pair(trained: TrainedModel, length: int) -> tuple[Tensor, Tensor]:
+    """Return source tokens (s,) and decoder inputs (t,) of the first pair of `test` with at most `length` tokens a side.
+
+    Without such a pair, the beginnings of both sides of the first one.
+    """
+    pairs = []
+    for batch in trained.task.eval_batches("test", batch_size=1):
+        for row in batch.split(len(batch.inputs)):
+            assert row.source is not None, "the batch of an encoder-decoder has a source"
+            sides = ((row.source[0], row.source_mask), (row.inputs[0], row.mask))
+            source, target = (tokens if mask is None else tokens[mask[0]] for tokens, mask in sides)
+            if max(len(source), len(target)) <= length:
+                return source, target
+            pairs.append((source[:length], target[:length]))
+    return pairs[0]
+
+
+def _compute_map(trained: TrainedModel, length: int) -> AttentionMap:
     batch = _first_batch(trained)
     tokens, mask = batch.inputs[:1, :length], None
     if trained.task.kind in ("classifier", "masked_language_model") and batch.mask is not None:

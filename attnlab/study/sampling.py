@@ -70,3 +70,8 @@ def _real(batch: Batch) -> torch.Tensor:
     """Return the tokens (n,) of the batch's only row, without padding."""
     predicted = (batch.targets[0] != IGNORED).nonzero()
     return batch.inputs[0, : int(predicted[-1]) + 2]  # the last token that predicts, and its target where the row has it
+
+
+def printable(text: str) -> str:
+    """Replace control characters, because a model may sample those that control a terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

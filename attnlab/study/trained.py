@@ -19,7 +19,9 @@ from attnlab.nn import attention
 from attnlab.registry import TASKS
 from attnlab.study.find_run import find_run
 from attnlab.study.recorded_code import import_recorded_code
-from attnlab.study.sampling import sample, validation_prompt
+from attnlab.study.sampling import printable, sample, validation_prompt
+from attnlab.study.softmax_weights import decoder_inputs, layer_weights, part_weights
+from attnlab.study.token_ids import token_ids
 from attnlab.tasks import Task
 from attnlab.tasks.validation import prepare_task
 from attnlab.training import weights
@@ -191,7 +193,7 @@ class TrainedModel:
         return ids[:, : self.task.length] if self._reads_whole_rows else ids
 
     @torch.no_grad()
-    def __call__(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
+    def __call__(self, inputs: Input, mask: Tensor | None = None, *, target: Input | None = None) -> Tensor:
         """Return the logits for your own input, in float32.
 
         A model with memory reads segments of the task's length, as in training.
@@ -199,15 +201,18 @@ class TrainedModel:
         Args:
             inputs: text, token ids (t,), or several rows of them (b, t).
             mask: (b, t), boolean, True = a real token; for a classifier or a masked language model. None: all are.
+            target: of an encoder-decoder, whose source is ``inputs``: a text, or the inputs of the decoder as token ids.
 
         Returns:
-            (b, t, vocabulary), of the token after each, from a language model, or of the token itself from a masked one, whose
-            text may contain ``[MASK]``; (b, classes) from a classifier.
+            (b, t, vocabulary), of the token after each from a language model or of an encoder-decoder's target, or of the token
+            itself from a masked one, whose text may contain ``[MASK]``; (b, classes) from a classifier.
 
         Raises:
             UserError: the task cannot encode the text, or the tokens are not valid for this model.
         """
         tokens = self._tokens(inputs, mask)
+        if self.task.kind == "encoder_decoder":
+            return self.model(tokens, self._target(target)).float()
         if self._is_classifier:
             return self.model(tokens, None if mask is None else mask.to(self.device)).float()
         if self._is_masked:
@@ -235,7 +240,7 @@ class TrainedModel:
             UserError: the model is no language model, or its task has no text.
         """
         self.require_generation()
-        tokens = self.encode(prompt) if isinstance(prompt, str) else self._integers(prompt)
+        tokens = self.encode(prompt) if isinstance(prompt, str) else token_ids(prompt, vocabulary=self.task.vocabulary)
         if len(tokens) != 1:
             raise UserError(f"expected one prompt, got {len(tokens)} rows")
         ids = tokens[0].tolist()
@@ -252,34 +257,35 @@ class TrainedModel:
         return self.task.decode(drawn)
 
     @torch.no_grad()
-    def attention_weights(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
+    def attention_weights(
+        self, inputs: Input, mask: Tensor | None = None, *, target: Input | None = None, part: str = "cross"
+    ) -> Tensor:
         """Return the softmax weights of every layer for your own input, as the backend ``reference`` computes them.
 
         Args:
-            inputs, mask: as for a call, at most one segment of a model with memory.
+            inputs, mask, target: as for a call, at most one segment of a model with memory.
+            part: of an encoder-decoder, ``encoder``, ``decoder`` or ``cross``.
 
         Returns:
             (depth, b, heads, t, t): of each query (fourth dimension) over the keys (fifth), on the CPU. With a class token,
-            t is one more than the number of tokens, and the class token comes first.
+            t is one more than the number of tokens, and the class token comes first. In cross-attention, queries are
+            positions of the target and keys those of the source: (depth, b, heads, t, s).
 
         Raises:
             UserError: the variant does not compute one matrix of weights for each layer and head (sparse variants compute
                 theirs in blocks, recurrent ones have none), or the input is not valid for this model.
         """
         tokens = self._tokens(inputs, mask)
+        if self.task.kind == "encoder_decoder":
+            return part_weights(self._reference_model, tokens, self._target(target), part=part)
         if tokens.shape[1] > self.task.length and self.config.model.mem_len:
             raise UserError(f"expected at most one segment of {self.task.length} tokens, got {tokens.shape[1]}")
-        with attention.record_attention_weights() as layers:
-            if self._reads_whole_rows:
-                self._reference_model(tokens, mask=None if mask is None else mask.to(self.device))
-            else:
-                self._reference_model(tokens)
-        t = tokens.shape[1] + self._has_class_token
-        complete = (len(tokens), self.config.model.heads, t, t)  # smaller: some heads only; larger: a padded sequence
-        if len(layers) != self.config.model.depth or any(layer.shape != complete for layer in layers):
-            variant = self.config.variant.name
-            raise UserError(f"{variant} passes no whole matrix of weights a layer through the reference backend")
-        return torch.stack(layers).float().cpu()
+        options = {"mask": None if mask is None else mask.to(self.device)} if self._reads_whole_rows else {}
+        t, model = tokens.shape[1] + self._has_class_token, self.config.model
+        size = (len(tokens), model.heads, t, t)
+        return layer_weights(
+            lambda: self._reference_model(tokens, **options), depth=model.depth, size=size, variant=self.config.variant.name
+        )
 
     def words(self, inputs: Input) -> list[str]:
         """Return the text of each token of one row, after ``"[class]"`` where the model has a class token.
@@ -302,7 +308,7 @@ class TrainedModel:
 
     def _word(self, token: int) -> str:
         try:
-            return self.task.decode([token])
+            return self.task.decode([token]) or f"[{token}]"  # a special token, such as that of the beginning
         except NotImplementedError:
             return f"{token} "  # with a space: words of one character are joined without one
 
@@ -333,7 +339,7 @@ class TrainedModel:
 
     def _tokens(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
         """Return valid token ids (b, t) on the model's device."""
-        tokens = self.encode(inputs) if isinstance(inputs, str) else self._integers(inputs)
+        tokens = self.encode(inputs) if isinstance(inputs, str) else token_ids(inputs, vocabulary=self.task.vocabulary)
         t = tokens.shape[1]
         if mask is not None and (not self._reads_whole_rows or mask.shape != tokens.shape):
             raise UserError(f"expected a mask of shape {tuple(tokens.shape)}, of a classifier, got {tuple(mask.shape)}")
@@ -342,18 +348,10 @@ class TrainedModel:
             raise UserError(f"expected at most {self.task.length} tokens, got {t}: {reason}")
         return tokens.to(self.device)
 
-    def _integers(self, inputs: Sequence[int] | Tensor) -> Tensor:
-        tokens = torch.as_tensor(inputs)
-        tokens = tokens[None] if tokens.dim() == 1 else tokens
-        if tokens.dim() != 2 or not tokens.numel() or tokens.is_floating_point() or tokens.dtype == torch.bool:
-            shape = tuple(tokens.shape)
-            raise UserError(f"expected token ids of shape (t,) or (b, t), whole numbers, got {tokens.dtype} of shape {shape}")
-        least, most = int(tokens.min()), int(tokens.max())
-        if least < 0 or most >= self.task.vocabulary:
-            raise UserError(f"expected token ids from 0 to {self.task.vocabulary - 1}, got {least} to {most}")
-        return tokens.long()
-
-
-def printable(text: str) -> str:
-    """Replace control characters, because a model may sample those that control a terminal."""
-    return "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    def _target(self, target: Input | None) -> Tensor:
+        """Return the inputs of the decoder (b, t) for a target, on the model's device."""
+        if target is None:
+            raise UserError("expected a target for the decoder, got none")
+        if isinstance(target, str):
+            target = decoder_inputs(self.task, self.encode(target)[0].tolist())
+        return self._tokens(target)

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.config.run import PARTS
 from attnlab.tracking.client import REPORT_PHASE, connect, runs_folder, search_runs
 
 if TYPE_CHECKING:
@@ -87,10 +88,12 @@ class AttentionMap:
     """The softmax weights of one input in one trained model, or the reason why the model has none.
 
     Attributes:
-        weights: float16 array of shape (layers, heads, t, t), or None.
-        words: the t tokens of the input.
+        weights: float16 array of shape (layers, heads, t, s), of t queries over s keys, or None.
+        words: the tokens of the queries.
         reason: why ``weights`` is None.
         run, cell: names of the run and its cell.
+        part: of an encoder-decoder, ``encoder``, ``decoder`` or ``cross``; else "".
+        keys: the tokens of the keys; () where they are those of the queries.
     """
 
     weights: Any = None
@@ -98,20 +101,37 @@ class AttentionMap:
     reason: str = ""
     run: str = ""
     cell: str = ""
+    part: str = ""
+    keys: tuple[str, ...] = ()
 
 
-def log_attention_map(run_id: str, attention_map: AttentionMap, *, root: str | Path | None = None) -> None:
-    """Attach an attention map to a run's record, in place of an earlier one."""
+def log_attention_maps(run_id: str, maps: Sequence[AttentionMap], *, root: str | Path | None = None) -> None:
+    """Attach the attention maps of all parts of a model to a run's record, in place of earlier ones."""
     import numpy
 
     client = connect(runs_folder(root))
-    if not attention_map.reason:
-        words = numpy.array(attention_map.words, dtype=str)
+    for map_ in maps:
+        if map_.reason:
+            continue
+        words, keys = (numpy.array(tokens, dtype=str) for tokens in (map_.words, map_.keys))
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / MAPS_FILE
-            numpy.savez_compressed(path, weights=attention_map.weights, words=words)
+            path = Path(folder) / _of_part(MAPS_FILE, map_.part)
+            numpy.savez_compressed(path, weights=map_.weights, words=words, keys=keys)
             client.log_artifact(run_id, str(path))
-    client.set_tag(run_id, MAPS_TAG, attention_map.reason)
+    reasons = {_of_part(MAPS_TAG, map_.part): map_.reason for map_ in maps}
+    earlier = client.get_run(run_id).data.tags
+    for part in ("", *PARTS):
+        tag = _of_part(MAPS_TAG, part)
+        if tag in reasons:
+            client.set_tag(run_id, tag, reasons[tag])
+        elif tag in earlier:
+            client.delete_tag(run_id, tag)
+
+
+def _of_part(name: str, part: str) -> str:
+    """Return the name of the file or the tag of one part of a model: ``attention-cross.npz``, ``attnlab.maps-cross``."""
+    stem, dot, suffix = name.partition(".npz")
+    return f"{stem}-{part}{dot}{suffix}" if part else name
 
 
 def load_attention_maps(study: str, root: str | Path | None = None) -> list[AttentionMap]:
@@ -123,15 +143,20 @@ def load_attention_maps(study: str, root: str | Path | None = None) -> list[Atte
     maps = []
     for record in search_runs(client, experiment.experiment_id) if experiment else ():
         tags = record.data.tags
-        if MAPS_TAG not in tags or tags.get("attnlab.current") == "no":
+        if tags.get("attnlab.current") == "no":
             continue
-        run, cell = str(record.info.run_name), tags["attnlab.cell"]
-        if tags[MAPS_TAG]:
-            maps.append(AttentionMap(reason=tags[MAPS_TAG], run=run, cell=cell))
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            arrays = numpy.load(client.download_artifacts(record.info.run_id, MAPS_FILE, folder))
-            maps.append(AttentionMap(arrays["weights"], tuple(arrays["words"].tolist()), run=run, cell=cell))
+        for part in ("", *PARTS):
+            reason = tags.get(_of_part(MAPS_TAG, part))
+            if reason is None:
+                continue
+            run, cell = str(record.info.run_name), tags["attnlab.cell"]
+            if reason:
+                maps.append(AttentionMap(reason=reason, run=run, cell=cell, part=part))
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                arrays = numpy.load(client.download_artifacts(record.info.run_id, _of_part(MAPS_FILE, part), folder))
+                words, keys = (tuple(arrays[name].tolist()) if name in arrays else () for name in ("words", "keys"))
+                maps.append(AttentionMap(arrays["weights"], words, run=run, cell=cell, part=part, keys=keys))
     return maps
 
 

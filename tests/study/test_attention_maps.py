@@ -15,8 +15,7 @@ from attnlab.planning.plan import plan
 from attnlab.report.plots import attention_maps
 from attnlab.report.write import report
 from attnlab.study import run
-from attnlab.study.attention_maps import _compute_map as record
-from attnlab.study.attention_maps import record_attention_maps
+from attnlab.study.attention_maps import compute_maps, record_attention_maps
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tracking.artifacts import AttentionMap
@@ -59,7 +58,7 @@ def test_the_maps_of_each_cell_stand_on_the_page_or_the_reason_why_there_are_non
 def test_a_class_token_stands_before_the_words(small_reviews: None, tmp_path: Path) -> None:
     imdb = {"name": "imdb", "length": 24}
     train(tiny(task=imdb, position="none", model__pool="class", train__steps=1, evaluate__test_limit=4), folder=tmp_path)
-    recorded = record(tmp_path, length=9)
+    (recorded,) = compute_maps(tmp_path, length=9)
     assert recorded.words[0] == "[class]" and {"good", "bad"} & set(recorded.words[1:])
     assert recorded.weights.shape == (2, 3, len(recorded.words), len(recorded.words))
 
@@ -84,7 +83,7 @@ class Silent(PyDocs):
 def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
     silent = {"name": "tests.study.test_attention_maps:Silent", "length": 24}
     train(tiny(task=silent, train__steps=1), folder=tmp_path)
-    recorded = record(tmp_path, length=3)
+    (recorded,) = compute_maps(tmp_path, length=3)
     first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
     shown = " ".join(map(str, first))
     assert f"Input: “{shown}”" in attention_maps.describe_maps([recorded])[0][0]

@@ -180,11 +180,11 @@ def test_attention_maps_are_those_of_the_best_value(root: Path, monkeypatch: pyt
     result = go(root, LOW, MIDDLE, HIGH, 0.1)
     folders: list[str] = []
 
-    def compute_map(folder: Path, **options: Any) -> AttentionMap:
+    def compute_maps(folder: Path, **options: Any) -> list[AttentionMap]:
         folders.append(folder.name)
-        return AttentionMap(reason="not computed in this test")
+        return [AttentionMap(reason="not computed in this test")]
 
-    monkeypatch.setattr(attention_maps, "_compute_map", compute_map)
+    monkeypatch.setattr(attention_maps, "compute_maps", compute_maps)
     attention_maps.record_attention_maps("small", root=root)
     runs = {run.key: run for run in result.plan.runs}
     chosen = {runs[key].cell.name: runs[key].params["train.lr"] for key in folders}

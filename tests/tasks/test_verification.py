@@ -69,7 +69,7 @@ def test_readers_after_training_read_the_planned_data_or_none(
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     made: list[Callable[[], Any]] = [
         lambda: trained.generate(str(folders), length=2),
-        lambda: attention_maps._compute_map(folders, length=2),
+        lambda: attention_maps.compute_maps(folders, length=2),
     ]
     for compute in made:
         with pytest.raises(UserError, match="its data have changed since this was planned"):

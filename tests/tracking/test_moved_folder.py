@@ -14,7 +14,7 @@ from attnlab.errors import UserError
 from attnlab.report.write import report
 from attnlab.study.run import run
 from attnlab.tracking import relocation
-from attnlab.tracking.artifacts import AttentionMap, load_attention_maps, log_attention_map
+from attnlab.tracking.artifacts import AttentionMap, load_attention_maps, log_attention_maps
 from attnlab.tracking.client import connect, tracking_uri
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import Server
@@ -46,7 +46,7 @@ def test_a_report_is_written_where_the_folder_is_now(finished: Path, tmp_path: P
     before = artifacts(finished)
     runs = load_runs("small", new)
     assert {Path(folder).parent for folder in runs["folder"]} == {new / "work"}
-    log_attention_map(str(runs["run_id"][0]), AttentionMap(weights=[[[[1.0]]]], words=("a",)), root=new)
+    log_attention_maps(str(runs["run_id"][0]), [AttentionMap(weights=[[[[1.0]]]], words=("a",))], root=new)
     assert [attention_map.words for attention_map in load_attention_maps("small", new)] == [("a",)]
     report("small", new, out=tmp_path / "page")
     assert artifacts(finished) == before and finished.exists() == (how == "copied")

@@ -50,7 +50,7 @@ def test_only_marked_runs_count(shared: Path, tmp_path: Path, monkeypatch: pytes
     assert set(load_curves("small", shared)["value"]) == {1.0}
     page = report("small", shared, out=tmp_path / "page")
     assert "foreign" not in (page / "README.md").read_text()
-    monkeypatch.setattr("attnlab.study.attention_maps._compute_map", lambda *_, **__: AttentionMap(reason="no model"))
+    monkeypatch.setattr("attnlab.study.attention_maps.compute_maps", lambda *_, **__: [AttentionMap(reason="no model")])
     assert len(record_attention_maps("small", root=shared)) == 1
     with pytest.raises(UserError, match="no run.*'foreign'"):
         find_run("foreign", root=shared)

@@ -1,4 +1,7 @@
-"""Attention maps as small images, one per layer, averaged over heads."""
+"""Attention maps as small images, one per layer, averaged over heads.
+
+The images of an encoder-decoder have the tokens of queries and keys beside them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,23 @@ if TYPE_CHECKING:
 
 IMAGES_PER_ROW = 4
 MAX_CELLS = 12
+PART_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 GAP = 8
+LABELED_PER_ROW = 2
+LABEL_WIDTH = 52  # of the tokens beside an image
+LABEL_SIZE = 8.0  # largest font size of a token
 
 
 def draw_maps(maps: Sequence[AttentionMap]) -> list[tuple[str, str, str]]:
-    """Return (file name without extension, title, SVG) for each of the first `MAX_CELLS` cells that have maps."""
-    available = [map_ for map_ in maps if not map_.reason][:MAX_CELLS]
-    return [(f"attention-{i}", f"attention, {map_.cell}", _draw_cell(map_)) for i, map_ in enumerate(available)]
+    """Return (file name without extension, title, SVG) for each map of the first `MAX_CELLS` cells that have maps."""
+    available = [map_ for map_ in maps if not map_.reason]
+    cells = list(dict.fromkeys(map_.cell for map_ in available))[:MAX_CELLS]
+    drawn = [map_ for map_ in available if map_.cell in cells]
+    return [(f"attention-{i}", _title(map_), _draw_map(map_)) for i, map_ in enumerate(drawn)]
+
+
+def _title(map_: AttentionMap) -> str:
+    return f"attention, {map_.cell}{f', {PART_NAMES[map_.part]}' if map_.part else ''}"
 
 
 def describe_maps(maps: Sequence[AttentionMap]) -> tuple[list[str], list[str]]:
@@ -33,7 +46,12 @@ def describe_maps(maps: Sequence[AttentionMap]) -> tuple[list[str], list[str]]:
         "row is a query and each column a key, starting in the upper left corner. Darker pixels are larger weights, on a "
         f"square-root scale. Input: {inputs}"
     )
-    notes = [f"{map_.cell}: no maps: {map_.reason}." for map_ in maps if map_.reason]
+    if any(map_.part for map_ in available):
+        paragraph += (
+            ". In cross-attention a row is a position of the target, labeled with the token that the decoder reads there (it "
+            "predicts the next one), and a column a token of the source"
+        )
+    notes = [f"{_title(map_).removeprefix('attention, ')}: no maps: {map_.reason}." for map_ in maps if map_.reason]
     return ([paragraph] if texts else []), notes
 
 
@@ -42,20 +60,49 @@ def _is_bytes(map_: AttentionMap) -> bool:
     return all(len(word) <= 1 for word in map_.words)
 
 
-def _draw_cell(map_: AttentionMap) -> str:
+def _draw_map(map_: AttentionMap) -> str:
     layers, heads = map_.weights.shape[:2]
-    title = f"attention, {map_.cell}"
-    side = (svg.WIDTH - GAP * (IMAGES_PER_ROW - 1)) / IMAGES_PER_ROW
+    title, per_row = _title(map_), LABELED_PER_ROW if map_.part else IMAGES_PER_ROW
+    label = LABEL_WIDTH if map_.part else 0
+    side = (svg.WIDTH - GAP * (per_row - 1)) / per_row - label
+    t, s = map_.weights.shape[2:]
+    width, height = side * s / max(t, s), side * t / max(t, s)
     top, parts = 44, svg.header(title, f"{map_.run}; mean of {heads} heads" if heads > 1 else f"{map_.run}; one head")
+    row_height = height + label + 22
     for layer in range(layers):
-        x = (layer % IMAGES_PER_ROW) * (side + GAP)
-        y = top + (layer // IMAGES_PER_ROW) * (side + 22)
+        x = (layer % per_row) * (side + label + GAP) + label
+        y = top + (layer // per_row) * row_height
         data = base64.b64encode(_png(map_.weights[layer].astype("float32").mean(0))).decode()
-        place = f'x="{x:.1f}" y="{y + 16:.1f}" width="{side:.1f}" height="{side:.1f}"'
-        parts.append(svg.text(x, y + 11, f"layer {layer + 1}", size=11, fill=svg.FAINT))
+        place = f'x="{x:.1f}" y="{y + 16 + label:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        parts.append(svg.text(x - label, y + 11, f"layer {layer + 1}", size=11, fill=svg.FAINT))
         parts.append(f'<image {place} style="image-rendering:pixelated" href="data:image/png;base64,{data}"/>')
         parts.append(f'<rect {place} fill="none" stroke="{svg.GRID}"/>')
-    return svg.document(top + -(-layers // IMAGES_PER_ROW) * (side + 22) + 4, title, parts)
+        if map_.part:
+            parts += _tokens(map_, x, y + 16 + label, size=side / max(t, s))
+    return svg.document(top + -(-layers // per_row) * row_height + 4, title, parts)
+
+
+def _tokens(map_: AttentionMap, x: float, y: float, *, size: float) -> list[str]:
+    """Return the tokens of the queries to the left of an image, and those of the keys above it, from bottom to top.
+
+    Args:
+        x, y: the upper left corner of the image.
+        size: of one pixel of the image, in units of the drawing.
+    """
+    font = min(LABEL_SIZE, 0.9 * size)
+
+    def label(word: str, *, anchor: str) -> str:
+        short = svg.truncate(word.strip(), size=font, width=LABEL_WIDTH - 4)
+        return svg.text(0, font / 3, short, size=font, anchor=anchor, fill=svg.FAINT)
+
+    words = [
+        f'<g transform="translate({x - 3:.1f} {y + (i + 0.5) * size:.1f})">{label(word, anchor="end")}</g>'
+        for i, word in enumerate(map_.words)
+    ]
+    return words + [
+        f'<g transform="translate({x + (j + 0.5) * size:.1f} {y - 3:.1f}) rotate(-90)">{label(word, anchor="start")}</g>'
+        for j, word in enumerate(map_.keys)
+    ]
 
 
 def _png(weights: Any) -> bytes:
