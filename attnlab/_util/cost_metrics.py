@@ -124,6 +124,21 @@ COST_METRICS = [  # in the order of the tables' columns
         measured=True,
         shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns", "mlflow charts"),
     ),
+    CostMetric(
+        "chain_seconds",
+        "chain s",
+        "s",
+        "time of the training steps of a run and of the stages that it builds on",
+        measured=True,
+        shown_in=("cost table", "verdict table", "terminal"),
+    ),
+    CostMetric(
+        "chain_flops",
+        "chain FLOPs",
+        "FLOPs",
+        "training FLOPs of a run and of the stages that it builds on",
+        shown_in=(),
+    ),
     CostMetric("data_seconds", "data s", "s", "part of `train_seconds` spent waiting for batches", measured=True, shown_in=()),
 ]
 

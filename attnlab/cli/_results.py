@@ -26,6 +26,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
         history: the looks at the study, this one included.
     """
     from attnlab.report.interval_notes import notes_on_intervals
+    from attnlab.report.stages import chain_notes
     from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
     from attnlab.stats.cells import split_tasks
@@ -53,7 +54,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     if len(tables) > 1:
         _print_pooled(tables)
-    for note in notes_on_intervals(cells):
+    for note in (*notes_on_intervals(cells), *chain_notes(cells)):
         print_text(note)
     for part, of_task in tables:
         print_effects(of_task, part)

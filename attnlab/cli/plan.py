@@ -78,7 +78,8 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
 
     rate, source = (tflops, "given by --tflops") if tflops else measured_rate(plan)
     with DelayedProgress() as progress:
-        peaks = cuda_peaks([cell for cell in plan.cells if memory or requests_cuda(cell)], progress=progress)
+        cells = [cell for cell in (*plan.stages, *plan.cells) if memory or requests_cuda(cell)]
+        peaks = cuda_peaks(cells, progress=progress)
     _print_cells(plan, rate=rate, peaks=peaks)
     total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
     print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
@@ -88,6 +89,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     if peaks:
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")
+    _print_stages(plan)
     _print_search(plan)
     _print_design(plan)
     _print_sweep(plan)
@@ -110,7 +112,7 @@ def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -
             _format_peak(peaks.get(cell.name)),
             cell.config.backend if cell.refusal is None else "",
         ]
-        for cell in plan.cells
+        for cell in (*plan.stages, *plan.cells)
         if cell.refusal is None or cell.name in peaks
     ]
     common = constant_columns(headings, rows, among=headings[1:]) if rows else {}
@@ -161,6 +163,20 @@ def _print_evaluation(plan: Plan) -> None:
         print_text(f"Evaluation adds {least if least == most else f'{least} to {most}'} % to the FLOPs of training.")
 
 
+def _print_stages(plan: Plan) -> None:
+    """Print the share of the stages in the training of the study, and which cells start from each."""
+    if not plan.stage_runs:
+        return
+    flops = sum(run.cell.train_flops or 0 for run in plan.stage_runs)
+    share = f"{100 * flops / plan.train_flops:.2g} % of the training FLOPs" if plan.train_flops else ""
+    print_text(
+        f"stages: {count(len(plan.stage_runs), 'run')}, {share}, trained first and shared by the cells that start from them"
+    )
+    for stage in plan.stages:
+        names = [cell.name for cell in (*plan.stages, *plan.cells) if cell.stage and cell.stage.name == stage.name]
+        print_text(f"  {stage.name}: {count(len(names), 'cell')} {'starts' if len(names) == 1 else 'start'} from it")
+
+
 def _print_search(plan: Plan) -> None:
     """Print the search space, the sampler, the pruner, and the seeds that confirm the best trial."""
     search = plan.study.search
@@ -195,7 +211,7 @@ def _print_sweep(plan: Plan) -> None:
     sweep = plan.study.sweep
     if sweep is None:
         return
-    runs = count(plan.total // len(plan.sweep_values), "run")
+    runs = count(len(plan.runs) // len(plan.sweep_values), "run")
     added = len(plan.sweep_values) - len(sweep.values)
     extended = f", of which the results added {added}" if added else ""
     print_text(f"sweep: {sweep.path}: {', '.join(map(text, plan.sweep_values))} in every cell{extended}")
@@ -218,10 +234,11 @@ def _print_estimand(plan: Plan) -> None:
 def _runs_per_cell(plan: Plan) -> str:
     """Return "3 seeds per cell", "24 trials + 5 confirm seeds per cell" or "3 values of train.lr x 5 seeds per cell"."""
     search, seeds = plan.study.search, len(plan.seeds)
+    stages = f", {len(plan.stage_runs)} of stages" if plan.stage_runs else ""
     if plan.study.sweep is not None:
-        return f"{len(plan.sweep_values)} values of {plan.study.sweep.path} x {count(seeds, 'seed')} per cell"
+        return f"{len(plan.sweep_values)} values of {plan.study.sweep.path} x {count(seeds, 'seed')} per cell{stages}"
     trials = "" if search is None else f"{count(search.trials, 'trial')} + "
-    return f"{trials}{count(seeds, 'confirm seed' if search else 'seed')} per cell"
+    return f"{trials}{count(seeds, 'confirm seed' if search else 'seed')} per cell{stages}"
 
 
 def _valid(plan: Plan) -> str:

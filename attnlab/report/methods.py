@@ -199,14 +199,18 @@ def introduction(yaml: str) -> list[str]:
 
 
 def describe_methods(
-    records: Sequence[Mapping[str, Any]], *, axes: Sequence[str], trials: Sequence[Mapping[str, Any]] = ()
+    records: Sequence[Mapping[str, Any]],
+    *,
+    axes: Sequence[str],
+    trials: Sequence[Mapping[str, Any]] = (),
+    stages: Sequence[Mapping[str, Any]] = (),
 ) -> list[tuple[str, str]]:
     """Return (name, text) rows on what all runs share, and on fields that differ without being an axis.
 
     Args:
         records: The compared runs.
         axes: Names of the grid's axes, which are left out.
-        trials: The trials of a search, for their time.
+        trials, stages: The trials of a search and the runs that others start from, for their time.
     """
     names = list(dict.fromkeys(name for record in records for name in record))
     rows = [(name, _values(records, name)) for name in SINGLE_FIELDS if name in names and name not in axes]
@@ -220,8 +224,9 @@ def describe_methods(
     if started:
         rows.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
     minutes = _total_seconds(records, "seconds") / 60
+    before = f"; plus {_total_seconds(stages, 'seconds') / 60:.1f} minutes of stages" if stages else ""
     search = f"; plus {_total_seconds(trials, 'seconds') / 60:.1f} minutes of search" if trials else ""
-    rows.append(("time", f"{minutes:.1f} minutes over all runs, including evaluation{_time_shares(records)}{search}"))
+    rows.append(("time", f"{minutes:.1f} minutes over all runs, including evaluation{_time_shares(records)}{search}{before}"))
     return [(name, text) for name, text in rows if text]
 
 

@@ -29,6 +29,7 @@ from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
+from attnlab.report.stages import stage_section
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.sweep import sweep_section
 from attnlab.report.table import Column, Table, TableRow, two_columns
@@ -131,7 +132,8 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     effects = estimate_effects(cells, spec)
     shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
-    methods = describe_methods(records, axes=spec.axes, trials=trials)
+    stages = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
+    methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
     search = search_section(searches, spec, info.search)
     sections = [
         trend_section(trends, spec, colors=colors),
@@ -143,6 +145,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         _learning_section(cells, alike, curves, spec=spec, colors=colors),
         lengths_section(cells, alike, spec=spec, colors=colors),
         _cost_section(cells, spec, colors),
+        stage_section(stages, records, spec),
         _maps_section(sorted(maps, key=lambda map_: info.position(map_.cell))),
         _incomplete_runs(cells, info),
         PageSection("Methods", table=two_columns(methods)),

@@ -14,6 +14,7 @@ from attnlab.report.control import control_notes
 from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
 from attnlab.report.margin import margin_notes
+from attnlab.report.stages import chain_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_level,
@@ -130,10 +131,13 @@ def cost_table(cells: Sequence[CellSummary], *, colors: Mapping[str, str] | None
     has_flops = any(_training_pflop(cell) for cell in cells)
     columns = [Column("one run of", is_text=True), *(Column(metric.heading) for metric in costs)]
     columns += [Column("training PFLOP")] if has_flops else []
+    has_chains = any("chain_flops" in cell.costs for cell in cells)
+    columns += [Column("chain PFLOP")] if has_chains else []
     rows = []
     for cell in cells:
         texts = [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += [_training_pflop(cell)] if has_flops else []
+        texts += [_chain_pflop(cell)] if has_chains else []
         if any(texts):
             rows.append(TableRow([cell.name, *texts], (colors or {}).get(cell.name, "")))
     return Table(columns, rows)
@@ -145,6 +149,10 @@ def _training_pflop(cell: CellSummary) -> str:
     return f"{TRAINING_PASSES * cell.costs['flops_per_token'].mean * cell.costs['tokens'].mean / PETA:.3g}"
 
 
+def _chain_pflop(cell: CellSummary) -> str:
+    return f"{cell.costs['chain_flops'].mean / PETA:.3g}" if "chain_flops" in cell.costs else ""
+
+
 def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the verdict table, and none on figures that it does not have."""
     texts = _notes_on_intervals(cells) if spec.estimand.is_mean else estimand_notes(cells, spec)
@@ -152,7 +160,7 @@ def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
         texts += _notes_on_differences(cells, spec)
     if any(_seed_range(cell, metric) for cell in cells for metric in shown_in("verdict table")):
         texts.append("Parentheses after a measured cost (speed, peak memory): its lowest and highest seed.")
-    return texts
+    return [*texts, *chain_notes(cells)]
 
 
 def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:

@@ -18,6 +18,7 @@ from attnlab.config.comparability import describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.chains import with_chain_costs
 from attnlab.stats.control import sensitivity
 from attnlab.stats.estimand import compare_seeds, summarize_seeds
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
@@ -43,7 +44,7 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
         spec: The comparison that the study makes.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for run in runs:
+    for run in with_chain_costs([*runs]):
         groups.setdefault(cell_of(run, spec), []).append(run)
     tables = [(part, _paired_cells(groups, part)) for part in spec.parts]
     if spec.baseline:

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from attnlab._util.run_state import RunState
+from attnlab.cli._results import print_results
+from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import plan
+from attnlab.report.write import report
+from attnlab.study.adaptive import table
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.scheduler import Scheduler
@@ -224,3 +228,48 @@ def test_a_search_waits_for_its_stage_and_confirms_with_the_stages_of_its_seeds(
         keys[0],
         keys[1],
     ]
+
+
+@pytest.fixture
+def compared(root: Path) -> StudyResult:
+    """A study that compares runs from scratch with pre-trained ones."""
+    base = {key: value for key, value in BASE.items() if key != "init"}
+    grid = {"variant": ["dense", "no_wo"], "init": [None, "pretrain"]}
+    return go(root, "with_costs", base=base, grid=grid, seeds=[0, 1, 2], baseline={"init": None})
+
+
+def test_stages_are_in_no_cell_and_the_costs_of_chains_are_whole(compared: StudyResult) -> None:
+    cells = {cell.name: cell for cell in table(compared)}
+    assert list(cells) == [f"{variant} init={init}" for variant in ("dense", "no_wo") for init in ("null", "pretrain")]
+    assert [cells[name].costs["chain_seconds"].mean for name in cells] == [4.0, 14.0, 4.0, 14.0]
+    assert [cells[name].costs["chain_flops"].mean for name in cells] == [3e9, 12e9, 3e9, 12e9]
+    assert cells["dense init=pretrain"].baseline == "dense init=null"
+    difference = cells["dense init=pretrain"].difference
+    assert difference is not None and difference.interval.n == 3 and difference.interval.mean == pytest.approx(-0.5, abs=0.02)
+
+
+def test_the_terminal_and_the_page_show_stages_and_whole_chains(
+    compared: StudyResult, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_results(compared)
+    printed = capsys.readouterr().out
+    assert "chain s" in printed and "builds on" in printed and "pretrain: dense" not in printed
+    folder = report("chain", root, tmp_path / "report")
+    page = (folder / "index.html").read_text()
+    assert "pretrain: no_wo" in page and "takes 15 of 16 tensors" in page and "chain PFLOP" in page
+    markdown = (folder / "README.md").read_text()
+    assert "| 1.2e-05" in markdown and "minutes of stages" in markdown
+
+
+def test_a_study_without_stages_shows_no_costs_of_chains(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = go(root, "with_costs", base={**BASE, "init": None}, stages={}, seeds=[0])
+    assert all("chain_seconds" not in cell.costs for cell in table(result))
+    print_results(result)
+    assert "chain" not in capsys.readouterr().out.replace("chain:", "")
+
+
+def test_the_plan_counts_and_names_the_runs_of_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(plan(chain()), tflops=1.0)
+    printed = capsys.readouterr().out
+    assert "8 runs (2 seeds per cell, 4 of stages)" in printed
+    assert "pretrain: dense" in printed and "takes" in printed

@@ -1,0 +1,73 @@
+"""The part of a page on stages: the runs that others start from, and what these take over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnlab._util.cost_metrics import significant
+from attnlab.report.section import PageSection
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import format_metric
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.records import finite, is_present
+
+RunRecord = Mapping[str, Any]
+NOT_SCORES = ("loss", "seconds")  # ends of the names of columns valid_... that are no score, or a second one
+
+
+def chain_notes(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on the costs of chains, if a cell has any."""
+    if not any("chain_seconds" in cell.costs for cell in cells):
+        return []
+    return [
+        "Chain s and chain PFLOP count a run together with the runs of the stages that it builds on. A run of a stage that "
+        "several cells share counts in each of them; other costs are those of the last run of the chain alone."
+    ]
+
+
+def stage_section(stages: Sequence[RunRecord], runs: Sequence[RunRecord], spec: ComparisonSpec) -> PageSection | None:
+    """Return the section on the runs that others start from; None in a study without stages.
+
+    Args:
+        stages: The runs of the stages.
+        runs: The runs of the cells.
+        spec: The comparison that the study makes.
+    """
+    if not stages:
+        return None
+    groups: dict[str, list[RunRecord]] = {}
+    for run in stages:
+        groups.setdefault(cell_of(run, spec), []).append(run)
+    columns = [Column(heading, is_text=True) for heading in ("stage", "task", "state")]
+    columns += [Column("score on valid", is_text=True), Column("train s")]
+    table = Table(columns, [TableRow([name, *_describe(group)]) for name, group in groups.items()])
+    paragraph = "Runs of the cells start from the weights of these runs, which have the same seed, variant and model."
+    return PageSection("Stages", [paragraph], table=table, notes=_transfers([*stages, *runs], spec))
+
+
+def _describe(runs: Sequence[RunRecord]) -> list[str]:
+    """Return the task, the states, the mean score and the mean training time of the runs of one stage."""
+    states = Counter(str(run["state"]) for run in runs)
+    reasons = dict.fromkeys(str(run["reason"]) for run in runs if run.get("reason"))
+    state = "; ".join([", ".join(f"{n} {state}" for state, n in states.items()), *reasons])
+    names = [name for name in runs[0] if str(name).startswith("valid_") and not str(name).endswith((*NOT_SCORES, "_slope"))]
+    means = {name.removeprefix("valid_"): mean for name in names if (mean := _mean(runs, name)) is not None}
+    scores = [f"{name} {format_metric(mean)}" for name, mean in means.items()]
+    seconds = _mean(runs, "train_seconds")
+    return [str(runs[0].get("task")), state, ", ".join(scores), "" if seconds is None else significant(seconds)]
+
+
+def _mean(runs: Sequence[RunRecord], name: str) -> float | None:
+    values = [value for run in runs if (value := finite(run.get(name))) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _transfers(runs: Sequence[RunRecord], spec: ComparisonSpec) -> list[str]:
+    """Return a note on each distinct set of tensors that cells, or later stages, took over."""
+    cells: dict[tuple[str, str], dict[str, None]] = {}
+    for run in runs:
+        if is_present(taken := run.get("init.taken")):
+            cells.setdefault((str(run.get("init")), str(taken)), {})[cell_of(run, spec)] = None
+    return [f"{', '.join(names)} from {stage}: {taken}." for (stage, taken), names in cells.items()]
