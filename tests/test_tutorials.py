@@ -51,8 +51,8 @@ def has_value(config: RunConfig, path: str, value: Any) -> bool:
     """Return True if a configuration has this value; a name may have further options."""
     present: Any = config
     for name in path.split("."):
-        present = present.options[name] if path.startswith("task.") and present is config.task else getattr(present, name)
-    if path in NAMED:
+        present = present.options.get(name) if present is config.task else getattr(present, name)
+    if path.rpartition(".")[2] in NAMED:
         options = dict(value) if isinstance(value, dict) else {"name": value}
         name = options.pop("name")
         return present is not None and present.name == name and options.items() <= present.options.items()
