@@ -2,9 +2,12 @@
 
 from dataclasses import fields, replace
 
+import torch
+
 from attnlab._util.raise_site import describe_error
 from attnlab.config.grid import CellConfig
 from attnlab.errors import UserError
+from attnlab.models.base import model_class
 from attnlab.planning.advice import evaluation_schedule
 from attnlab.planning.building import BuildError
 from attnlab.planning.cell import Cell
@@ -55,11 +58,18 @@ def with_costs(cell: CellConfig, resolved: ResolvedCell, traces: Traces) -> Cell
     except Exception as error:  # a user's task may raise anything
         message = f"task {resolved.config.task.label}: {describe_error(error, type(resolved.task))}"
         raise UserError(message, cell.where("task")) from error
-    tokens = steps * resolved.config.train.batch_size * resolved.task.length
+    row = _row_tokens(resolved)
+    tokens = steps * resolved.config.train.batch_size * row
     flops, read = figures["flops_per_token"], _eval_tokens(resolved)
     shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
     costs = {name: figures[name] for name in shown}
     return replace(result, **costs, train_flops=3 * flops * tokens, eval_flops=None if read is None else flops * read)
+
+
+def _row_tokens(resolved: ResolvedCell) -> int:
+    """Return the tokens of a row of full length; those of an encoder-decoder are in its source and in its target."""
+    model = model_class(resolved.config, resolved.task)
+    return model.example_batch(resolved.task, 1, device=torch.device("cpu")).tokens
 
 
 def _from_stage(cell: Cell, resolved: ResolvedCell, stage: Cell) -> Cell:
@@ -87,4 +97,4 @@ def _eval_tokens(resolved: ResolvedCell) -> int | None:
         if tokens is None:
             return None
         total += count * tokens
-    return total
+    return total * _row_tokens(resolved) // resolved.task.length

@@ -191,7 +191,9 @@ class Task:
         raise NotImplementedError
 
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
-        """Estimate the tokens that ``eval_batches`` reads, with every row at full length; callable before ``prepare``.
+        """Estimate the input tokens that ``eval_batches`` reads, with every row at full length; callable before ``prepare``.
+
+        Of an encoder-decoder, these are the tokens of the target; the plan adds as many of the source.
 
         None means unknown; the plan then omits the cost of evaluation.
         """
