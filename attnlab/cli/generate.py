@@ -1,4 +1,4 @@
-"""`attnlab generate`: sample text from a trained language model."""
+"""`attnlab generate`: sample text from a trained language model, or translate with a trained encoder-decoder."""
 
 from __future__ import annotations
 
@@ -7,50 +7,60 @@ from argparse import Namespace
 
 from attnlab.cli._arguments import Parser, add_trust, number, positive_int
 
-HELP = "sample text from a trained language model"
+HELP = "sample text from a trained language model, or translate"
 
 
 def add_arguments(parser: Parser) -> None:
     help_run = "an MLflow run id or its beginning, a run's name, STUDY/CELL/SEED, or a run's folder"
     parser.add_argument("run", metavar="RUN", help=help_run)
-    parser.add_argument("--prompt", help="text to continue (default: 256 tokens of the validation split)")
+    parser.add_argument(
+        "--prompt",
+        help="text to continue, or sentence to translate (default: 256 tokens, or a sentence, of the validation split)",
+    )
     parser.add_argument(
         "--temperature",
-        type=_temperature,
-        default=0.5,
+        type=_at_least_zero,
         metavar="T",
-        help="divisor of the logits; 0 takes the most likely token (default 0.5)",
+        help="of a language model: divisor of the logits; 0 takes the most likely token (default 0.5)",
+    )
+    parser.add_argument("--length", type=positive_int, metavar="N", help="of a language model: tokens to sample (default 600)")
+    parser.add_argument(
+        "--beam", type=positive_int, metavar="K", help="of a translation: hypotheses to keep (default: the task's)"
     )
     parser.add_argument(
-        "--length",
-        type=positive_int,
-        default=600,
-        metavar="N",
-        help="tokens to sample: bytes, or subwords (default 600)",
+        "--length-penalty",
+        type=_at_least_zero,
+        metavar="A",
+        help="of a translation: exponent of the length in the score of a hypothesis (default: the task's)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sampling (default 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the sampling and of the default prompt (default 0)"
+    )
     add_trust(parser)
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.study.trained import generate
+    from attnlab.study.generation import generate
 
-    length, temperature, seed = arguments.length, arguments.temperature, arguments.seed
     sample = generate(
         arguments.run,
         prompt=arguments.prompt,
-        temperature=temperature,
-        length=length,
-        seed=seed,
+        temperature=arguments.temperature,
+        length=arguments.length,
+        beam=arguments.beam,
+        length_penalty=arguments.length_penalty,
+        seed=arguments.seed,
         trust=arguments.trust,
     )
     print(f"--- {sample.model}")
     print(f"--- prompt: {sample.origin}\n{sample.prompt}")
-    print(f"--- sample: {sample.amount} at temperature {temperature:g}, seed {seed}\n{sample.text}")
+    print(f"--- {sample.method}\n{sample.text}")
+    if sample.reference is not None:
+        print(f"--- reference\n{sample.reference}")
     return 0
 
 
-def _temperature(text: str) -> float:
+def _at_least_zero(text: str) -> float:
     if not 0 <= (value := number(text)) < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,15 +15,15 @@ from attnlab._util.files import describe_error
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
+from attnlab.models.decoding import decode
 from attnlab.nn import attention
 from attnlab.registry import TASKS
 from attnlab.study.find_run import find_run
 from attnlab.study.recorded_code import import_recorded_code
-from attnlab.study.sampling import printable, sample, validation_prompt
-from attnlab.study.softmax_weights import decoder_inputs, layer_weights, part_weights
+from attnlab.study.sampling import sample
+from attnlab.study.softmax_weights import layer_weights, part_weights
 from attnlab.study.token_ids import token_ids
 from attnlab.tasks import Task
-from attnlab.tasks.validation import prepare_task
 from attnlab.training import weights
 from attnlab.training.device import resolve_device
 from attnlab.training.lengths import unsupported_length
@@ -32,60 +32,6 @@ if TYPE_CHECKING:
     from attnlab.models.base import Model
 
 Input: TypeAlias = "str | Sequence[int] | Tensor"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A sampled text with its prompt and its model; safe to print to a terminal.
-
-    Attributes:
-        model: the name of the run.
-        origin: where the prompt is from.
-        prompt: the text that is continued.
-        text: the sampled text.
-        amount: the number of sampled tokens and their name, such as ``600 bytes``.
-    """
-
-    model: str
-    origin: str
-    prompt: str
-    text: str
-    amount: str
-
-
-def generate(
-    run: str,
-    *,
-    prompt: str | None = None,
-    temperature: float = 0.5,
-    length: int = 600,
-    seed: int = 0,
-    root: str | Path | None = None,
-    trust: bool = False,
-) -> Sample:
-    """Sample from a run's model.
-
-    Args:
-        run, root, trust: as for `load_model`.
-        prompt: text to continue; default 256 tokens of the task's validation split, chosen by `seed`.
-        temperature: divisor of the logits; 0 takes the most likely token.
-        length: the number of tokens to sample: bytes, or subwords.
-
-    Raises:
-        UserError: the run is unknown, it left no model, its model is not a language model, or its task has no text.
-    """
-    trained = load_model(run, root=root, trust=trust)
-    task = trained.task
-    trained.require_generation()
-    if prompt is None:
-        ids, origin = validation_prompt(prepare_task(task, trained.config), seed=seed)
-    else:
-        try:
-            ids, origin = trained.encode(prompt)[0].tolist(), "as given"
-        except UserError as error:
-            raise UserError(error.message, "--prompt") from error
-    text = trained.generate(ids, temperature=temperature, length=length, seed=seed)
-    return Sample(trained.name, origin, printable(task.decode(ids)), printable(text), f"{length} {task.unit}s")
 
 
 def load_model(
@@ -240,7 +186,9 @@ class TrainedModel:
             UserError: the model is no language model, or its task has no text.
         """
         self.require_generation()
-        tokens = self.encode(prompt) if isinstance(prompt, str) else token_ids(prompt, vocabulary=self.task.vocabulary)
+        if self.task.kind == "encoder_decoder":
+            raise UserError("expected a language model, got an encoder-decoder: use translate()")
+        tokens = self.encode(prompt) if isinstance(prompt, str) else self._integers(prompt)
         if len(tokens) != 1:
             raise UserError(f"expected one prompt, got {len(tokens)} rows")
         ids = tokens[0].tolist()
@@ -255,6 +203,32 @@ class TrainedModel:
             has_memory=self.config.model.mem_len > 0,
         )
         return self.task.decode(drawn)
+
+    def translate(self, source: Input, *, beam: int | None = None, length_penalty: float | None = None) -> str:
+        """Translate a sentence with an encoder-decoder.
+
+        Args:
+            source: the sentence, a text or token ids (t,).
+            beam: hypotheses that decoding keeps; 1 is greedy. None: as the task evaluates.
+            length_penalty: exponent of the length in the score of a hypothesis. None: as the task evaluates.
+
+        Raises:
+            UserError: the model is no encoder-decoder, its task has no text, or the sentence is empty or too long.
+        """
+        if self.task.kind != "encoder_decoder":
+            kind = self.task.kind.replace("_", " ")
+            raise UserError(f"expected an encoder-decoder, got a {kind} of {self.config.task.label}")
+        self.require_generation()
+        if isinstance(source, str) and not source.strip():
+            raise UserError("expected a sentence, got an empty text")
+        tokens = self._tokens(source)
+        if len(tokens) != 1:
+            raise UserError(f"expected one sentence, got {len(tokens)} rows")
+        options = self.task.decoding_options()
+        changes = {"beam": beam, "length_penalty": length_penalty}
+        options |= {name: value for name, value in changes.items() if value is not None}
+        decoded: Any = decode(self.model, tokens, **options)  # type: ignore[arg-type]
+        return self.task.decode(decoded[0])
 
     @torch.no_grad()
     def attention_weights(
@@ -295,11 +269,12 @@ class TrainedModel:
         return ["[class]"] * self._has_class_token + [self._word(token) for token in self._tokens(inputs)[0].tolist()]
 
     def require_generation(self) -> None:
-        """Raise `UserError` unless the model is a language model and its task has text."""
+        """Raise `UserError` unless the model is a language model or an encoder-decoder, and its task has text."""
         if self._reads_whole_rows:
             kind = self.task.kind.replace("_", " ")
             raise UserError(f"expected a language model, got a {kind} of {self.config.task.label}")
-        for method in ("encode", "decode"):
+        own = ("decoding_options",) if self.task.kind == "encoder_decoder" else ()
+        for method in ("encode", "decode", *own):
             self._require_method(method)
 
     def _require_method(self, method: str) -> None:
@@ -348,10 +323,13 @@ class TrainedModel:
             raise UserError(f"expected at most {self.task.length} tokens, got {t}: {reason}")
         return tokens.to(self.device)
 
-    def _target(self, target: Input | None) -> Tensor:
-        """Return the inputs of the decoder (b, t) for a target, on the model's device."""
-        if target is None:
-            raise UserError("expected a target for the decoder, got none")
-        if isinstance(target, str):
-            target = decoder_inputs(self.task, self.encode(target)[0].tolist())
-        return self._tokens(target)
+    def _integers(self, inputs: Sequence[int] | Tensor) -> Tensor:
+        tokens = torch.as_tensor(inputs)
+        tokens = tokens[None] if tokens.dim() == 1 else tokens
+        if tokens.dim() != 2 or not tokens.numel() or tokens.is_floating_point() or tokens.dtype == torch.bool:
+            shape = tuple(tokens.shape)
+            raise UserError(f"expected token ids of shape (t,) or (b, t), whole numbers, got {tokens.dtype} of shape {shape}")
+        least, most = int(tokens.min()), int(tokens.max())
+        if least < 0 or most >= self.task.vocabulary:
+            raise UserError(f"expected token ids from 0 to {self.task.vocabulary - 1}, got {least} to {most}")
+        return tokens.long()

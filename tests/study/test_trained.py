@@ -15,9 +15,9 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.language_model import LanguageModel
-from attnlab.study import run, trained
+from attnlab.study import generation, run, trained
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.sampling import sample, validation_prompt
+from attnlab.study.sampling import printable, sample, validation_prompt
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.text import Text
@@ -52,24 +52,24 @@ def save_run(folder: Path, *, mem_len: int = 0) -> Path:
 
 def test_a_sample_is_a_function_of_its_seed(tmp_path: Path) -> None:
     folder = str(save_run(tmp_path))
-    first, same, different = (trained.generate(folder, length=24, seed=seed) for seed in (1, 1, 2))
+    first, same, different = (generation.generate(folder, length=24, seed=seed) for seed in (1, 1, 2))
     assert first == same and first.text != different.text
     assert "256 bytes of the validation split" in first.origin and len(first.prompt) > 100
 
 
 def test_a_prompt_is_continued(tmp_path: Path) -> None:
     folder = str(save_run(tmp_path))
-    sample = trained.generate(folder, prompt="naïve ", length=9, temperature=0)
+    sample = generation.generate(folder, prompt="naïve ", length=9, temperature=0)
     assert sample.prompt == "naïve " and len(sample.text) <= 9
     with pytest.raises(UserError) as raised:
-        trained.generate(folder, prompt="")
+        generation.generate(folder, prompt="")
     assert raised.value.where == "--prompt"
 
 
 def test_a_prompt_in_another_encoding_is_read_as_bytes(tmp_path: Path) -> None:
     latin = os.fsdecode(b"na\xefve ")  # as Python decodes the bytes of a terminal
     assert PyDocs().encode(latin) == list(b"na\xefve ")
-    assert trained.generate(str(save_run(tmp_path)), prompt=latin, length=2).prompt == "na\N{REPLACEMENT CHARACTER}ve "
+    assert generation.generate(str(save_run(tmp_path)), prompt=latin, length=2).prompt == "na\N{REPLACEMENT CHARACTER}ve "
 
 
 @pytest.mark.parametrize("size", [2, 14, 20, 200, 256, 400])
@@ -96,7 +96,7 @@ def test_an_unusable_model_file_of_version_0_3_is_one_line(harm: str, tmp_path: 
     elif harm == "cut short":
         path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(UserError, match=re.escape(str(tmp_path))) as raised:
-        trained.generate(str(tmp_path), length=1)
+        generation.generate(str(tmp_path), length=1)
     assert "\\n" not in str(raised.value) and not (tmp_path / "it_was_run").exists()
 
 
@@ -121,12 +121,12 @@ def test_at_temperature_0_tokens_are_the_most_likely_ones_in_segments_as_in_trai
 
 
 def test_control_characters_are_replaced() -> None:
-    assert trained.printable("a\n\tb\x1b[2J\x07é") == "a\n\tb\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}é"
+    assert printable("a\n\tb\x1b[2J\x07é") == "a\n\tb\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}é"
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model\.safetensors"):
-        trained.generate(str(tmp_path))
+        generation.generate(str(tmp_path))
 
 
 class Silent(PyDocs):
@@ -151,7 +151,7 @@ def test_a_task_that_cannot_encode_the_prompt_is_an_error(name: str, words: str,
     run_config = config().replace({"task.name": f"tests.study.test_trained:{name}"})
     weights.save(trained.load_model(folder).model, run_config, folder)
     with pytest.raises(UserError, match=f"task {name} .*{words}"):
-        trained.generate(str(folder), prompt="x", length=1)
+        generation.generate(str(folder), prompt="x", length=1)
 
 
 # ---------------------------------------------------------------- load_model

@@ -19,8 +19,8 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.reference_scores import matching_scores
 from attnlab.stats.compare import summarize_cells
+from attnlab.study.generation import generate
 from attnlab.study.run import run
-from attnlab.study.trained import generate
 from attnlab.tasks import IGNORED, byte_bpe
 from attnlab.tasks.byte_bpe import ByteBPE, chunks
 from attnlab.tasks.bytes import ByteTask
@@ -238,8 +238,8 @@ reference_scores: [xz]
     runs = load_runs("s").to_dict("records")
     assert len(runs) == 4
     sample = generate("s/few/0", length=7)
-    assert sample.amount == "7 tokens" and sample.origin.startswith("256 tokens of the validation split")
-    assert sample.prompt and generate("s/none/0", prompt="The", length=7).amount == "7 bytes"
+    assert "7 tokens" in sample.method and sample.origin.startswith("256 tokens of the validation split")
+    assert sample.prompt and generate("s/none/0", prompt="The", length=7).method.startswith("sample: 7 bytes")
     assert all(matching_scores([score], [dict(run)], metric="bits_per_byte") for run in runs)
     cells = summarize_cells(result.records(), result.comparison())
     assert [cell.difference is not None for cell in cells if not cell.is_baseline] == [True]

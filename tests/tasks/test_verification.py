@@ -11,7 +11,7 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.planning.plan import Plan, plan
-from attnlab.study import attention_maps, trained
+from attnlab.study import attention_maps, generation
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
@@ -68,13 +68,13 @@ def test_readers_after_training_read_the_planned_data_or_none(
     weights.save(build(config, task), config, folders)
     (folders / "corpus.txt").write_bytes(TEXT[::-1])
     made: list[Callable[[], Any]] = [
-        lambda: trained.generate(str(folders), length=2),
+        lambda: generation.generate(str(folders), length=2),
         lambda: attention_maps.compute_maps(folders, length=2),
     ]
     for compute in made:
         with pytest.raises(UserError, match="its data have changed since this was planned"):
             compute()
-    assert trained.generate(str(folders), prompt="a", length=2).origin == "as given"  # it reads no data
+    assert generation.generate(str(folders), prompt="a", length=2).origin == "as given"  # it reads no data
 
     assert compute_reference_scores(planned) == []
     assert "its data have changed" in log.messages[-1]
