@@ -8,8 +8,11 @@ one that contains its first byte, which is not predicted, to the last one that e
 so tested on the same text but for a few bytes at both ends of each stretch.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,7 +26,11 @@ from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.sequence import SequenceTask, count_bytes
 from attnlab.tasks.stretches import Stretches
 
+if TYPE_CHECKING:
+    from attnlab.config.run import RunConfig
+
 TOKENS = ("bytes", "bpe")
+LEAST_LIMIT = 256  # bytes of a limited evaluation of subwords, of which one may have many bytes
 
 
 class ByteTask(SequenceTask):
@@ -66,6 +73,13 @@ class ByteTask(SequenceTask):
             return []
         estimate = f"epochs and the cost of evaluation are estimated at {self.text_per_token:.1f} bytes per token"
         return [f"byte-level BPE of {self.vocabulary:,} tokens, learned on train; {estimate}"]
+
+    def unsupported(self, config: RunConfig) -> str | None:
+        for name in ("valid_limit", "test_limit"):
+            limit = getattr(config.evaluate, name)
+            if self.tokens == "bpe" and limit is not None and limit < LEAST_LIMIT:
+                return f"evaluate.{name}: expected at least {LEAST_LIMIT} bytes with tokens: bpe, got {limit}"
+        return super().unsupported(config)
 
     def prepare(self) -> None:
         super().prepare()

@@ -23,7 +23,8 @@ from attnlab.study.generation import generate
 from attnlab.study.run import run
 from attnlab.tasks import IGNORED, byte_bpe
 from attnlab.tasks.byte_bpe import ByteBPE, chunks
-from attnlab.tasks.bytes import ByteTask
+from attnlab.tasks.bytes import ByteTask, bytes_per_token
+from attnlab.tasks.enwik8 import Enwik8
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.subwords import learn
 from attnlab.tasks.text import Text
@@ -172,6 +173,22 @@ def test_a_limit_within_one_token_leaves_nothing_to_predict(corpus: Path) -> Non
 def test_the_contract_of_tasks_holds_for_subwords() -> None:
     results = check_task("pydocs", options={"length": 24, "tokens": "bpe", "vocabulary": 500})
     assert not [result for result in results if result.status == "failed"]
+
+
+@pytest.mark.parametrize("name", ["valid_limit", "test_limit"])
+def test_a_limit_of_few_bytes_is_refused_in_the_plan(name: str, corpus: Path) -> None:
+    study = STUDY.replace("name: pydocs", "name: pydocs, tokens: bpe, vocabulary: 512")
+    study = study.replace("  machine:", f"  evaluate: {{{name}: 255}}\n  machine:")
+    refusals = {cell.refusal for cell in plan(write(corpus, study)).cells}
+    assert len(refusals) == 1 and f"evaluate.{name}: expected at least 256 bytes" in str(refusals.pop())
+
+
+def test_enwik8_survives_the_round_trip(real_data: Path) -> None:
+    data = Enwik8().text("valid")[:1_000_000].tobytes()
+    encoder = ByteBPE(learn("byte_bpe", [data[place].decode(errors="ignore") for place in chunks(data)], vocabulary=1_024))
+    ids = encoder.encode(data)
+    assert encoder.decode(ids.tolist()) == data
+    assert 0.9 < len(data) / len(ids) / bytes_per_token(1_024) < 1.1
 
 
 @pytest.mark.parametrize("sampling", ["random", "contiguous"])
