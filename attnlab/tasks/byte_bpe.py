@@ -60,17 +60,17 @@ class ByteBPE:
         places = list(chunks(data))
         for begin in range(0, len(places), GROUP):
             group = places[begin : begin + GROUP]
-            pieces = [_pieces(data[place]) for place in group]
-            encodings = iter(self._tokenizer.encode_batch_fast([text for parts in pieces for text in parts[::2]]))
-            rows: list[list[int]] = []
-            for parts in pieces:
-                for number, part in enumerate(parts):
-                    invalid = number % 2
-                    rows.append([self._id_of_byte[ord(c) - 0xDC00] for c in part] if invalid else next(encodings).ids)
-            ids = [token for row in rows for token in row]
+            ids = self._encode([piece for place in group for piece in _pieces(data[place])])
             if self.decode(ids) != data[group[0].start : group[-1].stop]:
                 raise RuntimeError(f"tokens do not restore the bytes {group[0].start:,} to {group[-1].stop:,}")
             yield np.array(ids, dtype=np.uint32)
+
+    def _encode(self, pieces: list[str]) -> list[int]:
+        encodings = iter(self._tokenizer.encode_batch_fast([piece for piece in pieces if not INVALID.match(piece)]))
+        ids: list[int] = []
+        for piece in pieces:
+            ids += [self._id_of_byte[ord(c) - 0xDC00] for c in piece] if INVALID.match(piece) else next(encodings).ids
+        return ids
 
     def decode(self, ids: Sequence[int]) -> bytes:
         """Return the bytes of token ids."""
@@ -102,7 +102,7 @@ def _line_end(data: bytes, start: int, stop: int) -> int:
 
 
 def _pieces(data: bytes) -> list[str]:
-    """Return valid texts, at even places, and the bytes between them that are not UTF-8, as surrogates."""
+    """Return the valid texts of ``data`` and, between them, the bytes that are not UTF-8, as surrogates (``INVALID``)."""
     return INVALID.split(data.decode("utf-8", errors="surrogateescape"))
 
 
@@ -130,7 +130,7 @@ def load_or_learn_byte_bpe(name: str, text: str, read_train: Callable[[], np.nda
         train = read_train()
         logger.info("%s: learning %s tokens on the %s bytes of train", name, f"{vocabulary:,}", f"{len(train):,}")
         data = train.tobytes()
-        texts = (part for place in chunks(data) for part in _pieces(data[place])[::2])
+        texts = (piece for place in chunks(data) for piece in _pieces(data[place]) if not INVALID.match(piece))
         tokenizer = learn("byte_bpe", texts, vocabulary=vocabulary)
         if (size := tokenizer.get_vocab_size()) < vocabulary:
             raise UserError(f"vocabulary: expected at most {size:,}, all tokens that train yields, got {vocabulary:,}")

@@ -61,7 +61,6 @@ class ByteTask(SequenceTask):
         if vocabulary is not None:
             self.vocabulary = whole_number(vocabulary, name="vocabulary", least=BYTES)
             self.unit, self.text_per_token = "token", bytes_per_token(self.vocabulary)
-        self._encoded: dict[str, np.ndarray] | None = None
 
     def tokens_identity(self) -> str:
         """Return what ``identity`` appends to the identity of the text: "" for bytes."""
@@ -83,11 +82,10 @@ class ByteTask(SequenceTask):
 
     def prepare(self) -> None:
         super().prepare()
-        if self.tokens == "bpe":
-            self._encoded_splits()
+        self.split("train")  # which encodes all splits
 
     def split(self, name: str) -> np.ndarray:
-        return self.text(name) if self.tokens == "bytes" else self._encoded_splits()[known_split(name)]
+        return self.text(name) if self.tokens == "bytes" else self._encoded[known_split(name)]
 
     @cached_property
     def subwords(self) -> ByteBPE:
@@ -96,14 +94,13 @@ class ByteTask(SequenceTask):
         return load_or_learn_byte_bpe(name, self.identity(), lambda: self.text("train"), self.vocabulary)
 
     @cached_property
+    def _encoded(self) -> dict[str, np.ndarray]:
+        splits = {split: self.text(split) for split in SPLITS}
+        return encoded_splits(type(self).__name__.lower(), self.identity(), splits, self.subwords)
+
+    @cached_property
     def _token_bytes(self) -> Tensor:
         return torch.tensor([len(token) for token in self.subwords.tokens])
-
-    def _encoded_splits(self) -> dict[str, np.ndarray]:
-        if self._encoded is None:
-            splits = {split: self.text(split) for split in SPLITS}
-            self._encoded = encoded_splits(type(self).__name__.lower(), self.identity(), splits, self.subwords)
-        return self._encoded
 
     def stretches(self, split: str, limit: int | None) -> Stretches:
         parts = super().stretches(split, limit)
