@@ -6,7 +6,7 @@ Internal: not part of the public interface.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -44,10 +44,12 @@ class ModelTarget:
     Attributes:
         cls: the class to check.
         options: keyword arguments of its constructor.
+        fields: fields of ``ModelConfig`` that differ from their default.
     """
 
     cls: type[Model]
     options: dict[str, Any]
+    fields: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
@@ -58,7 +60,7 @@ class ModelTarget:
     def construct(self) -> Model:
         """Return a model in float64 and in evaluation mode, with noise added to constant parameters."""
         torch.manual_seed(0)
-        model = self.cls(_configuration(self.cls, self.shape), self.shape, **self.options)
+        model = self.cls(_configuration(self.cls, self.shape, self.fields), self.shape, **self.options)
         perturb_constant_parameters(model)
         return model.double().eval()
 
@@ -82,7 +84,7 @@ class ModelTarget:
             raise NotDeclared(f"a model of the kind {self.cls.kind}")
 
 
-def _configuration(cls: type[Model], shape: Shape) -> RunConfig:
+def _configuration(cls: type[Model], shape: Shape, fields: dict[str, Any]) -> RunConfig:
     """Return a resolved configuration: ``dense`` with sinusoidal positions, none in cross-attention."""
     variant, position = NamedVariant(name="dense"), Named(name="sinusoidal")
     parts = {
@@ -91,7 +93,7 @@ def _configuration(cls: type[Model], shape: Shape) -> RunConfig:
         if name
     }
     model = ModelConfig(dim=DIM, depth=DEPTH, heads=HEADS)
-    return RunConfig(
+    config = RunConfig(
         task=Named(name="pydocs"),
         variant=variant,
         position=position,
@@ -99,6 +101,7 @@ def _configuration(cls: type[Model], shape: Shape) -> RunConfig:
         model=model.model_copy(update=parts),
         train=TrainConfig(steps=1),
     )
+    return config.replace({f"model.{name}": value for name, value in fields.items()})
 
 
 def _padding(length: int) -> Tensor:

@@ -17,6 +17,7 @@ def check_model(
     model: str | type[Model],
     *,
     options: dict[str, Any] | None = None,
+    fields: dict[str, Any] | None = None,
     only: Collection[str] | None = None,
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
@@ -26,6 +27,7 @@ def check_model(
     Args:
         model: a registered name, a path as in a study (``file.py:Class``), or the class itself.
         options: keyword arguments of its constructor (``model.options`` of a study).
+        fields: fields of the section ``model`` of a study, such as ``{"norm_type": "rms"}``; the sizes are those of the checks.
         only: names of checks (keys of ``MODEL_CHECKS``). None: all.
         start: called with the name of each check before it runs.
         report: called with each result as soon as the check has finished.
@@ -34,7 +36,7 @@ def check_model(
         One result per check. If ``shapes`` fails, the remaining checks, which depend on it, are left out.
 
     Raises:
-        UserError: a name is unknown, or the constructor does not take the options.
+        UserError: a name is unknown, the constructor does not take the options, or a field does not accept its value.
 
     Example:
         >>> from attnlab.testing import check_model
@@ -55,5 +57,7 @@ def check_model(
         if report is not None:
             report(result)
 
-    run_checks(select_checks(MODEL_CHECKS, only), ModelTarget(cls, options), start=start, report=add, classes=(cls,))
+    run_checks(
+        select_checks(MODEL_CHECKS, only), ModelTarget(cls, options, fields or {}), start=start, report=add, classes=(cls,)
+    )
     return results

@@ -31,7 +31,7 @@ from attnlab.training.optim import adamw
 
 CPU = torch.device("cpu")  # device of the fake tensors: a build without CUDA cannot differentiate fake CUDA tensors
 # Functions of attention models that autocast computes in float32 on CUDA and leaves in bfloat16 on a CPU.
-IN_FP32 = ("softmax", "log_softmax", "layer_norm", "norm", "softplus", "exp", "log", "pow", "sum", "cumsum")
+IN_FP32 = ("softmax", "log_softmax", "layer_norm", "rms_norm", "norm", "softplus", "exp", "log", "pow", "sum", "cumsum")
 
 
 def cuda_peak_mib(config: RunConfig, task: Task) -> float:
@@ -106,7 +106,17 @@ class _OnCuda(TorchFunctionMode):
             return _attention(*args, **kwargs)
         if self.enabled and getattr(func, "__name__", "") in IN_FP32 and torch.is_autocast_enabled("cpu"):
             args = [a.float() if isinstance(a, Tensor) and a.dtype == torch.bfloat16 else a for a in args]
+        if self.enabled and func is F.rms_norm:
+            return _rms_norm(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _rms_norm(x: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """``F.rms_norm`` on CUDA: one kernel, which saves its input and a number for each position, about as a layer norm does.
+
+    On a CPU it consists of several operations, which also save the normalised input.
+    """
+    return F.layer_norm(x, normalized_shape, weight, None, 1e-5 if eps is None else eps)
 
 
 def _attention(

@@ -54,15 +54,6 @@ def test_a_language_model_of_any_block_is_causal_and_finite(changes: dict[str, A
         assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.any(), name
 
 
-@pytest.mark.parametrize("changes", CASES[::3] + CASES[1::3], ids=label)
-def test_padding_changes_no_class_of_any_block(changes: dict[str, Any]) -> None:
-    model = build(config_of("dense", position="learned", **changes), Reviews()).eval()
-    short = tokens(2, 7)
-    filled = torch.cat([short, torch.full((2, 4), 9)], dim=1)
-    mask = (torch.arange(11) < 7).expand(2, 11)
-    torch.testing.assert_close(model(filled, mask), model(short), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(("norm", "norm_type"), NORMS)
 def test_every_norm_of_the_model_is_of_the_chosen_type(norm: str, norm_type: str) -> None:
     model = build(config_of("dense", model__norm=norm, model__norm_type=norm_type), Bytes())

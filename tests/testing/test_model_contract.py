@@ -1,5 +1,8 @@
 """The contract of models: the built-in ones pass, and each check catches its mutants."""
 
+from itertools import combinations
+from typing import Any
+
 import pytest
 
 from attnlab.cli.main import main
@@ -26,6 +29,44 @@ def test_built_in_models_pass(model: str) -> None:
     passed = {result.check for result in results if result.status == "passed"}
     assert passed >= {"shapes", "batch independence", "gradient coverage"}
     assert model != "encoder_decoder" or passed == set(MODEL_CHECKS)
+
+
+# Each pair of values of two fields occurs in one row.
+BLOCKS = [
+    dict(
+        zip(("feed_forward", "norm", "norm_type", "bias", "attention_bias", "head_bias", "scale_embeddings"), row, strict=True)
+    )
+    for row in [
+        ("gelu", "pre", "layer", True, True, True, False),
+        ("gelu", "post", "rms", False, False, False, True),
+        ("gelu_tanh", "pre", "rms", True, False, True, True),
+        ("gelu_tanh", "post", "layer", False, True, False, False),
+        ("relu", "pre", "layer", False, False, True, True),
+        ("relu", "post", "rms", True, True, False, False),
+        ("relu2", "pre", "rms", False, True, False, True),
+        ("relu2", "post", "layer", True, False, True, False),
+        ("swiglu", "pre", "layer", True, False, False, False),
+        ("swiglu", "post", "rms", False, True, True, True),
+    ]
+]
+
+
+@pytest.mark.parametrize("fields", BLOCKS, ids=lambda fields: "-".join(map(str, fields.values())))
+@pytest.mark.parametrize("model", BUILT_IN)
+def test_built_in_models_pass_with_every_block(model: str, fields: dict[str, Any]) -> None:
+    assert not [result for result in check_model(model, fields=fields) if result.status == "failed"]
+
+
+def test_every_pair_of_values_of_two_fields_is_tried() -> None:
+    for one, other in combinations(BLOCKS[0], 2):
+        pairs = {(row[one], row[other]) for row in BLOCKS}
+        assert len(pairs) == len({row[one] for row in BLOCKS}) * len({row[other] for row in BLOCKS}), (one, other)
+
+
+def test_an_unknown_field_is_a_user_error() -> None:
+    with pytest.raises(UserError) as error:
+        check_model("classifier", fields={"norm_typ": "rms"})
+    assert "norm_type" in error.value.message
 
 
 @pytest.mark.parametrize(("name", "mutant"), CASES, ids=lambda value: getattr(value, "__name__", str(value).replace(" ", "_")))

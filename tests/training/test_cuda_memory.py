@@ -64,9 +64,10 @@ def allocated(config: RunConfig, task: Task, trace: Path) -> int:
         (TEXT, {"train__activation_checkpointing": True}),
         (TEXT, {"train__gradient_accumulation": 2}),
         (TEXT, MEMORY),
+        (TEXT, {"model__norm_type": "rms", "model__feed_forward": "swiglu"}),
         (Reviews(length=61), {"position": "learned", "train__batch_size": 16}),
     ],
-    ids=["fp32", "bf16", "recomputed", "accumulated", "memory", "reviews"],
+    ids=["fp32", "bf16", "recomputed", "accumulated", "memory", "rms", "reviews"],
 )
 def test_the_estimate_is_the_memory_of_a_step_on_the_cpu(task: Task, changes: dict[str, Any], tmp_path: Path) -> None:
     config = tiny(**{**SMALL, **changes})
@@ -94,6 +95,15 @@ def test_attention_on_cuda_keeps_no_logits() -> None:
     assert peak(1000, backend="xformers") == peak(1000)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_rms_norm_on_cuda_saves_as_much_as_a_layer_norm(precision: str) -> None:
+    """Its kernel saves the input; on a CPU its operations save the normalised input as well."""
+    layer, rms = (tiny(**{**SMALL, "model__norm_type": kind, "train__precision": precision}) for kind in ("layer", "rms"))
+    assert cuda_memory.cuda_peak_mib(rms, TEXT) == pytest.approx(cuda_memory.cuda_peak_mib(layer, TEXT), rel=0.01)
+    on_cpu = [max(cuda_memory.trace(config, TEXT, on_cuda=False).values()) for config in (rms, layer)]
+    assert on_cpu[0] > 1.02 * on_cpu[1]
+
+
 @pytest.mark.parametrize("variant", ["gru", "lstm"])
 def test_a_recurrence_has_an_estimate(variant: str) -> None:
     assert cuda_memory.cuda_peak_mib(tiny(variant=variant, position="none"), TEXT) > 0
@@ -107,7 +117,9 @@ def test_blocks_have_an_estimate_with_dropped_weights() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("changes", [{}, {"position": "relative"}, {"train__activation_checkpointing": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"position": "relative"}, {"train__activation_checkpointing": True}, {"model__norm_type": "rms"}]
+)
 def test_the_estimate_is_the_memory_of_a_step_on_cuda(changes: dict[str, Any], precision: str) -> None:
     changes = {**changes, "train__precision": precision}
     large = {"model__dim": 256, "model__heads": 8, "model__depth": 12, "train__batch_size": 128, "backend": "sdpa"}
