@@ -164,6 +164,17 @@ def test_subwords_are_tested_on_the_bytes_that_bytes_are_tested_on(limit: int | 
     assert np.array_equal(subwords.counted("test", limit), plain.counted("test", limit))  # of reference scores
 
 
+def test_rows_of_an_evaluation_continue_from_batch_to_batch(corpus: Path) -> None:
+    """Stretches have unequal numbers of tokens, but a memory keeps its rows until the longest one ends."""
+    batches = list(text(sampling="contiguous").eval_batches("test", batch_size=7, limit=5_003))
+    assert len(batches) > 20 and batches[0].fresh
+    for before, after in zip(batches, batches[1:], strict=False):
+        if not after.fresh:
+            real = after.targets[:, 0] != IGNORED
+            assert len(before.inputs) == len(after.inputs)
+            assert torch.equal(before.targets[real][:, -1], after.inputs[real][:, 0])
+
+
 def test_a_limit_within_one_token_leaves_nothing_to_predict(corpus: Path) -> None:
     (corpus / "test.txt").write_bytes(b"reader")
     with pytest.raises(UserError, match="nothing to predict"):
