@@ -39,6 +39,7 @@ from attnlab.tracking.run_inputs import log_run_inputs
 from attnlab.tracking.summary import SUMMARY_TAG, split_summary
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
 from attnlab.tracking.ui import view_state
+from attnlab.tracking.weights import log_weights
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -305,6 +306,10 @@ class Tracker:
         if (folder / ITEMS_FILE).is_file():
             self._submit(run_id, self._raw.log_artifact, run_id, str(folder / ITEMS_FILE))
             self.set_tag(run_id, ITEMS_TAG, "yes")
+
+    def log_weights(self, run_id: str, folder: Path) -> None:
+        """Attach the weights in a run's folder, if it has any, for parents on other machines."""
+        self._submit(run_id, log_weights, self._raw, run_id, folder)
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.

@@ -22,7 +22,9 @@ from attnlab.study.trials.store import Store
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
+from attnlab.training.weights import recorded_digest
 from tests.study.test_study import every_record
+from tests.support.postgres import Server
 
 QUIET = ProgressDisplay(quiet=True)
 BASE: dict[str, Any] = {
@@ -273,3 +275,36 @@ def test_the_plan_counts_and_names_the_runs_of_stages(tmp_path: Path, capsys: py
     printed = capsys.readouterr().out
     assert "8 runs (2 seeds per cell, 4 of stages)" in printed
     assert "pretrain: dense" in printed and "takes" in printed
+
+
+def go_shared(root: Path, addresses: tuple[str, str], monkeypatch: pytest.MonkeyPatch, **changes: Any) -> StudyResult:
+    """Run the study with the real trainer as one of several parents."""
+    storage, tracking = addresses
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
+    return run(chain(seeds=[0], **changes), root=root, storage=storage, display=QUIET, reference_scores=False)
+
+
+def test_a_parent_on_another_machine_fetches_the_weights_of_a_stage(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses, options = (postgres.database(), postgres.database()), {"grid": {"variant": ["dense"], "train.lr": [1e-3]}}
+    first = go_shared(tmp_path / "one", addresses, monkeypatch, **options)
+    assert first.ok, [row.reason for row in first.rows]
+    options = {"grid": {"variant": ["dense"], "train.lr": [1e-3, 1e-2]}}
+    second = go_shared(tmp_path / "two", addresses, monkeypatch, **options)
+    assert second.ok, [row.reason for row in second.rows]
+    assert [row.name for row in second.rows if not row.reused] == ["dense lr=0.01 s0"]
+    (stage,) = plan(chain(seeds=[0], **options)).stage_runs
+    digests = {recorded_digest(tmp_path / name / "work" / stage.key) for name in ("one", "two")}
+    assert len(digests) == 1 and "" not in digests
+
+
+def test_without_the_weights_of_another_machine_a_run_fails_with_the_reason(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = postgres.database(), postgres.database()
+    monkeypatch.setattr(Tracker, "log_weights", lambda *_: None)
+    assert go_shared(tmp_path / "one", addresses, monkeypatch, grid={"variant": ["dense"]}).ok
+    result = go_shared(tmp_path / "two", addresses, monkeypatch, grid={"variant": ["dense"], "train.lr": [1e-2]})
+    (row,) = result.failed
+    assert row.name == "dense lr=0.01 s0" and "pretrain: dense s0" in row.reason and "cannot be fetched" in row.reason

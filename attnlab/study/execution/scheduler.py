@@ -72,7 +72,7 @@ class Scheduler:
         self._cell_ranks = {cell.name: i for i, cell in enumerate([*plan.stages, *plan.cells])}
         self.runs: dict[str, Run] = {}
         self.finished: dict[str, Record] = {}
-        self._chains = Chains(self.runs, self.finished, queue=self._grid, tracker=tracker, shared=store.shared)
+        self._chains = Chains(self.runs, self.finished, queue=self._grid, tracker=tracker, store=store)
         self.to_remove: dict[str, Reset] = {}
         self.withdrawn: dict[str, str] = {}
         self.confirmed: set[str] = set()
@@ -168,6 +168,11 @@ class Scheduler:
 
     def _is_decided(self, cell: str) -> bool:
         return cell in self.confirmed or cell in self.unconfirmed
+
+    @property
+    def is_shared(self) -> bool:
+        """True if parents on other machines may take runs from the same queue."""
+        return self._store.shared
 
     @property
     def remaining(self) -> int:

@@ -53,6 +53,7 @@ class Store:
         url: ``postgresql://...`` of a database that several parents share; None: the sqlite file.
 
     Attributes:
+        root: the folder of runs.
         shared: whether other parents may claim runs from the same queue.
         heartbeat_interval: seconds between two heartbeats of a running trial.
         grace_period: seconds without a heartbeat after which a running trial counts as stale.
@@ -65,7 +66,7 @@ class Store:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.shared = url is not None
+        self.root, self.shared = root, url is not None
         self.heartbeat_interval = max(1, round(float(os.environ.get("ATTNLAB_HEARTBEAT", HEARTBEAT_SECONDS))))
         self.grace_period = MISSED_HEARTBEATS * self.heartbeat_interval
         self.rdb = self._connect(root, url)
