@@ -87,14 +87,20 @@ def test_each_bias_has_one_option() -> None:
 
 
 def test_a_classifier_can_lack_the_bias_of_its_head() -> None:
-    assert build(config_of("dense", model__head_bias=False), Reviews()).head.bias is None
+    state = build(config_of("dense", model__head_bias=False), Reviews()).state_dict()
+    assert "head.weight" in state and "head.bias" not in state
 
 
 def test_embeddings_without_a_scale_are_the_rows_of_their_table() -> None:
-    scaled, plain = (build(config_of("dense", model__scale_embeddings=value), Bytes()).backbone for value in (True, False))
-    rows = plain.embedding.weight[tokens()]
-    torch.testing.assert_close(plain._embed(tokens()), rows)
-    torch.testing.assert_close(scaled._embed(tokens()), rows * scaled.embedding.embedding_dim**0.5)
+    """Without positions, the input of the first block is the embedding."""
+    inputs: list[Tensor] = []
+    for scaled in (False, True):
+        model = build(config_of("dense", position="none", model__scale_embeddings=scaled), Bytes())
+        block = next(m for m in model.modules() if isinstance(m, Block))
+        block.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+        model(tokens())
+        rows = model.state_dict()["backbone.embedding.weight"][tokens()]
+        torch.testing.assert_close(inputs[-1], rows * rows.shape[-1] ** 0.5 if scaled else rows)
 
 
 @pytest.mark.parametrize(
