@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
 from attnlab.tasks.bytes import ByteTask
+from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.tasks.sequence import SAMPLINGS
 
 if TYPE_CHECKING:
@@ -85,6 +87,81 @@ class Sums(Task):
     def batch(self, rows: np.ndarray) -> Batch:
         inputs = torch.from_numpy(rows.astype(np.int64))
         return Batch(inputs, inputs.sum(1) % self.classes, inputs > 0)
+
+
+class Masked(Task):
+    """A correct masked language model of drawn tokens: the base of several mutants."""
+
+    kind = "masked_language_model"
+    role = "bidirectional"
+    metric, direction = "bits_per_token", "min"
+    vocabulary, length = 40, 20
+
+    def identity(self) -> str:
+        return "masked 0"
+
+    def prepare(self) -> None:
+        self.prepared = True
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return -(-500 // batch_size)
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        return self.batch([0, seed, step], batch_size)
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        whole = self.batch([SPLITS.index(split)], 600).split(600)[:limit]
+        for i in range(0, len(whole), batch_size):
+            rows = whole[i : i + batch_size]
+            inputs, targets = torch.cat([row.inputs for row in rows]), torch.cat([row.targets for row in rows])
+            yield Batch(inputs, targets, positions=torch.cat([row.positions for row in rows if row.positions is not None]))
+
+    def batch(self, seed: list[int], count: int) -> Batch:
+        rng = np.random.default_rng(seed)
+        tokens = rng.integers(2, self.vocabulary, size=(count, self.length))
+        tokens[:, 0] = 1
+        inputs, targets, positions = mask_tokens(tokens, tokens > 1, rng=rng, mask=0, first=2, vocabulary=self.vocabulary)
+        return Batch(inputs, targets, positions=positions)
+
+    def loss(self, logits: MaskedOutput, batch: Batch) -> Tensor:
+        return super().loss(logits.tokens, replace(batch, targets=predicted_tokens(batch)))
+
+    def score(self, logits: MaskedOutput, batch: Batch) -> dict[str, Score]:
+        targets = predicted_tokens(batch).flatten()
+        nats = cross_entropy(logits.tokens.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none")
+        return {"bits_per_token": (nats.double().sum() / np.log(2), (targets != IGNORED).sum())}
+
+
+class KeepsHalf(Masked):
+    """Keeps half of the predicted tokens."""
+
+    def batch(self, seed: list[int], count: int) -> Batch:
+        batch = super().batch(seed, count)
+        even = torch.arange(self.length) % 2 == 0
+        return replace(batch, inputs=torch.where((batch.targets != IGNORED) & even, batch.targets, batch.inputs))
+
+
+class ShiftsReplacements(Masked):
+    """Replaces a predicted token by the next one in the vocabulary in place of a random one."""
+
+    def batch(self, seed: list[int], count: int) -> Batch:
+        batch = super().batch(seed, count)
+        random = (batch.targets != IGNORED) & (batch.inputs != 0) & (batch.inputs != batch.targets)
+        following = (batch.targets + 1).clamp(max=self.vocabulary - 1)
+        return replace(batch, inputs=torch.where(random, following, batch.inputs))
+
+
+class ShowsHidden(Masked):
+    """Writes the predicted token of a row also at its end."""
+
+    def batch(self, seed: list[int], count: int) -> Batch:
+        batch = super().batch(seed, count)
+        tokens = torch.where(batch.targets == IGNORED, batch.inputs, batch.targets)
+        hidden = tokens[:, 3].clone()
+        tokens[:, 3], tokens[:, -1] = 0, hidden
+        targets = torch.full_like(tokens, IGNORED)
+        targets[:, 3] = hidden
+        return replace(batch, inputs=tokens, targets=targets, positions=torch.full((count, 1), 3))
 
 
 class FloatTargets(Sums):
@@ -453,6 +530,7 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
     "encoding": [LosesLetters],
     "planned tokens": [EstimatesBatches],
+    "hidden tokens": [KeepsHalf, ShiftsReplacements, ShowsHidden],
 }
 NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     DrawsGlobally: {"global state"},
@@ -461,4 +539,4 @@ NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     ShiftedTwice: set(),
     OtherSources: {"repeatable evaluation"},
 }
-CORRECT = (Letters, Subwords, Sums, Reversals)
+CORRECT = (Letters, Subwords, Sums, Reversals, Masked)

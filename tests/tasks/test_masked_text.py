@@ -12,6 +12,7 @@ from attnlab.tasks import IGNORED, Batch, wordpiece
 from attnlab.tasks.masked_text import IS_NEXT, NOT_NEXT, MaskedText
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.tasks.passages import Passages
+from attnlab.testing import check_task
 from tests.support.documents import use_small_corpus
 
 SPECIAL = len(wordpiece.SPECIAL_TOKENS)
@@ -191,6 +192,14 @@ def test_the_reference_score_is_the_entropy_of_single_tokens(corpus: None):
     for options in ({}, {"objective": "causal"}):
         score = task(**options).reference_scores()["unigram"].score(200)
         assert 3.0 < score < np.log2(120)
+
+
+@pytest.mark.parametrize("options", [{}, {"next_sentence": False}, {"objective": "causal"}])
+def test_the_contract_of_tasks(corpus: None, options: dict[str, object]):
+    results = check_task("masked_text", options={"length": 24, "vocabulary": 120, **options})
+    assert not [result for result in results if result.status == "failed"]
+    hidden = {result.check: result.status for result in results}["hidden tokens"]
+    assert (hidden == "passed") == ("objective" not in options)
 
 
 # ---------------------------------------------------------------- input

@@ -10,6 +10,7 @@ import torch
 
 from attnlab._util.metrics import Mean
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
+from attnlab.tasks.masking import predicted_tokens
 from attnlab.tasks.overlap import overlap
 from attnlab.testing.checks.target import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
@@ -126,12 +127,14 @@ def loss(target: TaskTarget) -> str:
     if not losses["right"] < losses["nothing"] < losses["wrong"]:
         shown = _shown({name: value.item() for name, value in losses.items()})
         raise Failure(f"loss: {shown}", "The loss is the negative log-likelihood of the targets: lower is better.")
-    logits = target.logits(batch, "nothing").requires_grad_()
-    value = target.task.loss(logits, batch)
+    output = target.logits(batch, "nothing")
+    logits, targets = (output.tokens, predicted_tokens(batch)) if target.is_masked else (output, batch.targets)
+    logits.requires_grad_()
+    value = target.task.loss(output, batch)
     gradient = torch.autograd.grad(value, logits)[0] if value.requires_grad else None
     if gradient is None or not gradient.abs().max() > 0:
         raise Failure("loss() has no gradient", "Compute it from the logits, without detach(), .item() or argmax.")
-    ignored = batch.targets == IGNORED
+    ignored = targets == IGNORED
     if target.is_language_model and ignored.any() and gradient[ignored].abs().max() > 0:
         raise Failure("logits at positions without a target get a gradient", f"Pass ignore_index={IGNORED} to cross_entropy.")
     return f"{losses['nothing']:.4g} nats of uniform predictions, {losses['right']:.2g} of right ones"
