@@ -12,7 +12,7 @@ from attnlab.registry import TASKS
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
-TRAINING_OPTIONS = ("sampling",)  # options of tasks that have no effect on evaluation
+TRAINING_OPTIONS = ("sampling", "role")  # options of tasks that change the training or the model, not what is tested
 SUBWORDS = " byte_bpe:"  # begins the part of ``data`` that identifies a vocabulary of subwords instead of the text
 TOKEN_OPTIONS = ("tokens", "vocabulary")  # of tasks whose text is encoded as bytes or subwords
 
@@ -21,7 +21,7 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
     """Return what a run is tested on, as JSON: task, data, length, protocol and limit.
 
     Scores of two runs can be compared only if these are equal. Options of the task that only change how training rows are
-    drawn are left out, and so are the folders of files, as in a run's fingerprint, and the tokens of a text whose score is in
+    drawn, or what a position may attend to, are left out, and so are the folders of files, as in a run's fingerprint, and the tokens of a text whose score is in
     bits per byte: bytes, or a vocabulary of subwords.
 
     Args:

@@ -66,6 +66,9 @@ class ByteTask(SequenceTask):
         """Return what ``identity`` appends to the identity of the text: "" for bytes."""
         return "" if self.tokens == "bytes" else vocabulary_identity(self.vocabulary)
 
+    def vocabulary_identity(self) -> str:
+        return "" if self.tokens == "bytes" else self.identity()
+
     def tokens_notes(self) -> list[str]:
         """Return the notes of the plan and the report on the tokens."""
         if self.tokens == "bytes":

@@ -67,6 +67,9 @@ class DocumentTask(Task):
         self._splits: dict[str, Split] = {}
         self._epoch: tuple[tuple[int, int, int], list[np.ndarray]] | None = None
 
+    def vocabulary_identity(self) -> str:
+        return f"{self.vocabulary} words of {self.identity()}"
+
     def count(self, split: str) -> int:
         """Return the number of documents of a split; callable before ``prepare``."""
         raise NotImplementedError

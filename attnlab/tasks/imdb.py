@@ -74,7 +74,7 @@ class Imdb(DocumentTask):
         return f"{data} {self.vocabulary_identity()}" if self.has_subwords else data
 
     def vocabulary_identity(self) -> str:
-        return wordpiece.identity(self.corpus, self.vocabulary) if self.has_subwords else ""
+        return wordpiece.identity(self.corpus, self.vocabulary) if self.has_subwords else super().vocabulary_identity()
 
     def count(self, split: str) -> int:
         return imdb_splits.sizes()[known_split(split)]

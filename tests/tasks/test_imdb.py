@@ -16,6 +16,7 @@ from attnlab.tasks import datasets, documents, imdb, imdb_splits, wordpiece
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
 from attnlab.tasks.imdb import Imdb
 from attnlab.tasks.imdb_splits import CLASSES
+from attnlab.tasks.masked_text import MaskedText
 from attnlab.tasks.reference_scores.linear import Texts
 from tests.support.paths import ROOT
 
@@ -198,6 +199,15 @@ def test_subwords_are_encoded_as_the_reviews_are(small_reviews: None):
     ids = task.encode("GOOD!<br />bad")
     assert ids[0] == wordpiece.CLS and ids[-1] == wordpiece.SEP and task.decode(ids) == "good! bad"
     assert task.split("train").tokens.max() < 90 and wordpiece.UNK not in ids
+
+
+def test_the_vocabulary_is_that_of_the_pretraining_task(small_reviews: None):
+    task, pretraining = subwords(), MaskedText(corpus="imdb", vocabulary=90)
+    assert task.vocabulary_identity() == pretraining.vocabulary_identity()
+    assert task.encode("bad w1 w2") == pretraining.encode("bad w1 w2")
+    others = [MaskedText(corpus="imdb", vocabulary=91), MaskedText(corpus="enwik8", vocabulary=90), Imdb(vocabulary=90)]
+    assert task.vocabulary_identity() not in {other.vocabulary_identity() for other in others}
+    assert Imdb(length=9).vocabulary_identity() == Imdb().vocabulary_identity()
 
 
 def test_the_reference_scores_of_subwords_are_those_of_words(small_reviews: None):
