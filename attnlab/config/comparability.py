@@ -21,8 +21,8 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
     """Return what a run is tested on, as JSON: task, data, length, protocol and limit.
 
     Scores of two runs can be compared only if these are equal. Options of the task that only change how training rows are
-    drawn, or what a position may attend to, are left out, and so are the folders of files, as in a run's fingerprint, and the tokens of a text whose score is in
-    bits per byte: bytes, or a vocabulary of subwords.
+    drawn, or what a position may attend to, are left out, and so are the folders of files, as in a run's fingerprint, and the
+    tokens of a text whose score is in bits per byte: bytes, or a vocabulary of subwords.
 
     Args:
         config: the configuration, as read from its JSON (also one that another version of attnlab wrote).

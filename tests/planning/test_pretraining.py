@@ -6,6 +6,7 @@ import pytest
 
 import attnlab
 from attnlab.planning.plan import Plan
+from tests.support.paths import ROOT
 
 STUDY = """
 study: bert
@@ -50,3 +51,13 @@ def test_all_but_the_output_layer_is_taken_over(tmp_path: Path) -> None:
     assert cell.refusal is None
     taken, fresh, unused = cell.taken.split("; ")
     assert taken == "takes 15 of 17 tensors" and "head.weight (2 x 8, not 90 x 8), head.bias" in fresh and "pooler" in unused
+
+
+@pytest.mark.parametrize("name", ["bert-cpu", "bert"])
+def test_the_pretrainings_of_the_studies_that_ship_cost_the_same(name: str, fast_bf16: None) -> None:
+    planned = attnlab.plan(ROOT / "ablations" / f"{name}.yaml")
+    assert planned.refused == [] and not [note for note in planned.notes if "not compared" in note]
+    flops = {cell.name: [stage.train_flops for stage in cell.stages] for cell in planned.cells}
+    assert [len(stages) for stages in flops.values()] == [1, 1, 1, 0, 0]
+    both = flops["both"][0]
+    assert both and [flops[other][0] for other in ("no_next_sentence", "causal")] == pytest.approx([both, both], rel=1e-3)
