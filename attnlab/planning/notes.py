@@ -127,6 +127,6 @@ def control_notes(study: StudyConfig, cells: Sequence[Cell], *, every: Sequence[
 
 
 def _change_of_test(cell: Cell, base: Cell) -> str:
-    """Return how the test of a cell differs from that of its baseline; "" if it does not."""
+    """Return the difference of the test of a cell from that of its baseline; "" if they are the same."""
     test, base_test = (json.loads(test_identity(json.loads(c.config.to_json()), task_length(c.config))) for c in (cell, base))
     return describe_changes(test, base_test)

@@ -169,7 +169,7 @@ def _scales(contrast: Contrast) -> str:
 
 
 def _describe_heterogeneity(spread: Heterogeneity, unit: Unit) -> str:
-    """Return whether effects differ between studies, in one sentence."""
+    """Describe the differences between the effects of studies in one sentence."""
     i_squared, low, high = (f"{100 * value:.0f} %" for value in (spread.i_squared, spread.low, spread.high))
     shown = f"I² {i_squared}, 95 % interval {low} to {high}"
     if spread.low > 0:

@@ -88,7 +88,7 @@ def describe_omissions(result: FactorialResult) -> list[str]:
 
 
 def describe_estimation(result: FactorialResult) -> list[str]:
-    """Return how the effects are estimated and tested, for the page."""
+    """Describe the estimation and the tests of the effects, for the page."""
     design = result.design
     texts = [f"Design: {describe_design(design)}."]
     if aliasing := describe_aliasing(design):

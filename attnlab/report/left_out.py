@@ -47,7 +47,7 @@ def describe_left_out(
 
 
 def _effects(cells: Sequence[CellSummary], with_left_out: Sequence[CellSummary]) -> list[str]:
-    """Return how the verdicts would change, as in "no_wo inconclusive, p 0.039 (instead of better, p 0.022)"."""
+    """Return the changes of the verdicts, as in "no_wo inconclusive, p 0.039 (instead of better, p 0.022)"."""
     after = {(cell.name, cell.baseline): _verdict(cell) for cell in comparisons(with_left_out)}
     texts, several = [], any(cell.further for cell in cells)
     known = {cell.name for cell in with_left_out}

@@ -52,7 +52,7 @@ def sweep_warnings(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[s
 
 
 def _advice(curve: LearningRateCurve) -> str:
-    """Return what to change in the study so that a cell has a fitted optimum."""
+    """Return the change of the study with which a cell may have a fitted optimum; "" if there is none."""
     match curve.problem:
         case CurveProblem.SMALLEST_TRIED:
             return "; add smaller values"

@@ -188,7 +188,7 @@ def describe_verdict(verdict: Verdict | None) -> str:
 
 
 def describe_conditions(verdict: Verdict) -> list[str]:
-    """Return what limits a verdict: skewed differences, its size, lost runs, and a control that does not support it."""
+    """Return the conditions of a verdict: skewed differences, a small size, lost runs, a control that does not support it."""
     fragile = ["fragile"] if verdict.fragile else []
     small = ["by less than the margin"] if verdict.within_margin else []
     lost = describe_lost_runs(verdict)
@@ -204,7 +204,7 @@ def describe_lost_runs(verdict: Verdict) -> str:
 
 
 def describe_reason(verdict: Verdict) -> str:
-    """Return why a verdict is inconclusive, or why there is no comparison."""
+    """Return the reason for an inconclusive verdict, or for a missing comparison."""
     match verdict.reason:
         case Reason.ONE_SEED:
             text = "one seed, no interval"

@@ -48,8 +48,7 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
         groups.setdefault(cell_of(run, spec), []).append(run)
     tables = [(part, _paired_cells(groups, part)) for part in spec.parts]
     if spec.baseline:
-        differences = [_differences(cells, part) for part, cells in tables]
-        differences = [cap_priors(table) for table in differences] if len(tables) > 1 else differences
+        differences = cap_priors([_differences(cells, part) for part, cells in tables])
         corrected = iter(paired.correct([difference for table in differences for difference in table]))
         tables = [
             (part, judge_cells(cells, [next(corrected) for _ in table], part))

@@ -131,8 +131,7 @@ def combine_tasks(tables: Sequence[StudyTable]) -> JointResult:
 def combine(tables: Sequence[StudyTable]) -> JointResult:
     """Correct the verdicts of several studies together, and pool the contrasts that they share."""
     contrasts = [_pooled(contrast) for contrast in _contrasts(tables)]
-    differences = [[c.difference for c in comparisons(table.cells)] for table in tables]
-    differences = [cap_priors(table) for table in differences] if len(tables) > 1 else differences
+    differences = cap_priors([[c.difference for c in comparisons(table.cells)] for table in tables])
     means = [contrast.pooled.mean if contrast.pooled else None for contrast in contrasts]
     family = [difference for table in differences for difference in table] + means
     corrected = iter(paired.correct(family))

@@ -23,7 +23,7 @@ from attnlab.stats.verdict import Sensitivity, Verdict, VerdictKind
 
 
 def sensitivity(verdict: Verdict | None, difference: Difference | None, *, margin: float | None) -> Sensitivity:
-    """Return what the control's comparison with its baseline shows about a study.
+    """Return the sensitivity of a study: the result of its control against the baseline.
 
     Args:
         verdict: The control's verdict; None if the control is not in the table, or has no value.

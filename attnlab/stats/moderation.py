@@ -53,16 +53,16 @@ def moderate(
     ]
 
 
-def cap_priors(differences: Sequence[Difference | None]) -> list[Difference | None]:
-    """Weaken the priors of one of several tables whose differences are corrected together; keep the order."""
-    most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS
-    priors = [difference.interval.prior if difference else None for difference in differences]
-    return [
-        _moderated(difference, replace(prior, degrees_of_freedom=most))
-        if difference and prior and prior.degrees_of_freedom > most
-        else difference
-        for difference, prior in zip(differences, priors, strict=True)
-    ]
+def cap_priors(tables: Sequence[Sequence[Difference | None]]) -> list[list[Difference | None]]:
+    """Weaken the priors of tables whose differences are corrected together, if there are several; keep the order."""
+    return [[difference if len(tables) == 1 else _capped(difference) for difference in table] for table in tables]
+
+
+def _capped(difference: Difference | None) -> Difference | None:
+    most, prior = MAX_DEGREES_OF_FREEDOM_OF_GROUPS, difference.interval.prior if difference else None
+    if difference is None or prior is None or prior.degrees_of_freedom <= most:
+        return difference
+    return _moderated(difference, replace(prior, degrees_of_freedom=most))
 
 
 def _has_t_test(difference: Difference) -> bool:

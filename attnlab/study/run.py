@@ -82,7 +82,7 @@ class StudyResult:
         return "\n  ".join([f"result of {self.plan.study.study}", *rows, *references])
 
     def comparison(self, *, history: LookHistory | None = None) -> ComparisonSpec:
-        """Return what the study compares; `history` has the looks that its verdicts are corrected for."""
+        """Return the comparison of the study; `history` has the looks that its verdicts are corrected for."""
         plan, study = self.plan, self.plan.study
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
         first, *others = study.baselines or [{}]
