@@ -128,6 +128,17 @@ def test_studies_of_own_files_run(name: str, metric: str, words: list[str], data
     assert set(words) <= {score.name for score in result.reference_scores}
 
 
+def test_a_study_of_own_parallel_text_runs(data_example: Path, quiet: ProgressDisplay) -> None:
+    small = {key: value for key, value in SMALL.items() if key not in ("task.length", "train.steps")}
+    sets = {**small, "train.epochs": 0.1, "seeds": [0], "evaluate.test_limit": 20}
+    result = attnlab.run(data_example / "my_translation.yaml", sets=sets, root=data_example / "runs", display=quiet)
+    assert result.ok and len(result.rows) == 3
+    assert (result.plan.metric, result.plan.direction) == ("bleu", "max")
+    assert all({"bleu", "chrf", "loss"} <= row.summary.keys() for row in result.rows)
+    assert any("sacrebleu" in note and "tok:13a" in note for note in result.plan.notes)
+    assert {score.name for score in result.reference_scores} == {"copy", "nearest", "ibm-1"}
+
+
 def test_a_user_task_is_trained_and_scored(tmp_path: Path, quiet: ProgressDisplay) -> None:
     small = {key: value for key, value in SMALL.items() if key != "task.length"}
     study = EXAMPLE.parent / "my_task" / "my_study.yaml"

@@ -17,6 +17,7 @@ from attnlab.tasks.parallel import Parallel
 from attnlab.tasks.parallel_text import BEGIN, END, PADDING, UNKNOWN
 from attnlab.tasks.reference_scores.translation import best_translations, nearest_neighbors, translate_words
 from attnlab.tasks.translation import TranslationTask
+from attnlab.testing import check_task
 from tests.support.small_translations import COLOURS, NOUNS, VERBS, pairs, write
 
 SIZES = {"train": 101, "valid": 23, "test": 19}
@@ -212,6 +213,13 @@ def test_the_mutant_of_tokenized_bleu_is_caught(files: dict[str, Any]):
     assert mutant.generated_scores(repeat_targets, "test", batch_size=4, limit=None)["bleu"] == pytest.approx(100)
     scores = mutant.generated_scores(drop_last_word, "test", batch_size=4, limit=None)
     assert scores["bleu"] != pytest.approx(expected_bleu(Parallel(**files), references), abs=0.1)
+
+
+def test_the_contract_holds_and_catches_targets_that_are_shifted(files: dict[str, Any]):
+    results = check_task(Parallel, options=files)
+    assert not [result for result in results if result.status == "failed"]
+    (caught,) = check_task(TargetsShiftedByOne, options=files, only=["targets"])
+    assert caught.status == "failed" and "next input" in caught.detail
 
 
 # ---------------------------------------------------------------- bad files and options

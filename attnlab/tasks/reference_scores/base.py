@@ -23,7 +23,7 @@ from typing import Any
 from attnlab._util.files import replacing
 from attnlab.tasks import datasets
 
-LIBRARIES = ("numpy", "scipy", "scikit-learn")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "sacrebleu")
 
 
 @dataclass(frozen=True)
