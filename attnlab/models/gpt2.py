@@ -4,8 +4,10 @@ Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", sect
 by sqrt(N). The standard deviation of 0.02 is that of the first GPT (Radford et al. 2018, section 4.1).
 
     linear layers, embeddings        N(0, 0.02)
-    residual projections             N(0, 0.02 / sqrt(2 depth)); two sublayers of each block write to the residual stream
+    residual projections             N(0, 0.02 / sqrt(2 depth)): two sublayers of each block write to the residual stream
     biases                           0
+
+The scale is the same in an encoder-decoder, whose decoder blocks have three sublayers.
 
 Residual projections are the linear layers that a module names in ``residual_projections``: those of the variant, and W_2 of the
 feed-forward. A variant that declares none, such as ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,

@@ -1,5 +1,6 @@
 """Tests of GPT-2: the network against transformers, and the initial values against the paper and against transformers."""
 
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -118,6 +119,22 @@ def test_every_built_in_variant_declares_its_residual_projections(variant: str) 
         ratio = 2.0 if name in scaled else 1.0  # sqrt(2 x 8) / sqrt(2 x 2)
         torch.testing.assert_close(shallow[name], ratio * deep[name])
     assert scaled == {name for name in shallow if name == f"{prefix}out.weight"}
+
+
+@dataclass
+class Pairs(Bytes):
+    kind: str = "encoder_decoder"
+
+
+def test_every_sublayer_of_an_encoder_decoder_is_scaled() -> None:
+    part = {"variant": "dense", "position": "none"}
+    changes = {f"model.{name}": part for name in ("encoder", "decoder", "cross")}
+    config = gpt2_config(model__dim=96).replace(changes)
+    state = build(config, Pairs()).state_dict()
+    std = 0.02 / sqrt(2 * DEPTH)
+    scaled = {name for name, z in state.items() if z.dim() == 2 and abs(z.std().item() / std - 1) < 0.05}
+    assert scaled == {name for name in state if name.endswith((".out.weight", ".narrow.weight"))}
+    assert len(scaled) == DEPTH * (2 + 3)
 
 
 def test_tensors_of_one_name_start_alike() -> None:
