@@ -15,6 +15,8 @@ from attnlab.cli.main import VERBS
 from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
 from attnlab.config.run import RunConfig
+from attnlab.config.stages import stage_of
+from attnlab.config.study import StudyConfig
 from attnlab.registry import TASKS
 from tests.support.paths import ROOT
 
@@ -59,6 +61,13 @@ def has_value(config: RunConfig, path: str, value: Any) -> bool:
     return present == value
 
 
+def configurations(study: Path) -> Iterator[RunConfig]:
+    """Yield the configuration of each cell of a study, and of the stage that it starts from."""
+    for cell in expand(read_study(study))[0]:
+        stage = stage_of(cell, cell.config)
+        yield from (cell.config, *([stage.config] if stage else []))
+
+
 @pytest.mark.parametrize("path", [PAGE, ROOT / "README.md"], ids=lambda path: path.name)
 def test_every_linked_file_exists(path: Path) -> None:
     targets = links(path.read_text(encoding="utf-8"))
@@ -77,6 +86,8 @@ def test_every_row_has_a_setting_that_is_read() -> None:
     for section, setting, _ in rows():
         name = re.fullmatch(r"the task `(\w+)`", setting)
         assert section in SETTINGS or links(setting) or (name and name[1] in TASKS.names()), f"{section}: {setting}"
+        if links(setting):
+            assert set(re.findall(r"`(\w+)`", setting)) <= StudyConfig.model_fields.keys() | RunConfig.model_fields.keys()
 
 
 @pytest.mark.parametrize("section", SETTINGS)
@@ -86,14 +97,15 @@ def test_every_setting_can_be_planned(section: str) -> None:
 
 
 def test_every_linked_study_uses_the_setting() -> None:
-    cells = {}
+    known: dict[Path, list[RunConfig]] = {}
     for section, _, studies in rows():
         for target in links(studies):
             path = (PAGE.parent / target).resolve()
-            cells[path] = cells.get(path) or expand(read_study(path))[0]
+            configs = known[path] = known.get(path) or list(configurations(path))
             fields = SETTINGS.get(section, {})
-            used = any(all(has_value(cell.config, *item) for item in fields.items()) for cell in cells[path])
-            assert used, f"{section}: no cell of {path.name} has {fields}"
+            assert any(all(has_value(config, *field) for field in fields.items()) for config in configs), (
+                f"{section}: no cell of {path.name} has {fields}"
+            )
 
 
 def test_every_command_exists() -> None:
