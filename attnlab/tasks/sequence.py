@@ -135,14 +135,17 @@ class SequenceTask(Task):
         """Return the number of predictable ones of so many tokens; raise ``UserError`` if they do not fill one row."""
         if tokens - 1 < self.length:
             least = self.length + 1
-            raise UserError(f"the text is too short: train has {tokens:,} {self.unit}s, a row needs {least:,}")
+            raise UserError(f"the text is too short: train has {self._counted(tokens)}, a row needs {least:,}")
         return tokens - 1
+
+    def _counted(self, tokens: int) -> str:
+        return f"{'' if self.text_per_token == 1 else 'about '}{tokens:,} {self.unit}s"
 
     def _segments_per_pass(self, tokens: int, batch_size: int) -> int:
         part = self._predicted(tokens) // batch_size
         if part < self.length:
             rows = f"{batch_size} rows of {self.length} {self.unit}s each"
-            raise UserError(f"the text is too short for {rows}: train has {tokens:,} {self.unit}s")
+            raise UserError(f"the text is too short for {rows}: train has {self._counted(tokens)}")
         return max(1, part // self.length - 1)  # one less than would fit: a pass may begin at any shift
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
