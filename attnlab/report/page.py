@@ -35,7 +35,7 @@ from attnlab.report.sweep import sweep_section
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
 from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
-from attnlab.report.verdicts import COST_NOTE, cost_table, notes, run_table, verdict_table
+from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
@@ -144,7 +144,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         sweep_section(cells, spec, colors),
         _learning_section(cells, alike, curves, spec=spec, colors=colors),
         lengths_section(cells, alike, spec=spec, colors=colors),
-        _cost_section(cells, spec, colors),
+        _cost_section(cells, records, spec, colors),
         stage_section(stages, records, spec),
         _maps_section(sorted(maps, key=lambda map_: info.position(map_.cell))),
         _incomplete_runs(cells, info),
@@ -241,9 +241,15 @@ def _learning_section(
     return PageSection("Learning curves", about, plots=plots) if plots else None
 
 
-def _cost_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> PageSection | None:
+def _cost_section(
+    cells: Sequence[CellSummary],
+    records: Sequence[Mapping[str, Any]],
+    spec: ComparisonSpec,
+    colors: Mapping[str, str],
+) -> PageSection | None:
     table = cost_table(cells, colors=colors)
-    return PageSection("Costs", plots=draw_tradeoffs(cells, spec, colors), table=table, notes=[COST_NOTE]) if table else None
+    plots = draw_tradeoffs(cells, spec, colors)
+    return PageSection("Costs", plots=plots, table=table, notes=[cost_note(records)]) if table else None
 
 
 def _maps_section(maps: Sequence[AttentionMap]) -> PageSection | None:

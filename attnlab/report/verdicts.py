@@ -234,12 +234,16 @@ def _note_on_batches(cells: Sequence[CellSummary]) -> str:
     )
 
 
-COST_NOTE = (
-    "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
-    "the same on every device. Parentheses after a measured cost give its lowest and highest seed, if they differ: cells "
-    "whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle machine. Training PFLOP: "
-    "3 x the forward pass x the tokens trained on."
-)
+def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the note below the table of costs."""
+    has_rms_norm = any(record.get("model.norm_type") == "rms" for record in records)
+    except_rms_norm = " except for RMSNorm, with which it is less on CUDA" if has_rms_norm else ""
+    return (
+        "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
+        f"the same on every device{except_rms_norm}. Parentheses after a measured cost give its lowest and highest seed, if "
+        "they differ: cells whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle machine. "
+        "Training PFLOP: 3 x the forward pass x the tokens trained on."
+    )
 
 
 def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Table:

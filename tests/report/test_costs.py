@@ -6,7 +6,7 @@ from typing import Any
 from attnlab.report import write
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
-from attnlab.report.verdicts import cost_table, verdict_table
+from attnlab.report.verdicts import cost_note, cost_table, verdict_table
 from attnlab.stats.compare import CellSummary, summarize_cells
 from tests.report.test_summary import ONE
 from tests.support.synthetic import INFO, made_up
@@ -44,6 +44,12 @@ def test_training_takes_the_arithmetic_of_three_forward_passes() -> None:
     assert made is not None and made.columns[-1].heading == "training PFLOP"
     assert [line.cells[-1] for line in made.rows] == ["30", ""], "of what is not known how many tokens it read, nothing"
     assert all(len(line.cells) == len(made.columns) for line in made.rows)
+
+
+def test_the_note_on_saved_bytes_names_the_norm_that_depends_on_the_device() -> None:
+    layer, rms = {"model.norm_type": "layer"}, {"model.norm_type": "rms"}
+    assert "RMSNorm" in cost_note([layer, rms]) and "CUDA" in cost_note([layer, rms])
+    assert "RMSNorm" not in cost_note([layer, {}])
 
 
 def test_no_line_joins_a_front_of_measured_costs() -> None:
