@@ -43,6 +43,13 @@ def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
     return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
 
 
+@pytest.fixture(scope="module")
+def peaceful_chains(tmp_path_factory: pytest.TempPathFactory) -> Peace:
+    folder = tmp_path_factory.mktemp("chains")
+    study = harness.write_study(folder, runs=8, steps=STEPS, chains=True)
+    return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
+
+
 def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> None:
     """Kill processes, finish the study, and check that every guarantee holds."""
     torment.fit(kinds, seed=seed)
@@ -58,6 +65,20 @@ def test_the_parent_outlives_its_fork_servers_and_loses_nothing(peace: Peace, tm
     torment = harness.Torment(peace.study, tmp_path, 2, pause=0.5)
     endure(torment, peace, "server", "run", "server", "server", seed=3)
     assert torment.starts == 1, "the parent was started once and ended by itself"
+
+
+def test_chains_killed_at_every_step_end_as_undisturbed_ones(peaceful_chains: Peace, tmp_path: Path) -> None:
+    """Half of the runs start from the weights of the other half: an equal curve needs equal weights at its start."""
+    torment = harness.Torment(peaceful_chains.study, tmp_path, 2, pause=0.5)
+    endure(torment, peaceful_chains, "run", "family", "parent", "run", "any", seed=4)
+
+
+def test_chains_of_two_killed_parents_on_postgresql_end_as_undisturbed_ones(
+    peaceful_chains: Peace, tmp_path: Path, postgres: Server
+) -> None:
+    addresses = postgres.database(), postgres.database()
+    torment = harness.Torment(peaceful_chains.study, tmp_path, 1, 2, addresses, pause=0.5)
+    endure(torment, peaceful_chains, "run", "parent", "family", seed=5)
 
 
 def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_path: Path, postgres: Server) -> None:

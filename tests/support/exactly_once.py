@@ -58,7 +58,7 @@ def broken_promises(plan: Plan, stores: Stores, *, reference: dict[str, Curves])
         reference: fingerprint -> the curves of the same run without disturbance.
     """
     records = stores.records(plan.study.study)
-    names = {run.fingerprint: run.name for run in plan.runs}
+    names = {run.fingerprint: run.name for run in (*plan.stage_runs, *plan.runs)}
     return [
         *_records(records, names),
         *_trials(stores.trials(), names),

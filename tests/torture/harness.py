@@ -52,10 +52,19 @@ VICTIMS = {  # kind of process that is killed -> relative frequency
 }
 
 
-def write_study(folder: Path, *, runs: int, steps: int) -> Path:
-    """Write the study file and return its path; ``runs`` is a multiple of ``CELLS``."""
+def write_study(folder: Path, *, runs: int, steps: int, chains: bool = False) -> Path:
+    """Write the study file and return its path.
+
+    Args:
+        runs: a multiple of ``CELLS``; of chains, of twice that number.
+        chains: half of the runs start from the other half.
+    """
     path = folder / "torture.yaml"
-    path.write_text(STUDY.format(spy=Path(__file__).with_name("spy.py"), steps=steps, seeds=[*range(runs // CELLS)]))
+    seeds = [*range(runs // CELLS // (2 if chains else 1))]
+    text = STUDY.format(spy=Path(__file__).with_name("spy.py"), steps=steps, seeds=seeds)
+    if chains:
+        text = text.replace("base:\n", f"stages:\n  pretrain: {{train: {{steps: {steps - 20}}}}}\nbase:\n  init: pretrain\n")
+    path.write_text(text)
     return path
 
 
@@ -88,7 +97,7 @@ class Torment:
 
     def __post_init__(self) -> None:
         self.marked = Marked(secrets.token_hex(8))
-        self.runs = len(attnlab.plan(self.study).runs)
+        self.runs = attnlab.plan(self.study).total
         self.root.mkdir(parents=True, exist_ok=True)
         self.spied, self.gate, self._log = (self.root / name for name in ("read.txt", "gate.txt", "parents.log"))
         self.spied.touch()
