@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; scalar tensors stay on their device
 
+GENERATED_SCORES = ("bleu", "chrf")  # of generated text, shown together: each leaves out what the other sees
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
 
 

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import shown_in
+from attnlab._util.metrics import GENERATED_SCORES
 from attnlab.config.axes import text
 from attnlab.errors import UserError, nearest, one_line
 
 Frame = Series = Any  # pandas' own types do not define the type of an indexing result
 ALL = "all"
-SCORES = ("bits_per_byte", "bits_per_token", "accuracy")
+SCORES = ("bits_per_byte", "bits_per_token", "accuracy", *GENERATED_SCORES)
 MAX_LISTED = 12  # values of a column that a message lists
 OPERATORS = {
     "<": operator.lt,

@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from attnlab._util.cost_metrics import CostMetric, shown_in
+from attnlab._util.metrics import GENERATED_SCORES
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes
 from attnlab.report.control import control_notes
@@ -249,14 +250,17 @@ def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
 def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Table:
     """Return a table with one row per run."""
     costs = [metric for metric in shown_in("run table") if any(is_present(r.get(metric.name)) for r in records)]
-    columns = [Column("run", is_text=True), Column(spec.metric), *(Column(metric.heading) for metric in costs)]
+    scores = [name for name in GENERATED_SCORES if name != spec.metric and any(is_present(r.get(name)) for r in records)]
+    columns = [Column("run", is_text=True), *map(Column, [spec.metric, *scores, *(metric.heading for metric in costs)])]
     columns += [Column("state", is_text=True), Column("device", is_text=True), Column("MLflow run", is_text=True)]
     rows, seen = [], set()
     for record in records:
         cell = cell_of(record, spec)
         place = "" if cell in seen else anchor(cell)
         seen.add(cell)
-        figures = [format_metric(float(record[spec.metric])) if is_present(record.get(spec.metric)) else ""]
+        figures = [
+            format_metric(float(record[name])) if is_present(record.get(name)) else "" for name in (spec.metric, *scores)
+        ]
         figures += [metric.format(record[metric.name]) if is_present(record.get(metric.name)) else "" for metric in costs]
         state = str(record["state"])
         texts = [state, str(record.get("device") or ""), str(record["run_id"])]

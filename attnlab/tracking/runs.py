@@ -149,6 +149,7 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``factor.no_wo``, ...         of a factorial study, for each factor: 0 = off, 1 = on (or the number of its level)
     ``accuracy``, ``loss``        scores on the test split: fraction, nats
     ``bits_per_byte``             the same, bits
+    ``bleu``, ``chrf``            the same, of translations, from 0 to 100
     ``valid_...``                 each of these on the validation split
     ``..._at/512``                each of these on the test split at another length (``evaluate.lengths``)
     COST METRICS
