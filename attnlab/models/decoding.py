@@ -14,10 +14,11 @@ each row; rows of finished sentences are removed.
 """
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.models.cache import KeyValueCaches, key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
@@ -68,7 +69,7 @@ def decode(
     training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), _uncompiled(model):
             encoded = model.encode(source, source_mask)
             search = _BeamSearch(len(source), beam=beam, length_penalty=length_penalty, max_length=max_length, end=end)
             if not cached:
@@ -77,6 +78,13 @@ def decode(
                 return search.run(_Steps(model, encoded, source_mask, beam=beam, begin=begin, caches=caches))
     finally:
         model.train(training)
+
+
+def _uncompiled(model: nn.Module) -> AbstractContextManager[object]:
+    """Return a context in which compiled blocks run uncompiled: each step has other lengths, and would compile them again."""
+    if all(module._compiled_call_impl is None for module in model.modules()):
+        return nullcontext()  # without the import of torch.compile
+    return torch.compiler.set_stance("force_eager")
 
 
 class _Steps:

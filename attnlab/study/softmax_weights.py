@@ -78,11 +78,16 @@ def decoder_inputs(task: Task, target: list[int]) -> list[int]:
     """Return the inputs of the decoder for a target: the begin token, and the target without its end token.
 
     Raises:
-        UserError: the task defines no begin token (``Task.decoding_options``).
+        UserError: the task defines no begin and end token (``Task.decoding_options``).
     """
-    options = task.decoding_options()
-    if not {"begin", "end"} <= set(options):
-        raise UserError(
-            f"{type(task).__name__}.decoding_options: expected 'begin' and 'end', got {', '.join(options) or 'none'}"
-        )
-    return [int(options["begin"]), *(target[:-1] if target and target[-1] == options["end"] else target)]
+    if not {"begin", "end"} <= special_tokens(task).keys():
+        raise UserError(f"{type(task).__name__}.decoding_options: expected 'begin' and 'end', to encode a target, got neither")
+    begin, end = (special_tokens(task)[name] for name in ("begin", "end"))
+    return [begin, *(target[:-1] if target and target[-1] == end else target)]
+
+
+def special_tokens(task: Task) -> dict[str, int]:
+    """Return the tokens by name, ``begin`` and ``end``, between which a task decodes; {} of a task that decodes nothing."""
+    if type(task).decoding_options is Task.decoding_options:
+        return {}
+    return {name: int(token) for name, token in task.decoding_options().items() if name in ("begin", "end")}

@@ -21,7 +21,7 @@ from attnlab.registry import TASKS
 from attnlab.study.find_run import find_run
 from attnlab.study.recorded_code import import_recorded_code
 from attnlab.study.sampling import sample
-from attnlab.study.softmax_weights import layer_weights, part_weights
+from attnlab.study.softmax_weights import decoder_inputs, layer_weights, part_weights, special_tokens
 from attnlab.study.token_ids import token_ids
 from attnlab.tasks import Task
 from attnlab.training import weights
@@ -188,7 +188,7 @@ class TrainedModel:
         self.require_generation()
         if self.task.kind == "encoder_decoder":
             raise UserError("expected a language model, got an encoder-decoder: use translate()")
-        tokens = self.encode(prompt) if isinstance(prompt, str) else self._integers(prompt)
+        tokens = self.encode(prompt) if isinstance(prompt, str) else token_ids(prompt, vocabulary=self.task.vocabulary)
         if len(tokens) != 1:
             raise UserError(f"expected one prompt, got {len(tokens)} rows")
         ids = tokens[0].tolist()
@@ -283,7 +283,8 @@ class TrainedModel:
 
     def _word(self, token: int) -> str:
         try:
-            return self.task.decode([token]) or f"[{token}]"  # a special token, such as that of the beginning
+            names = {number: name for name, number in special_tokens(self.task).items()}
+            return self.task.decode([token]) or f"[{names.get(token, token)}]"
         except NotImplementedError:
             return f"{token} "  # with a space: words of one character are joined without one
 
@@ -323,13 +324,10 @@ class TrainedModel:
             raise UserError(f"expected at most {self.task.length} tokens, got {t}: {reason}")
         return tokens.to(self.device)
 
-    def _integers(self, inputs: Sequence[int] | Tensor) -> Tensor:
-        tokens = torch.as_tensor(inputs)
-        tokens = tokens[None] if tokens.dim() == 1 else tokens
-        if tokens.dim() != 2 or not tokens.numel() or tokens.is_floating_point() or tokens.dtype == torch.bool:
-            shape = tuple(tokens.shape)
-            raise UserError(f"expected token ids of shape (t,) or (b, t), whole numbers, got {tokens.dtype} of shape {shape}")
-        least, most = int(tokens.min()), int(tokens.max())
-        if least < 0 or most >= self.task.vocabulary:
-            raise UserError(f"expected token ids from 0 to {self.task.vocabulary - 1}, got {least} to {most}")
-        return tokens.long()
+    def _target(self, target: Input | None) -> Tensor:
+        """Return the inputs of the decoder (b, t) for a target, on the model's device."""
+        if target is None:
+            raise UserError("expected a target for the decoder, got none")
+        if isinstance(target, str):
+            target = decoder_inputs(self.task, self.encode(target)[0].tolist())
+        return self._tokens(target)

@@ -192,6 +192,25 @@ def test_decoding_keeps_the_mode_of_the_model_and_leaves_no_cache() -> None:
     assert model.training and all(getattr(module, "cache", None) is None for module in model.modules())
 
 
+def test_compiled_blocks_decode_uncompiled() -> None:
+    """Steps differ in their lengths: torch.compile would compile the blocks for each."""
+    model, (source, mask) = encoder_decoder(), sources()
+    limits: dict[str, Any] = {"begin": BEGIN, "end": END, "max_length": 5}
+    expected, graphs = decode(model, source, mask, **limits), []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    for stack in model.stacks:
+        for block in stack:
+            block.compile(backend=backend)
+    assert decode(model, source, mask, **limits) == expected and not graphs
+    with torch.no_grad():
+        model(source, source, source_mask=mask, mask=mask)
+    assert graphs, "a forward pass is compiled"
+
+
 def test_the_log_names_decoding_without_a_cache(caplog: pytest.LogCaptureFixture) -> None:
     source, mask = sources()
     caplog.set_level("INFO", logger=decoding.__name__)

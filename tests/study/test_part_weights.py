@@ -83,7 +83,8 @@ def test_a_part_without_softmax_weights_is_named(tmp_path: Path, task: dict[str,
     maps = {map_.part: map_ for map_ in compute_maps(tmp_path / "run", length=40)}
     assert "model.encoder: Gru" in maps["encoder"].reason and maps["encoder"].weights is None
     assert maps["cross"].weights.shape == (2, 3, len(maps["cross"].words), len(maps["cross"].keys))
-    assert maps["decoder"].words == maps["cross"].words and maps["cross"].words[0] == "[1]", "the token of the beginning"
+    assert maps["decoder"].words == maps["cross"].words and maps["cross"].words[0] == "[begin]"
+    assert maps["cross"].keys[-1] == "[end]"
     with pytest.raises(UserError, match="did you mean 'cross'"):
         load_model(tmp_path / "run").attention_weights(SENTENCE, target=TRANSLATION, part="crosses")
 
