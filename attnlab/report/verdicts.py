@@ -242,8 +242,8 @@ def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
     return (
         "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
         f"the same on every device{except_rms_norm}. Parentheses after a measured cost give its lowest and highest seed, if "
-        "they differ: cells whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle machine. "
-        "Training PFLOP: 3 x the forward pass x the tokens trained on."
+        "they differ: cells whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle "
+        "machine. Training PFLOP: 3 x the forward pass x the tokens trained on."
     )
 
 
