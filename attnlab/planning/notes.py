@@ -9,6 +9,7 @@ from attnlab.config.comparability import describe_changes, task_length, test_ide
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
+from attnlab.models.parts import parts
 from attnlab.planning.cell import Cell
 from attnlab.planning.effects import axis_notes, dead_axes
 from attnlab.planning.matching import CellPair
@@ -58,6 +59,19 @@ def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:
                 reasons.setdefault(reason, []).append(length)
         for reason, lengths in reasons.items():
             yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
+
+
+def cache_notes(cells: Sequence[CellPair]) -> Iterator[str]:
+    """Yield a note on the encoder-decoders that decode without a cache of keys and values, by their variants without one."""
+    names: dict[str, list[str]] = {}
+    for cell, resolution in cells:
+        if resolution.refusal is None and resolution.task.kind == "encoder_decoder":
+            decoding = [part for part in parts(resolution.config, resolution.task) if part.name in ("decoder", "cross")]
+            without = sorted({part.variant.label for part in decoding if not part.variant_class.supports_cache})
+            if without:
+                names.setdefault(" and ".join(without), []).append(repr(cell.name))
+    for variants, own in names.items():
+        yield f"{', '.join(own)}: {variants} supports no cache of keys and values, so decoding repeats earlier positions"
 
 
 def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:

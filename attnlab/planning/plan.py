@@ -22,7 +22,15 @@ from attnlab.planning.estimand import estimand_notes
 from attnlab.planning.factorial import design_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import baseline_notes, control_notes, data_notes, direction_notes, double_notes, length_notes
+from attnlab.planning.notes import (
+    baseline_notes,
+    cache_notes,
+    control_notes,
+    data_notes,
+    direction_notes,
+    double_notes,
+    length_notes,
+)
 from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
@@ -293,6 +301,7 @@ def _notes(
     yield from control_notes(study, cells, every=resolved)
     yield from estimand_notes(study, planned.estimand)
     yield from length_notes(kept)
+    yield from cache_notes(kept)
     yield from stage_notes(study, [*cells, *planned.unselected])
     goals = {question.metric: question.direction for question in planned.tasks.values()}
     for metric, direction in (goals or {planned.metric: planned.direction}).items():
