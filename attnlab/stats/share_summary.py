@@ -98,8 +98,7 @@ def summarize_shares(
 def _share_over_levels(
     trend: Trend, by_name: Mapping[str, CellSummary], spec: ComparisonSpec, costs: StepCosts
 ) -> CellShare | None:
-    """Return the share of the longest training, interpolated between trainings of the seeds that completed
-    all of them."""
+    """Return the share of the longest training, interpolated between trainings of the seeds that completed all of them."""
     if trend.slope is None:
         return None
     bases = [by_name[comparison.baseline] for comparison in trend.comparisons]
@@ -136,8 +135,7 @@ def _share_of_curves(
 
 
 def _cost_ratios(cell: str, baseline: str, seeds: Iterable[int], costs: StepCosts) -> tuple[float | None, dict[int, float]]:
-    """Return the FLOPs of a step of a cell over those of its baseline, and the same of the seconds by seed,
-    where known."""
+    """Return the FLOPs of a step of a cell over those of its baseline, and the same of the seconds by seed, where known."""
     flops, seconds = None, {}
     for seed in sorted(seeds):
         own_flops, own_seconds = costs.get((cell, seed), (None, None))

@@ -52,16 +52,14 @@ class TrainingShare:
         return self.log_ratio.mean > 0
 
     def shares(self) -> tuple[Interval | None, ...]:
-        """Return the shares of the steps, the FLOPs and the seconds, of the baseline or, if `reversed`, of
-        the cell."""
+        """Return the shares of the steps, the FLOPs and the seconds, of the baseline or, if `reversed`, of the cell."""
         return tuple(
             None if log is None else share_of(log, reverse=self.reversed) for log in (self.log_ratio, self.flops, self.seconds)
         )
 
 
 def share_of(log_ratio: Interval, *, reverse: bool = False) -> Interval:
-    """Return a share with its interval from the interval of its logarithm; `sd` is None, because it has no
-    meaning there.
+    """Return a share with its interval from the interval of its logarithm; `sd` is None, because it has no meaning there.
 
     Args:
         log_ratio: Mean and interval of the logarithm.
@@ -141,8 +139,7 @@ def _log_ratio(cell: Curve, baseline: Curve, *, log_steps: bool) -> tuple[float,
 
 
 def _first_step(curve: Curve, target: float, *, log_steps: bool) -> float | None:
-    """Return the step at which a curve first reaches a value, interpolated between points; None if it never
-    does."""
+    """Return the step at which a curve first reaches a value, interpolated between points; None if it never does."""
     previous: tuple[float, float] | None = None
     for step, value in curve:
         if value >= target:

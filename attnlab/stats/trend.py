@@ -92,8 +92,7 @@ class Trend:
 
     @property
     def change(self) -> Interval | None:
-        """The change of the difference from the lowest to the highest level on the fitted line, with its
-        interval."""
+        """The change of the difference from the lowest to the highest level on the fitted line, with its interval."""
         return None if self.slope is None else scaled(self.slope.interval, self.doublings)
 
     @property
@@ -103,8 +102,7 @@ class Trend:
 
     @property
     def mean_changes_sign(self) -> bool:
-        """True if the mean differences at the lowest and the highest level have opposite signs, significant
-        or not."""
+        """True if the mean differences at the lowest and the highest level have opposite signs, significant or not."""
         first, last = (comparison.difference for comparison in self.ends)
         return first is not None and last is not None and first.interval.mean * last.interval.mean < 0
 
@@ -116,8 +114,7 @@ def scaled(interval: Interval, factor: float) -> Interval:
 
 
 def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list[Trend]:
-    """Return the trend of each cell that is compared with a baseline, in the order in which cells first
-    appear.
+    """Return the trend of each cell that is compared with a baseline, in the order in which cells first appear.
 
     Args:
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
@@ -156,8 +153,7 @@ def name_without_level(cell: CellSummary, spec: ComparisonSpec) -> str:
 
 
 def fit_line(levels: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """Return slope and middle of the least-squares line through values over the logarithm of levels to base
-    2.
+    """Return slope and middle of the least-squares line through values over the logarithm of levels to base 2.
 
     Args:
         levels: At least two numbers above 0, ascending.

@@ -19,8 +19,7 @@ MIN_LABEL_DISTANCE = 34  # of two levels on the axis; closer ones share one labe
 
 @dataclass(frozen=True)
 class TrendLine:
-    """The differences of one cell: (level, mean, low, high) by level; `low` and `high` are None without an
-    interval."""
+    """The differences of one cell: (level, mean, low, high) by level; `low` and `high` are None without an interval."""
 
     label: str
     color: str
@@ -29,8 +28,7 @@ class TrendLine:
 
 
 def trend_plot(lines: Sequence[TrendLine], *, title: str, note: str, axis: str, margin: float | None = None) -> str:
-    """Draw each cell's difference with its interval over the levels, with one label per cell next to its
-    last level.
+    """Draw each cell's difference with its interval over the levels, with one label per cell next to its last level.
 
     Args:
         lines: In drawing order; each has a point at least.
@@ -72,8 +70,7 @@ def _limits(lines: Sequence[TrendLine], margin: float | None) -> svg.Limits:
 def _line(
     line: TrendLine, x: Callable[[float], float], y: Callable[[float], float], *, shift: float, limits: svg.Limits
 ) -> list[str]:
-    """Return the line of one cell with a mark and an interval at each level; arrows where an interval
-    leaves the frame."""
+    """Return the line of one cell with a mark and an interval at each level; arrows where an interval leaves the frame."""
     places = [(x(math.log(level)) + shift, mean, low, high) for level, mean, low, high in line.points]
     parts = (
         [svg.polyline([(place, y(mean)) for place, mean, *_ in places], line.color, dash=line.dash)] if len(places) > 1 else []
