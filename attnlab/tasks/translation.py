@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
     from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1  # of the prepared files
 ORDER_SEED = 0  # of the order in which a limit selects pairs
@@ -145,6 +148,7 @@ class TranslationTask(Task):
     def _build(self, place: Path) -> None:
         lines = self.lines()
         train = [sentence for side in SIDES for sentence in lines["train", side]]
+        logger.info("%s: learning the subwords of %s sentences", self.name, f"{len(train):,}")
         vocabulary = learn("bpe", train, vocabulary=self.vocabulary, special_tokens=SPECIAL_TOKENS, lower=self.lower)
         vocabulary.save(str(place / "vocabulary.json"))
         vocabulary.encode_special_tokens = True  # "[EOS]" in a sentence is text

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, Batch, archives, datasets
 from attnlab.tasks.multi30k import Multi30k
@@ -269,6 +270,18 @@ def test_a_file_that_changes_is_other_data(files: dict[str, Any]):
     with pytest.raises(UserError, match="changed after"):
         task.prepare()
     assert Parallel(**files).identity() != task.identity()
+
+
+def test_folders_of_files_do_not_count_in_the_fingerprint(files: dict[str, Any], tmp_path: Path):
+    moved = {name: str(tmp_path / "moved" / Path(value).name) for name, value in files.items() if isinstance(value, str)}
+    renamed = {**files, "source": f"{files['source']}.other"}
+    fingerprints = [
+        RunConfig.model_validate(
+            {"task": {"name": "translation", **o}, "variant": "dense", "train": {"steps": 1}}
+        ).fingerprint()
+        for o in (files, {**files, **moved}, renamed)
+    ]
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
 def test_splits_without_files_are_held_out_by_source(tmp_path: Path, folders: Path):
