@@ -46,6 +46,12 @@ def setting_of(text: str) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+def task_of(setting: str) -> str:
+    """Return the name in "the task `csv`", a setting that needs files; else ""."""
+    name = re.fullmatch(r"the task `(\w+)`", setting)
+    return name[1] if name else ""
+
+
 SETTINGS = {section: setting_of(setting) for section, setting, _ in rows() if setting_of(setting)}
 
 
@@ -84,8 +90,7 @@ def test_the_readme_links_the_page_and_every_study_of_its_table_of_systems() -> 
 
 def test_every_row_has_a_setting_that_is_read() -> None:
     for section, setting, _ in rows():
-        name = re.fullmatch(r"the task `(\w+)`", setting)
-        assert section in SETTINGS or links(setting) or (name and name[1] in TASKS.names()), f"{section}: {setting}"
+        assert section in SETTINGS or links(setting) or task_of(setting) in TASKS.names(), f"{section}: {setting}"
         if links(setting):
             assert set(re.findall(r"`(\w+)`", setting)) <= StudyConfig.model_fields.keys() | RunConfig.model_fields.keys()
 
@@ -98,11 +103,12 @@ def test_every_setting_can_be_planned(section: str) -> None:
 
 def test_every_linked_study_uses_the_setting() -> None:
     known: dict[Path, list[RunConfig]] = {}
-    for section, _, studies in rows():
+    for section, setting, studies in rows():
+        task = task_of(setting)
+        fields = {"task": task} if task else SETTINGS.get(section, {})
         for target in links(studies):
             path = (PAGE.parent / target).resolve()
             configs = known[path] = known.get(path) or list(configurations(path))
-            fields = SETTINGS.get(section, {})
             assert any(all(has_value(config, *field) for field in fields.items()) for config in configs), (
                 f"{section}: no cell of {path.name} has {fields}"
             )
