@@ -80,3 +80,17 @@ def test_a_task_whose_scores_lack_its_metric_is_named(config: RunConfig):
     model = build(config, task)
     with pytest.raises(UserError, match="expected a score named bleu on valid, got .* named loss"):
         evaluate.evaluate(model, task, "valid", config=config, device=next(model.parameters()).device)
+
+
+def test_a_resumed_run_has_the_same_scores(config: RunConfig, tmp_path: Path):
+    def interrupt(step: int, metrics: dict[str, float]) -> bool:
+        if step == 4:
+            raise KeyboardInterrupt
+        return False
+
+    whole = train.train(config, folder=tmp_path / "whole", report=lambda step, metrics: False)
+    with pytest.raises(KeyboardInterrupt):
+        train.train(config, folder=tmp_path / "run", report=interrupt)
+    resumed = train.train(config, folder=tmp_path / "run", report=lambda step, metrics: False)
+    names = ("bleu", "chrf", "loss", "valid_bleu", "valid_chrf", "valid_loss")
+    assert {name: resumed.summary[name] for name in names} == {name: whole.summary[name] for name in names}
