@@ -113,6 +113,8 @@ class MaskedText(Task):
             return "memory requires a continuous text: rows are drawn at random"
         if config.evaluate.protocol != "segment":
             return f"the {config.evaluate.protocol} protocol is for language models over one text"
+        if config.evaluate.lengths:
+            return "evaluate.lengths requires rows that continue each other: rows of another length are other passages"
         return None
 
     def steps_per_epoch(self, batch_size: int) -> int:

@@ -14,6 +14,7 @@ from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.tasks.passages import Passages
 from attnlab.testing import check_task
 from tests.support.documents import use_small_corpus
+from tests.support.small_runs import tiny
 
 SPECIAL = len(wordpiece.SPECIAL_TOKENS)
 MASKABLE = np.arange(40)[None] < np.full((2000, 1), 37)
@@ -218,6 +219,20 @@ def test_the_contract_of_tasks(corpus: None, options: dict[str, object]):
 def test_refused_options(options: dict[str, object], message: str):
     with pytest.raises(UserError, match=message):
         MaskedText(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"model.mem_len": 8}, "memory"),
+        ({"evaluate.protocol": "sliding", "evaluate.stride": 4}, "sliding"),
+        ({"evaluate.lengths": [32]}, "evaluate.lengths"),
+    ],
+)
+def test_unsupported_configurations(changes: dict[str, object], word: str):
+    made = MaskedText()
+    assert made.unsupported(tiny()) is None
+    assert word in str(made.unsupported(tiny().replace(changes)))
 
 
 def test_a_vocabulary_smaller_than_the_alphabet(corpus: None):
