@@ -73,14 +73,6 @@ def test_chains_killed_at_every_step_end_as_undisturbed_ones(peaceful_chains: Pe
     endure(torment, peaceful_chains, "run", "family", "parent", "run", "any", seed=4)
 
 
-def test_chains_of_two_killed_parents_on_postgresql_end_as_undisturbed_ones(
-    peaceful_chains: Peace, tmp_path: Path, postgres: Server
-) -> None:
-    addresses = postgres.database(), postgres.database()
-    torment = harness.Torment(peaceful_chains.study, tmp_path, 1, 2, addresses, pause=0.5)
-    endure(torment, peaceful_chains, "run", "parent", "family", seed=5)
-
-
 def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_path: Path, postgres: Server) -> None:
     addresses = postgres.database(), postgres.database()
     torment = harness.Torment(peace.study, tmp_path, 1, 2, addresses, pause=0.5)
