@@ -6,8 +6,9 @@ inconclusive comparison is never reported as "no difference".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from attnlab._util.run_state import RunState
 from attnlab.report.wording import (
@@ -244,11 +245,16 @@ def _signed_difference(cell: CellSummary) -> str:
 
 
 def _baseline_values(spec: ComparisonSpec) -> str:
-    return " ".join(str(value) for value in spec.baseline.values())
+    return _values(spec.baseline)
 
 
 def _all_baselines(spec: ComparisonSpec) -> str:
-    return " and ".join(" ".join(map(str, baseline.values())) for baseline in spec.baselines)
+    return " and ".join(map(_values, spec.baselines))
+
+
+def _values(baseline: Mapping[str, Any]) -> str:
+    """Return the values of a baseline; null, which says nothing alone, follows the name of its axis."""
+    return " ".join(f"{axis}=null" if value == "null" else str(value) for axis, value in baseline.items())
 
 
 def _capitalize(text: str) -> str:
