@@ -114,9 +114,17 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
         states=Counter(_state(run, spec) for run in runs),
         reasons=tuple(reason for reason in reasons if reason),
         test=next((str(run["test"]) for run in runs if run.get("test")), ""),
-        batches={name: label_text(runs[0][name]) for name in BATCH_FIELDS if is_present(runs[0].get(name))},
+        batches=_batch_fields(runs[0]),
         ranges=ranges,
     )
+
+
+def _batch_fields(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that the batches of a run depend on; the option ``role`` of a task changes the model alone."""
+    fields = {name: label_text(run[name]) for name in BATCH_FIELDS if is_present(run.get(name))}
+    if "task" in fields:
+        fields["task"] = " ".join(part for part in fields["task"].split(" ") if not part.startswith("role="))
+    return fields
 
 
 def _at_optima(
