@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
 
 def score_translations(translations: Sequence[str], references: Sequence[str], *, lower: bool) -> dict[str, float]:
@@ -41,6 +42,7 @@ def signatures(*, lower: bool) -> str:
 
 
 def _metrics(lower: bool) -> tuple[BLEU, CHRF]:
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     return BLEU(lowercase=lower), CHRF(lowercase=lower)

@@ -21,7 +21,6 @@ variant against this contract.
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -34,35 +33,8 @@ from attnlab.nn.attention import BACKENDS, AttentionMask, attend
 from attnlab.nn.cache import KeyValueCache
 from attnlab.nn.layers import Projections, expand_heads, merge_heads, split_heads
 from attnlab.nn.sparse import GroupOptions
-from attnlab.positions import Position
 from attnlab.registry import source
-
-ROLES = ("causal", "bidirectional", "cross")
-
-
-@dataclass(frozen=True)
-class AttentionConfig:
-    """Settings that a variant is constructed with, from the sections ``model``, ``task`` and ``position`` of a study.
-
-    Attributes:
-        dim: model width (``model.dim``).
-        heads: number of heads (``model.heads``); 1 for a variant without heads.
-        role: that of the task: ``causal`` (query i attends to keys up to its own position), ``bidirectional``, or ``cross``
-            (``context`` is another sequence).
-        backend: implementation of softmax attention, one of ``BACKENDS``; ``auto`` is already resolved.
-        dropout: probability of dropping an attention weight in training (``model.attention_dropout``).
-        position: position scheme of this block, a module, if it acts on queries and keys (hook ``rotate`` or ``bias``), else
-            None.
-        bias: True for biases in all projections (``model.attention_bias``).
-    """
-
-    dim: int
-    heads: int
-    role: str = "bidirectional"
-    backend: str = "reference"
-    dropout: float = 0.0
-    position: Position | None = None
-    bias: bool = False
+from attnlab.variants.attention_config import ROLES, AttentionConfig
 
 
 class Variant(nn.Module):

@@ -6,6 +6,7 @@ peers' environment only.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -53,10 +54,10 @@ class GPT2(nn.Module):
         super().__init__()
         from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
-        sizes = {"n_positions": size.length, "n_embd": size.dim, "n_layer": size.depth, "n_head": size.heads}
-        still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-        alike = {"activation_function": "gelu", "tie_word_embeddings": False, "use_cache": False}
-        ends = {"bos_token_id": None, "eos_token_id": None}  # bytes have no special tokens
+        sizes: dict[str, Any] = {"n_positions": size.length, "n_embd": size.dim, "n_layer": size.depth, "n_head": size.heads}
+        still: dict[str, Any] = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        alike: dict[str, Any] = {"activation_function": "gelu", "tie_word_embeddings": False, "use_cache": False}
+        ends: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None}  # bytes have no special tokens
         self.model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **sizes, **still, **alike, **ends))
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def _block(case: Case, size: Size) -> Block:
     """Return attnlab's block, with the original's activation."""
     xl: dict[str, Any] = {"model__depth": 1, "model__mem_len": size.memory, "model__feed_forward": "relu"}
     config = attnlab_step.config(case, size, **RECURRENT, **xl)
-    block = build(config, TASKS.get("pydocs")(**config.task.options)).backbone.blocks[0]
+    block = build(config, TASKS.get("pydocs")(**config.task.options)).stacks[0][0]
     assert isinstance(block, Block)
     return block.to(case.device)
 

@@ -12,7 +12,8 @@ import torch
 
 from attnlab._util import memory
 from attnlab.errors import UserError
-from attnlab.training import gradients, trainer
+from attnlab.tasks import Task
+from attnlab.training import trainer
 from attnlab.training.out_of_memory import describe_out_of_memory, is_out_of_memory
 from attnlab.training.train import train
 from tests.support.paths import ROOT
@@ -86,11 +87,10 @@ class Hungry(torch.autograd.Function):
 
 @pytest.mark.parametrize(("place", "step"), [("building", 0), ("forward", 0), ("backward", 0), ("valid", 4), ("test", 12)])
 def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    forward, evaluate = gradients.forward, trainer.evaluate
+    loss, evaluate = Task.loss, trainer.evaluate
 
-    def hungry_forward(*words: Any) -> Any:
-        logits, memory = forward(*words)
-        return Hungry.apply(logits), memory
+    def hungry_loss(*words: Any) -> Any:
+        return Hungry.apply(loss(*words))
 
     def hungry_evaluate(model: Any, task: Any, split: str, **more: Any) -> dict[str, float]:
         return starve() if split == place else evaluate(model, task, split, **more)
@@ -98,9 +98,9 @@ def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPa
     if place == "building":
         monkeypatch.setattr(trainer, "build", starve)
     elif place == "forward":
-        monkeypatch.setattr(gradients, "forward", starve)
+        monkeypatch.setattr(Task, "loss", starve)
     elif place == "backward":
-        monkeypatch.setattr(gradients, "forward", hungry_forward)
+        monkeypatch.setattr(Task, "loss", hungry_loss)
     else:
         monkeypatch.setattr(trainer, "evaluate", hungry_evaluate)
     result = train(tiny())

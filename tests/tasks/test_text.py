@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def splits(task: Text) -> list[bytes]:
         ({"valid": "valid.txt"}, [TRAIN[:570], VALID, TRAIN[570:]]),
     ],
 )
-def test_a_split_without_a_file_is_the_end_of_path(files: dict[str, str], expected: list[bytes], corpus: Path) -> None:
+def test_a_split_without_a_file_is_the_end_of_path(files: dict[str, Any], expected: list[bytes], corpus: Path) -> None:
     task = Text(path="train.txt", length=16, **files)
     sizes = [len(contents) for contents in expected]
     assert task.cuts() == (sizes[0], sizes[0] + sizes[1], sum(sizes))  # known before the data are read
@@ -46,7 +47,7 @@ def test_a_split_without_a_file_is_the_end_of_path(files: dict[str, str], expect
 
 @pytest.mark.parametrize("name", SPLITS)
 def test_a_change_of_any_file_is_another_identity_and_a_read_text_keeps_its_own(name: str, corpus: Path) -> None:
-    options = {"path": "train.txt", "valid": "valid.txt", "test": "test.txt"}
+    options: dict[str, Any] = {"path": "train.txt", "valid": "valid.txt", "test": "test.txt"}
     task, before = Text(length=16, **options), Text(length=16, **options).identity()
     task.prepare()
     (corpus / f"{name}.txt").write_bytes(b"another text " * 40)
@@ -70,9 +71,9 @@ def test_small_and_missing_files_are_named_with_their_option(corpus: Path) -> No
     (corpus / "one.txt").write_bytes(b"x")
     for option in ("valid", "test"):
         with pytest.raises(UserError, match=f"^{option}: .*does not exist"):
-            Text(path="train.txt", length=16, **{option: "none.txt"})
+            Text(path="train.txt", length=16, **{option: "none.txt"})  # type: ignore[arg-type]
         with pytest.raises(UserError, match=f"^{option}: .*one.txt has 1 byte"):
-            Text(path="train.txt", length=16, **{option: "one.txt"})
+            Text(path="train.txt", length=16, **{option: "one.txt"})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"^path: .*test.txt has 600 bytes; rows of 600 need 601"):
         Text(path="test.txt", valid="valid.txt", test="test.txt", length=600)
     Text(path="test.txt", valid="valid.txt", test="test.txt", length=599)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,8 +63,8 @@ def nearest_neighbors(sources: Sequence[str], train_sources: Sequence[str], trai
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    known = vectorizer.fit_transform(train_sources)
-    vectors = vectorizer.transform(sources)
+    known: Any = vectorizer.fit_transform(train_sources)
+    vectors: Any = vectorizer.transform(sources)
     nearest = [
         int(row.argmax())
         for begin in range(0, len(sources), ROWS)

@@ -79,6 +79,7 @@ def no_gradient(target: CheckTarget) -> str:
     from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
     from attnlab.config.types import Named, NamedVariant
     from attnlab.models.build import build
+    from attnlab.models.language_model import LanguageModel
 
     config = RunConfig(
         task=Named(name="pydocs"),
@@ -89,6 +90,7 @@ def no_gradient(target: CheckTarget) -> str:
         train=TrainConfig(steps=1),
     )
     model = build(config, _Tokens())
+    assert isinstance(model, LanguageModel)
     for block in model.backbone.blocks:
         block.attention = target.build("causal").attention
     model = model.to(target.device, target.dtype)
