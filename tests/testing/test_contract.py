@@ -1,5 +1,6 @@
 """The contract for every registered combination, and the output of `attnlab check`."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -262,7 +263,7 @@ def test_the_command_prints_a_table_and_exits_with_0(capsys: Out) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["check", "result", "time", "measured"]
     assert {line.split("  ")[0] for line in lines[2:-2]} == set(CHECKS)
-    assert lines[-1].startswith("dense (no position scheme, backend reference, cpu): 35 passed, 1 not declared, in ")
+    assert re.match(r"dense \(no position scheme, backend reference, cpu\): \d+ passed, 1 not declared, in ", lines[-1])
 
 
 def test_the_command_prints_failing_checks_cases_and_advice(capsys: Out) -> None:
