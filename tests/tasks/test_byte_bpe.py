@@ -21,7 +21,7 @@ from attnlab.report.reference_scores import matching_scores
 from attnlab.stats.compare import summarize_cells
 from attnlab.study.generation import generate
 from attnlab.study.run import run
-from attnlab.tasks import IGNORED, byte_bpe
+from attnlab.tasks import IGNORED, SPLITS, byte_bpe
 from attnlab.tasks.byte_bpe import ByteBPE, chunks
 from attnlab.tasks.bytes import ByteTask, bytes_per_token
 from attnlab.tasks.enwik8 import Enwik8
@@ -106,9 +106,12 @@ def test_the_vocabulary_is_learned_on_train_only(corpus: Path) -> None:
 
 
 def test_splits_are_encoded_once(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode, encoded = ByteBPE.encode_groups, []
+    monkeypatch.setattr(ByteBPE, "encode_groups", lambda self, data: encoded.append(len(data)) or encode(self, data))
     text().prepare()
-    monkeypatch.setattr(ByteBPE, "encode_groups", lambda self, data: pytest.fail("encoded again"))
+    assert len(encoded) == len(SPLITS)
     text(length=32).prepare()
+    assert len(encoded) == len(SPLITS), "another length reads the same tokens"
 
 
 def bits(task: ByteTask, **protocol: Any) -> tuple[dict[str, float], bytes, float]:
