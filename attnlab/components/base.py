@@ -36,9 +36,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from attnlab.nn.block_mask import MaskFunction
 from attnlab.nn.cache import Cache
 from attnlab.nn.functions import ScoreFunction, WeightFunction
+from attnlab.nn.indices import MaskFunction
 
 PLACES = (
     "input",

@@ -15,13 +15,13 @@ softmax (``attnlab.nn.functions``). ``flex`` computes functions of the logits.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.nn.block_mask import Conditions, make_block_masks, shows_any
+from attnlab.nn.block_mask import make_block_masks, shows_any
 from attnlab.nn.blocked import blocked_attention, query_blocks
 from attnlab.nn.functions import ScoreFunction, WeightFunction, attend_in_blocks
 from attnlab.nn.logit_bias import LogitBias, RelativeLogits
@@ -226,23 +226,16 @@ def _changed(
             expected = " or ".join(FUNCTION_BACKENDS[place])
             raise ValueError(f"attend: functions of the place {place} require the backend {expected}, got {backend}")
     bias = bias if bias is None or isinstance(bias, Tensor) else _bias(q, k, mask, bias, scale)
-    arguments: Any = {
-        "bias": bias,
-        "causal": mask.causal,
-        "window": mask.window,
-        "attn_mask": mask.attn_mask,
-        "masks": mask.functions,
-        "scores": scores,
-        "scale": scale,
-    }
     if backend == "flex":
         from attnlab.nn import flex
 
         if dropout:
             raise ValueError(f"attend: backend flex cannot drop weights, got dropout={dropout}")
-        return flex.attention(q, k, v, **arguments)
+        return flex.attention(q, k, v, mask, bias, scores=scores, scale=scale)
     whole = backend == "reference"
-    return attend_in_blocks(q, k, v, **arguments, weights=weights, dropout=dropout, whole=whole, record=_record)
+    return attend_in_blocks(
+        q, k, v, mask, bias, scores=scores, weights=weights, dropout=dropout, scale=scale, whole=whole, record=_record
+    )
 
 
 def _bias(q: Tensor, k: Tensor, mask: AttentionMask, bias: LogitBias, scale: float) -> Tensor:
@@ -285,9 +278,8 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, bias: Tensor 
     if autocast:
         q, k, v = (z.to(torch.get_autocast_dtype(device)) for z in (q, k, v))
     distance, r = (None, None) if options.relative is None else (z.to(q.dtype) for z in options.relative[1:])
-    conditions = Conditions(mask.causal, mask.window, mask.attn_mask, mask.functions)
     blocks = query_blocks(q, k.shape[2], causal=mask.causal, window=mask.window, masked=True) if mask.functions else []
-    masks = make_block_masks(conditions, q, k.shape[2], blocks, from_first=options.relative is not None)
+    masks = make_block_masks(mask, q, k.shape[2], blocks, from_first=options.relative is not None)
     additive = _with_batch(_additive(None if masks else mask.attn_mask, bias, q.dtype))
     # Autocast would compute the softmax in float32, with twice the memory traffic, and then round it for the next product.
     with torch.autocast(device, enabled=False) if autocast else nullcontext():

@@ -5,72 +5,16 @@ time, where no query of a block may attend to them, and a block whose queries ma
 functions of a mask are evaluated for one block of queries at a time.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Self, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-MaskFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""``(b, h, i, j) -> visible``: see ``attnlab.components.Component.visible``."""
-KeyRanges: TypeAlias = tuple[slice, ...]
-"""Ranges of keys in ascending order."""
+from attnlab.nn.indices import Indices, KeyRanges
+from attnlab.nn.mask import AttentionMask
 
 KEYS = 64  # that are computed or left out together: fewer leave out more, more make larger products
-
-
-class Indices(NamedTuple):
-    """The indices of logits (b, h, t, s), which broadcast with them.
-
-    Attributes:
-        b: (b, 1, 1, 1), rows of the batch.
-        h: (h, 1, 1), heads.
-        i: (t, 1), the positions of the queries among the keys: both end at the same position.
-        j: (s,), the positions of the keys.
-    """
-
-    b: Tensor
-    h: Tensor
-    i: Tensor
-    j: Tensor
-
-    @classmethod
-    def of(cls, q: Tensor, s: int) -> Self:
-        """Return the indices of all logits between q (b, h, t, d) and s keys."""
-        b, h, t, _ = q.shape
-        rows, heads = torch.arange(b, device=q.device), torch.arange(h, device=q.device)
-        queries = torch.arange(s - t, s, device=q.device)
-        return cls(rows.view(-1, 1, 1, 1), heads.view(-1, 1, 1), queries.view(-1, 1), torch.arange(s, device=q.device))
-
-    def part(self, rows: slice, keys: KeyRanges) -> Self:
-        """Return the indices of some of the queries and keys."""
-        return self._replace(i=self.i[rows], j=take_keys(self.j, keys, dim=0))
-
-
-class Conditions(NamedTuple):
-    """The conditions under which a query may attend to a key, all of which must hold.
-
-    Attributes: those of ``attnlab.nn.mask.AttentionMask``.
-    """
-
-    causal: bool
-    window: int | None
-    attn_mask: Tensor | None
-    functions: Sequence[MaskFunction]
-
-    def visible(self, indices: Indices, rows: slice, keys: KeyRanges) -> Tensor:
-        """Return the mask of some of the queries and keys, broadcastable to (b, h, t, s), with both of the last dimensions."""
-        part = indices.part(rows, keys)
-        visible = torch.ones((), dtype=torch.bool, device=part.i.device).expand(len(part.i), len(part.j))
-        if self.causal:
-            visible = part.j <= part.i
-        if self.window is not None:
-            visible = visible & ((part.i - part.j).abs() < self.window)
-        if self.attn_mask is not None:
-            visible = visible & part_of(self.attn_mask, rows, keys)
-        for function in self.functions:
-            visible = visible & function(*part)
-        return visible
 
 
 class BlockMask(NamedTuple):
@@ -87,9 +31,9 @@ class BlockMask(NamedTuple):
 
 
 def make_block_masks(
-    conditions: Conditions, q: Tensor, s: int, blocks: Iterable[slice], *, from_first: bool = False
+    mask: AttentionMask, q: Tensor, s: int, blocks: Iterable[slice], *, from_first: bool = False
 ) -> list[BlockMask]:
-    """Evaluate the masks of blocks of queries, of q (b, h, t, d), over s keys.
+    """Evaluate a mask in blocks of queries, of q (b, h, t, d), over s keys.
 
     Args:
         blocks: ranges of the queries.
@@ -97,15 +41,15 @@ def make_block_masks(
     """
     indices, masks = Indices.of(q, s), []
     for rows in blocks:
-        keys = visible_keys(rows, q.shape[2], s, causal=conditions.causal, window=conditions.window)
-        masks.append(_make_block_mask(conditions, indices, rows, keys, from_first=from_first))
+        keys = visible_keys(rows, q.shape[2], s, causal=mask.causal, window=mask.window)
+        masks.append(_make_block_mask(mask, indices, rows, keys, from_first=from_first))
     return masks
 
 
-def _make_block_mask(conditions: Conditions, indices: Indices, rows: slice, keys: slice, *, from_first: bool) -> BlockMask:
+def _make_block_mask(mask: AttentionMask, indices: Indices, rows: slice, keys: slice, *, from_first: bool) -> BlockMask:
     """Evaluate the mask of one block over a range of keys."""
     tiles = [slice(start, min(start + KEYS, keys.stop)) for start in range(keys.start, keys.stop, KEYS)]
-    visible = conditions.visible(indices, rows, (keys,))
+    visible = mask.part(indices, rows, (keys,))
     if visible.is_meta or not tiles:  # in a plan, which knows shapes alone
         return BlockMask(rows, (keys,), visible)
     shown = [bool(part.any()) for part in visible.flatten(0, -2).any(0).split(KEYS)]
@@ -147,25 +91,3 @@ def _merge(tiles: Iterable[slice]) -> KeyRanges:
         else:
             ranges.append(tile)
     return tuple(ranges)
-
-
-def count_keys(keys: KeyRanges) -> int:
-    return sum(part.stop - part.start for part in keys)
-
-
-def take_keys(z: Tensor, keys: KeyRanges, *, dim: int) -> Tensor:
-    """Return the keys of z along a dimension: a view of a single range, a copy of several."""
-    parts = [z.narrow(dim, part.start, part.stop - part.start) for part in keys]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
-
-
-def split_keys(z: Tensor, keys: KeyRanges) -> list[tuple[slice, Tensor]]:
-    """Return each range with its part of z (..., s), whose columns are the keys of all ranges."""
-    return list(zip(keys, z.split([part.stop - part.start for part in keys], dim=-1), strict=True))
-
-
-def part_of(z: Tensor, rows: slice, keys: KeyRanges) -> Tensor:
-    """Return the part of a tensor, broadcastable to (b, h, t, s), that belongs to some of the queries and keys."""
-    if z.dim() > 1 and z.shape[-2] > 1:
-        z = z[..., rows, :]
-    return take_keys(z, keys, dim=-1) if z.shape[-1] > 1 else z

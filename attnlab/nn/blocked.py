@@ -16,12 +16,14 @@ arXiv:2205.14135, section 3.1), with whole rows instead of an online softmax: on
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnlab.nn.block_mask import BlockMask, KeyRanges, count_keys, part_of, split_keys, take_keys, visible_keys
+from attnlab.nn.block import Block, part_of_heads
+from attnlab.nn.block_mask import BlockMask, visible_keys
+from attnlab.nn.indices import KeyRanges, count_keys, split_keys
 from attnlab.nn.layers import relative_shift
 
 CAUSAL_BLOCK = 64  # queries of a block under a causal mask or a window: fewer skip more keys, more make larger products
@@ -131,28 +133,6 @@ class _Options:
         return lambda weights: torch.empty_like(weights).bernoulli_(keep, generator=generator).div_(keep)
 
 
-class Block(NamedTuple):
-    """A part of the logits that is computed at once.
-
-    Attributes:
-        sequences: range of the b sequences. heads: range of the h heads; all of them, if there are several sequences.
-        batch: their range among the b h sequences-by-heads.
-        rows: range of the queries. keys: ranges of the keys that any of these queries may attend to.
-        visible: their mask, broadcastable to (b, h, t, s); None: all of these keys, or the causal mask and the window.
-    """
-
-    sequences: slice
-    heads: slice
-    batch: slice
-    rows: slice
-    keys: KeyRanges
-    visible: Tensor | None
-
-    def take(self, z: Tensor) -> Tensor:
-        """Return the keys (n, s, d) of the block, of z (b h, s, d)."""
-        return take_keys(z[self.batch], self.keys, dim=1)
-
-
 class _BlockedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -223,17 +203,16 @@ class _BlockedAttention(torch.autograd.Function):
             # The bias gets dL, summed over the dimensions that it broadcasts.
             if d_additive is not None:
                 for keys, d_part in split_keys(d_logits, block.keys):
-                    d_block = _additive_of(d_additive, block, (keys,))
-                    d_block += _by_head(d_part, block).sum_to_size(d_block.shape)
+                    d_block = block.part(d_additive, (keys,))
+                    d_block += block.by_head(d_part).sum_to_size(d_block.shape)
 
             # Relative logits: dL moves from the columns of the keys back to those of the distances.
             if distance is not None and r is not None and d_distance is not None and d_r is not None:
                 columns = _distance_columns(block, q.shape[1], options)
-                by_distance = d_logits.new_zeros(*d_logits.shape[:2], columns.stop - columns.start)
-                relative_shift(by_distance, d_logits.shape[2]).copy_(d_logits)
-                torch.bmm(by_distance, _expand(r[block.heads, columns], block), out=d_distance[batch, rows])
+                by_distance = _move_to_distances(d_logits, columns.stop - columns.start)
+                torch.bmm(by_distance, block.repeat(r[block.heads, columns]), out=d_distance[batch, rows])
                 d_columns = torch.bmm(by_distance.mT, distance[batch, rows])
-                d_r[block.heads, columns] += _by_head(d_columns, block).sum(0, dtype=d_r.dtype)
+                d_r[block.heads, columns] += block.by_head(d_columns).sum(0, dtype=d_r.dtype)
 
         dk, dv = dk.mT, dv.mT
         for z in (dq, dk, d_distance, d_r):
@@ -262,7 +241,7 @@ def _blocks(q: Tensor, options: _Options, visible: Sequence[Tensor | None]) -> I
         first = sequences.start * options.heads + heads.start
         batch = slice(first, first + (sequences.stop - sequences.start) * (heads.stop - heads.start))
         for (rows, keys), mask in reversed(row_blocks):
-            own = None if mask is None else _own(mask, (sequences, heads))
+            own = None if mask is None else part_of_heads(mask, sequences, heads)
             yield Block(sequences, heads, batch, rows, keys, own)
 
 
@@ -282,7 +261,7 @@ def _weights(
     """(n, t, s): the softmax weights of a block."""
     batch, rows = block.batch, block.rows
     queries, keys = q[batch, rows] * options.scale, block.take(k).mT
-    bias = None if additive is None else _additive_of(additive, block, block.keys)
+    bias = None if additive is None else block.part(additive, block.keys)
     if bias is None:
         logits = torch.bmm(queries, keys)
     else:  # for a mask of the keys (n, 1, s), this takes a third of the time of a separate addition
@@ -290,10 +269,10 @@ def _weights(
         bias = bias.expand(len(queries) // heads, heads, -1, -1).flatten(0, 1)
         logits = torch.baddbmm(bias, queries, keys)
     if distance is not None and r is not None:
-        r = _expand(r[block.heads, _distance_columns(block, q.shape[1], options)], block)
+        r = block.repeat(r[block.heads, _distance_columns(block, q.shape[1], options)])
         logits += relative_shift(torch.bmm(distance[batch, rows] * options.scale, r.mT), logits.shape[2])
     if block.visible is not None:
-        _by_head(logits, block).masked_fill_(~block.visible, torch.finfo(logits.dtype).min)  # finite: see attnlab.nn.attention
+        block.by_head(logits).masked_fill_(~block.visible, torch.finfo(logits.dtype).min)  # finite: see attnlab.nn.attention
     elif not options.masked:
         _hide(logits, block, k.shape[1] - q.shape[1], options)
     return logits.softmax(-1)
@@ -319,19 +298,6 @@ def _hide(logits: Tensor, block: Block, offset: int, options: _Options) -> None:
         logits[..., :edge] += hidden.tril(diagonal - options.window)
 
 
-def _additive_of(additive: Tensor, block: Block, keys: KeyRanges) -> Tensor:
-    """Return the part of a tensor, broadcastable to (b, h, t, s), that belongs to a block: a view for one range of keys."""
-    return part_of(_own(additive, (block.sequences, block.heads)), block.rows, keys)
-
-
-def _own(z: Tensor, ranges: tuple[slice, slice]) -> Tensor:
-    """Return the part of a tensor, broadcastable to (b, h, t, s), that belongs to some of the sequences and heads."""
-    for dim, part in zip((-4, -3), ranges, strict=True):
-        if z.dim() >= -dim and z.shape[dim] > 1:
-            z = z.narrow(dim, part.start, part.stop - part.start)
-    return z
-
-
 def _distance_columns(block: Block, t: int, options: _Options) -> slice:
     """Range of the distances between a block's queries and its keys, and one more, which ``relative_shift`` needs."""
     (keys,) = block.keys
@@ -340,11 +306,8 @@ def _distance_columns(block: Block, t: int, options: _Options) -> slice:
     return slice(first, first + keys.stop - keys.start + ahead)
 
 
-def _by_head(z: Tensor, block: Block) -> Tensor:
-    """Separate the sequences and the heads of z (n, t, s): (b, h, t, s)."""
-    return z.unflatten(0, (-1, block.heads.stop - block.heads.start))
-
-
-def _expand(r: Tensor, block: Block) -> Tensor:
-    """Repeat r (h, n, d) for each sequence of a block: (b h, n, d)."""
-    return r.expand(block.sequences.stop - block.sequences.start, -1, -1, -1).flatten(0, 1)
+def _move_to_distances(d_logits: Tensor, distances: int) -> Tensor:
+    """Return the gradient (n, t, distances) of the logits that ``relative_shift`` arranged by keys, from theirs (n, t, s)."""
+    by_distance = d_logits.new_zeros(*d_logits.shape[:2], distances)
+    relative_shift(by_distance, d_logits.shape[2]).copy_(d_logits)
+    return by_distance

@@ -17,31 +17,25 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from attnlab.nn.block_mask import MaskFunction
 from attnlab.nn.functions import ScoreFunction
+from attnlab.nn.mask import AttentionMask
 
 
 def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    *,
+    mask: AttentionMask,
     bias: Tensor | None,
-    causal: bool,
-    window: int | None,
-    attn_mask: Tensor | None,
-    masks: Sequence[MaskFunction],
+    *,
     scores: Sequence[ScoreFunction],
     scale: float,
 ) -> Tensor:
     """Compute attention of ``q`` (b, h, t, d) over ``k`` (b, g, s, d) and ``v`` (b, g, s, e), where g divides h.
 
     Args:
+        mask: the keys that each query may attend to.
         bias: broadcastable to (b, h, t, s), added to the scaled logits.
-        causal: query i attends to keys up to i + s - t only.
-        window: query i attends to keys j with |i + s - t - j| < window only.
-        attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
-        masks: functions of the indices, with the meaning of ``attn_mask``.
         scores: functions of the logits, in order.
         scale: factor of the products q . k.
 
@@ -52,7 +46,7 @@ def attention(
         return q @ k.mT @ v
     q, k = q.to(v.dtype), k.to(v.dtype)  # after a norm, autocast leaves q and k in float32
     compile = q.is_cuda and not torch.compiler.is_compiling()
-    block_mask = _block_mask(q, k.shape[2], causal, window, attn_mask, masks, create=_compiled_mask() if compile else None)
+    block_mask = _block_mask(q, k.shape[2], mask, create=_compiled_mask() if compile else None)
     run: Any = _compiled_attention() if compile else flex_attention
     score_mod = _score_mod(bias, scores, k.shape[2] - q.shape[2])
     return run(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale, enable_gqa=k.shape[1] < q.shape[1])
@@ -83,22 +77,14 @@ def _score_mod(bias: Tensor | None, scores: Sequence[ScoreFunction], offset: int
     return score_mod
 
 
-def _block_mask(
-    q: Tensor,
-    s: int,
-    causal: bool,
-    window: int | None,
-    attn_mask: Tensor | None,
-    masks: Sequence[MaskFunction],
-    *,
-    create: Callable[..., BlockMask] | None,
-) -> BlockMask | None:
+def _block_mask(q: Tensor, s: int, mask: AttentionMask, *, create: Callable[..., BlockMask] | None) -> BlockMask | None:
     """Return the blocks of q (b, h, t, d) and s keys that FlexAttention computes; None for all.
 
     Args:
         create: the compiled form of ``create_block_mask``; None: without compilation.
     """
-    if not causal and window is None and attn_mask is None and not masks:
+    causal, window, attn_mask, functions = mask.causal, mask.window, mask.attn_mask, mask.functions
+    if not causal and window is None and attn_mask is None and not functions:
         return None
     b, h, t, _ = q.shape
     offset, sizes = s - t, (1, 1) if attn_mask is None else (1, 1, *attn_mask.shape)[-4:-2]
@@ -109,12 +95,12 @@ def _block_mask(
             visible = visible & ((i + offset - j).abs() < window)
         if attn_mask is not None:
             visible = visible & _element(attn_mask, b, h, i, j)
-        for function in masks:
+        for function in functions:
             visible = visible & function(b, h, i + offset, j)
         return visible
 
     # One mask for all sequences and heads, where no function may distinguish them.
-    rows, heads = (n if masks or size > 1 else None for n, size in zip((b, h), sizes, strict=True))
+    rows, heads = (n if functions or size > 1 else None for n, size in zip((b, h), sizes, strict=True))
     return (create or create_block_mask)(mask_mod, rows, heads, t, s, device=str(q.device))
 
 

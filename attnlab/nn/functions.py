@@ -18,7 +18,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.nn import blocked
-from attnlab.nn.block_mask import BlockMask, Conditions, Indices, MaskFunction, make_block_masks, part_of, take_keys
+from attnlab.nn.block_mask import BlockMask, make_block_masks
+from attnlab.nn.indices import Indices, part_of, take_keys
+from attnlab.nn.mask import AttentionMask
 
 BLOCK_SIZE = 32  # times ``blocked.max_logits``, for a block of all sequences and heads
 
@@ -32,12 +34,9 @@ def attend_in_blocks(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    *,
+    mask: AttentionMask,
     bias: Tensor | None,
-    causal: bool,
-    window: int | None,
-    attn_mask: Tensor | None,
-    masks: Sequence[MaskFunction],
+    *,
     scores: Sequence[ScoreFunction],
     weights: WeightFunction | None,
     dropout: float,
@@ -48,11 +47,8 @@ def attend_in_blocks(
     """Compute attention of ``q`` (b, h, t, d) over ``k`` (b, h, s, d) and ``v`` (b, h, s, e).
 
     Args:
+        mask: the keys that each query may attend to.
         bias: broadcastable to (b, h, t, s), added to the scaled logits.
-        causal: query i attends to keys up to i + s - t only.
-        window: query i attends to keys j with |i + s - t - j| < window only.
-        attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
-        masks: functions of the indices, with the meaning of ``attn_mask``.
         scores: functions of the logits, in order.
         weights: function of the logits of whole rows, None: the softmax.
         dropout: probability of dropping a weight.
@@ -63,18 +59,18 @@ def attend_in_blocks(
     Returns:
         (b, h, t, e); zeros for a query that may attend to no key.
     """
-    s, conditions, indices = k.shape[-2], Conditions(causal, window, attn_mask, masks), Indices.of(q, k.shape[-2])
+    s, indices = k.shape[-2], Indices.of(q, k.shape[-2])
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: BlockMask) -> Tensor:
-        part = indices.part(mask.rows, mask.keys)
+    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, block: BlockMask) -> Tensor:
+        part = indices.part(block.rows, block.keys)
         logits = torch.einsum("bhtd,bhsd->bhts", q * scale, k)
         if bias is not None:
             logits = logits + bias
         for function in scores:
             logits = function(logits, *part)
-        visible = (
-            torch.ones(len(part.i), len(part.j), dtype=torch.bool, device=q.device) if mask.visible is None else mask.visible
-        )
+        visible = block.visible
+        if visible is None:
+            visible = torch.ones(len(part.i), len(part.j), dtype=torch.bool, device=q.device)
         logits = logits.masked_fill(~visible, torch.finfo(logits.dtype).min)
         w = logits.softmax(-1) if weights is None else weights(logits, visible)
         w = w * visible.any(-1, keepdim=True)
@@ -83,24 +79,24 @@ def attend_in_blocks(
         return torch.einsum("bhts,bhse->bhte", F.dropout(w, dropout).to(v.dtype), v)
 
     if whole or not q.shape[-2]:
-        return attend(q, k, v, bias, _whole_mask(conditions, indices))
-    row = blocked.longest_row(s, causal=causal, window=window)
+        return attend(q, k, v, bias, _whole_mask(mask, indices))
+    row = blocked.longest_row(s, causal=mask.causal, window=mask.window)
     recompute = torch.is_grad_enabled() and not blocked.saves_weights(q, row, row)
     results = []
-    blocks = _blocks(q, row, split=causal or window is not None or bool(masks))
-    for mask in make_block_masks(conditions, q, s, blocks):
-        k1, v1 = (take_keys(z, mask.keys, dim=2) for z in (k, v))
-        inputs = q[:, :, mask.rows], k1, v1, None if bias is None else part_of(bias, mask.rows, mask.keys), mask
+    blocks = _blocks(q, row, split=mask.causal or mask.window is not None or bool(mask.functions))
+    for block in make_block_masks(mask, q, s, blocks):
+        k1, v1 = (take_keys(z, block.keys, dim=2) for z in (k, v))
+        inputs = q[:, :, block.rows], k1, v1, None if bias is None else part_of(bias, block.rows, block.keys), block
         y = checkpoint(attend, *inputs, use_reentrant=False) if recompute else attend(*inputs)
         assert isinstance(y, Tensor)
         results.append(y)
     return torch.cat(results, dim=2)
 
 
-def _whole_mask(conditions: Conditions, indices: Indices) -> BlockMask:
+def _whole_mask(mask: AttentionMask, indices: Indices) -> BlockMask:
     """Return the mask of all queries and keys as one block."""
     rows, keys = slice(0, len(indices.i)), (slice(0, len(indices.j)),)
-    return BlockMask(rows, keys, conditions.visible(indices, rows, keys))
+    return BlockMask(rows, keys, mask.part(indices, rows, keys))
 
 
 def _blocks(q: Tensor, row: int, *, split: bool) -> list[slice]:

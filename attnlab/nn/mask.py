@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.nn.block_mask import Indices, MaskFunction
+from attnlab.nn.indices import Indices, KeyRanges, MaskFunction, part_of
 from attnlab.nn.layers import causal_mask, relative_distance
 
 
@@ -19,7 +19,7 @@ class AttentionMask:
         window: query i attends to keys at a distance below ``window`` from position i + s - t only: with ``causal``, to the
             last ``window`` keys, its own position included.
         attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
-        functions: functions of the indices of queries and keys (``attnlab.nn.block_mask.MaskFunction``).
+        functions: functions of the indices of queries and keys (``attnlab.nn.indices.MaskFunction``).
 
     Raises:
         ValueError: ``window`` below 1.
@@ -71,6 +71,20 @@ class AttentionMask:
             return attn_mask
         causal = causal_mask(t, s, device=device)
         return causal if attn_mask is None else causal & attn_mask
+
+    def part(self, indices: Indices, rows: slice, keys: KeyRanges) -> Tensor:
+        """Return the mask of some of the queries and keys, broadcastable to (b, h, t, s), with both of the last dimensions."""
+        part = indices.part(rows, keys)
+        visible = torch.ones((), dtype=torch.bool, device=part.i.device).expand(len(part.i), len(part.j))
+        if self.causal:
+            visible = part.j <= part.i
+        if self.window is not None:
+            visible = visible & ((part.i - part.j).abs() < self.window)
+        if self.attn_mask is not None:
+            visible = visible & part_of(self.attn_mask, rows, keys)
+        for function in self.functions:
+            visible = visible & function(*part)
+        return visible
 
     def shows_any(self, t: int, s: int, *, device: torch.device) -> Tensor:
         """Return, broadcastable to (b, h, t, 1), True for a query that may attend to any key. Requires an ``attn_mask``.

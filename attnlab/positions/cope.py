@@ -31,7 +31,7 @@ class Cope(Position):
     """Positions counted by gates, which depend on queries and keys. It supports any length.
 
     Args:
-        positions: P, the number of whole positions that are told apart; 64 in the paper's language models.
+        positions: P, the number of distinct whole positions; 64 in the paper's language models.
     """
 
     hook = "bias"
