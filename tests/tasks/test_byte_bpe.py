@@ -67,7 +67,7 @@ def test_chunks_that_end_at_lines_have_the_tokens_of_the_whole_text(prose: str, 
         parts = ENCODER.encode(data)
     assert b"".join(data[place] for place in places) == data and all(0 < p.stop - p.start <= size for p in places)
     assert ENCODER.decode(parts.tolist()) == data
-    if all(re.search(rb"\S\n$", data[: place.stop]) and not data[place.stop :][:1].isspace() for place in places[:-1]):
+    if all(re.search(rb"\S\n\Z", data[: place.stop]) and not data[place.stop :][:1].isspace() for place in places[:-1]):
         assert parts.tolist() == ENCODER.encode(data).tolist()
 
 
