@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.planning.plan import Plan
 from attnlab.stats.profile import AbilityResult, Outcome
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.profile import run as profile_run
-from attnlab.study.profile.abilities import Ability, select_abilities
+from attnlab.study.profile.abilities import ABILITIES, Ability, select_abilities
 from attnlab.study.profile.run import run_profile
 from attnlab.study.profile.studies import entry_labels, variant_entry
 from attnlab.study.run import run
@@ -111,6 +112,19 @@ def test_a_variant_that_cannot_be_profiled_is_refused_before_training(tmp_path: 
     with pytest.raises(UserError, match=words) as refused:
         go(tmp_path, variant, "dense")
     assert refused.value.where and not (tmp_path / "runs" / "work").exists()
+
+
+def test_a_variant_is_checked_at_the_longest_rows_of_all_diagnostics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Plan] = []
+
+    def stop(plan: Plan) -> None:
+        checked.append(plan)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(profile_run, "check_own_variants", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_profile([variant_entry("dense")], ABILITIES, folder=tmp_path / "out", root=tmp_path / "runs")
+    assert [plan.study.study for plan in checked] == ["profile-induction"]  # others have no option `length`
 
 
 def test_mistakes_are_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlab.errors import UserError
@@ -70,6 +70,7 @@ ABILITIES = (
     Ability("flip_flop", ({"length": 16}, {"length": 32}, {"length": 64, "ignore": 0.9}), 300),
 )
 QUICK = ("mqar", "parity")
+QUICK_LEVELS = 2
 
 
 def level_label(level: Mapping[str, Any]) -> str:
@@ -82,7 +83,7 @@ def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False)
 
     Args:
         tasks: The diagnostics; None: those of the full or of the quick profile. One that is not among them has its own levels.
-        quick: Two diagnostics.
+        quick: Two diagnostics, at their first two levels.
 
     Raises:
         UserError: a task that does not exist, or that is no diagnostic with levels.
@@ -90,7 +91,8 @@ def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False)
     known = {ability.task: ability for ability in ABILITIES}
     if tasks is None:
         tasks = QUICK if quick else tuple(known)
-    return [known.get(task) or _own_levels(task) for task in dict.fromkeys(tasks)]
+    abilities = [known.get(task) or _own_levels(task) for task in dict.fromkeys(tasks)]
+    return [replace(ability, levels=ability.levels[:QUICK_LEVELS]) for ability in abilities] if quick else abilities
 
 
 def _own_levels(task: str) -> Ability:

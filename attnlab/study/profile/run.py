@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import labels
-from attnlab.config.comparability import task_length
 from attnlab.config.grid import cell_name
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
@@ -64,7 +63,7 @@ def run_profile(
     first = [_plan(ability, entries, [1] * len(entries), **options) for ability in abilities]
     _require_supported(entries, first)
     if check:
-        check_own_variants(_longest(first))
+        check_own_variants(_longest(abilities, first))
     results = []
     for ability, study_plan in zip(abilities, first, strict=True):
         reached = [1] * len(entries)
@@ -116,9 +115,10 @@ def _cells_of(study_plan: Plan, entries: Sequence[Entry], index: int) -> list[Ce
     return [cell for cell in study_plan.cells if cell.axes["variant"] == axis[index]]
 
 
-def _longest(plans: Sequence[Plan]) -> Plan:
+def _longest(abilities: Sequence[Ability], plans: Sequence[Plan]) -> Plan:
     """Return the plan with the longest rows, at whose shapes variants are checked."""
-    return max(plans, key=lambda study_plan: max(task_length(cell.config) or 0 for cell in study_plan.cells))
+    lengths = [ability.cls(**ability.levels[0]).length for ability in abilities]
+    return plans[lengths.index(max(lengths))]
 
 
 def _level_results(
