@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
 COVERAGE ?=
+
+# Some images set it: each of the many processes of the tests would then compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test fast lint types format gpu overhead benchmarks clean
 .DEFAULT_GOAL := help

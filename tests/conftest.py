@@ -51,6 +51,20 @@ forget_a_modules_files = pytest.fixture(scope="module", autouse=True)(_forget_us
 forget_a_tests_files = pytest.fixture(autouse=True)(_forget_users_files)
 
 
+LONG = (
+    "testing/test_contract.py",
+    "study/test_torture.py",
+    "study/test_study.py",
+    "testing/test_components.py",
+    "study/test_looks.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take minutes, so that no process is left alone with one of them at the end."""
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def few_threads() -> None:
     """One thread a process: test inputs are tiny, and several processes share the machine."""

@@ -57,6 +57,7 @@ def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> No
     assert torment.hits.total() == len(kinds)
 
 
+@pytest.mark.slow  # half a minute; the chains of a test below are killed in the same ways
 def test_a_study_killed_at_every_step_ends_as_an_undisturbed_one(peace: Peace, tmp_path: Path) -> None:
     endure(harness.Torment(peace.study, tmp_path, 2, pause=0.5), peace, "run", "family", "run", "parent", "any", seed=1)
 
