@@ -2,9 +2,9 @@
 
 The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
 plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2,
-1.4.11). Variants without attention have three of Paul Tol's "muted" colours, and the control grey;
-a user's variant has one of the remaining muted colours, which depends only on its name, so that it
-has the same colour in every study.
+1.4.11). Variants without attention and the baselines of profiles have colours of Paul Tol's "muted"
+scheme, and the control grey; any other variant has one of five muted colours, which depends only on
+its name, so that it has the same colour in every study.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ BUILT_IN = {
     "gru": "#332288",
     "lstm": "#AA4499",
     "convolution": "#882255",
+    "delta": "#117733",
+    "linear": "#CC6677",
     "none": "#7A7A7A",
 }
 OTHERS = ("#117733", "#41A191", "#969632", "#CC6677", "#6296CB")
