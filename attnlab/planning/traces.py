@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from attnlab.config.run import RunConfig
 from attnlab.planning.building import BuildError, build_errors
 
-COSTLESS = {
-    "train",
-    "evaluate",
-    "machine",
-    "seed",
-}  # fields of a run that affect neither its parameters nor its FLOPs per token
+# Fields of a run that affect neither its parameters nor its FLOPs per token; of `train`, the precision affects the cache.
+COSTLESS = {"train", "evaluate", "machine", "seed"}
 
 
 class Traces:
@@ -23,7 +19,7 @@ class Traces:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], dict[str, int] | BuildError] = {}
+        self._known: MutableMapping[tuple[object, ...], dict[str, int] | BuildError] = {}
         self._lengths: dict[tuple[str, str], float | None] = {}
 
     def figures(self, config: RunConfig, task: Any) -> dict[str, int]:
@@ -59,7 +55,8 @@ class Traces:
         return self._trace(f"decoding {tokens} {beam}", config, task, trace)["flops"]
 
     def _trace(self, kind: str, config: RunConfig, task: Any, trace: Callable[[], dict[str, int]]) -> dict[str, int]:
-        key = kind, config.model_dump_json(exclude=COSTLESS)
+        shape = task.kind, task.role, task.length, task.vocabulary, task.classes
+        key = kind, shape, config.train.precision, config.model_dump_json(exclude=COSTLESS)
         if key not in self._known:
             try:
                 with build_errors(config, task):

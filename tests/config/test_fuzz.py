@@ -22,10 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnlab.cli import main, train
-from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.training import costs
 from tests.config.fuzz import EVERYTHING, OWN_DATA, OWN_TOKENS, assignments, files
 from tests.support.paths import ROOT
 
@@ -84,23 +82,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     resource.setrlimit(resource.RLIMIT_DATA, (used + 2**31, limits[1]))
     yield directory
     resource.setrlimit(resource.RLIMIT_DATA, limits)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def costs_once() -> Iterator[None]:
-    """Build a model once for each configuration of it: most mutants leave most of their cells unchanged."""
-    known: dict[str, dict[str, int]] = {}
-    real = costs.plan_figures
-
-    def remembered(config: RunConfig, task: Any) -> dict[str, int]:
-        key = config.model_dump_json(exclude={"train", "evaluate", "data", "seed"})
-        if key not in known:
-            known[key] = real(config, task)
-        return known[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "plan_figures", remembered)
-        yield
 
 
 def written(folder: Path, data: bytes) -> Path:

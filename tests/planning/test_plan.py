@@ -253,6 +253,13 @@ def test_cells_with_one_shape_share_one_trace(tmp_path: Path, monkeypatch: pytes
     assert len({cell.train_flops for cell in cells}) > len({cell.parameters for cell in cells}), "the steps count"
 
 
+def test_cells_of_two_precisions_have_caches_of_their_own(tmp_path: Path) -> None:
+    grid = "grid:\n  train.precision: [fp32, bf16]"
+    cells = plan(write(tmp_path, STUDY.replace("grid:", grid).replace(", no_wo, {name: strided_sparse, stride: 7}", ""))).cells
+    single, half = (cell.cache_bytes for cell in cells)
+    assert single == 2 * half > 0  # type: ignore[operator]
+
+
 def test_a_model_that_cannot_be_built_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
 
