@@ -9,6 +9,10 @@ Cost: O(h t s); no parameters.
 Glossary: ``cap`` c.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from torch import Tensor
 
 from attnlab.components.base import Component, ComponentConfig
@@ -21,9 +25,13 @@ class Softcap(Component):
 
     def __init__(self, config: ComponentConfig, *, cap: float = 50.0) -> None:
         super().__init__(config)
-        if cap <= 0:
-            raise ValueError(f"softcap: expected a positive cap, got {cap}")
         self.cap = cap
+
+    @classmethod
+    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
+        if options["cap"] <= 0:
+            return f"expected a positive cap, got {options['cap']}"
+        return super().unsupported(options=options, **config)
 
     def score(self, s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.cap * (s / self.cap).tanh()

@@ -12,7 +12,10 @@ Cost: O(t dim); h parameters.
 Glossary: ``log`` log tau_h.
 """
 
+from collections.abc import Mapping
 from math import log
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +30,13 @@ class Temperature(Component):
 
     def __init__(self, config: ComponentConfig, *, value: float = 1.0, learned: bool = True) -> None:
         super().__init__(config)
-        if value <= 0:
-            raise ValueError(f"temperature: expected a positive value, got {value}")
         self.log = nn.Parameter(torch.full((config.heads, 1, 1), log(value)), requires_grad=learned)
+
+    @classmethod
+    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
+        if options["value"] <= 0:
+            return f"expected a positive value, got {options['value']}"
+        return super().unsupported(options=options, **config)
 
     def scale(self) -> Tensor:
         return (-self.log).exp()

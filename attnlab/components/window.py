@@ -11,6 +11,10 @@ Cost: time O(t w dim) with backend ``blocked``, O(t s dim) with the others; no p
 Glossary: ``size`` w.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from torch import Tensor
 
 from attnlab.components.base import Component, ComponentConfig
@@ -25,9 +29,13 @@ class Window(Component):
 
     def __init__(self, config: ComponentConfig, *, size: int) -> None:
         super().__init__(config)
-        if size < 1:
-            raise ValueError(f"window: expected a size of at least 1, got {size}")
         self.window: int = size
+
+    @classmethod
+    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
+        if options["size"] < 1:
+            return f"expected a size of at least 1, got {options['size']}"
+        return super().unsupported(options=options, **config)
 
     def visible(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return (i - j).abs() < self.window

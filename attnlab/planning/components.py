@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from attnlab.components import Component, Components
 from attnlab.components.base import PLACES
-from attnlab.components.combination import exclusive_pair, missing_places
+from attnlab.components.combination import exclusive_pair, missing_places, without_place
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.models.parts import Part, component_classes
@@ -47,9 +47,9 @@ def without_cache(part: Part) -> list[str]:
 def _places(config: RunConfig, part: Part, component: NamedComponent) -> str | None:
     """Require that the component changes a place, that the variant supports it there, and a name for its parameters."""
     named, cls = component
-    places, supported = cls.places(), part.variant_class.places | {"input"}
-    if not places:
-        return f"changes no place: expected one of the methods {', '.join(PLACES)}"
+    supported = part.variant_class.places | {"input"}
+    if reason := without_place(cls):
+        return reason
     if "." in named.short_name or hasattr(Components({}), named.short_name):
         return f"expected another name: the parameters of a variant cannot be called {named.short_name!r}"
     if missing := missing_places(cls, part.variant_class.places):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from attnlab.components import Component, ComponentConfig
-from attnlab.components.combination import exclusive_pair, missing_places
+from attnlab.components.combination import exclusive_pair, missing_places, without_place
 from attnlab.errors import UserError
 from attnlab.nn.attention import BACKENDS, FUNCTION_BACKENDS
 from attnlab.registry import COMPONENTS, check_options, with_defaults
@@ -85,6 +85,12 @@ def compose(variant: type[Variant], components: Sequence[ComponentSpec]) -> type
     return Composed
 
 
+def component_classes(variant: type) -> tuple[type[Component], ...]:
+    """Return the classes of the components of a variant of ``compose``; () for another class."""
+    _, specs = getattr(variant, "composed_of", (variant, ()))
+    return tuple(spec.cls for spec in specs)
+
+
 def build_components(variant: type[Variant], config: ComponentConfig) -> dict[str, Component]:
     """Return new components of a variant of ``compose``, by name; {} for another variant."""
     _, specs = getattr(variant, "composed_of", (variant, ()))
@@ -94,6 +100,8 @@ def build_components(variant: type[Variant], config: ComponentConfig) -> dict[st
 def conflict(variant: type[Variant], components: Sequence[ComponentSpec]) -> str | None:
     """Return the reason why a variant cannot have these components together, or None."""
     for spec in components:
+        if reason := without_place(spec.cls):
+            return f"{spec.name}: {reason}"
         if missing := missing_places(spec.cls, variant.places):
             return f"{variant.__name__} has no place {missing[0]!r}, which the component {spec.name} changes"
     pair = exclusive_pair([(spec.name, spec.cls) for spec in components])

@@ -1,5 +1,6 @@
 """Check a variant against the contract: what it declares must hold, and what it does not declare must be refused."""
 
+import inspect
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from attnlab._util.raise_site import describe_error
-from attnlab.components import Component
+from attnlab.components import PLACES, Component
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.nn import attention
@@ -19,7 +20,7 @@ from attnlab.nn.attention import BACKENDS
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS, check_options
 from attnlab.testing.checks import CHECKS, Check, CheckTarget, Failure, NotDeclared, Unsupported
-from attnlab.testing.composition import ComponentSpec, compose
+from attnlab.testing.composition import ComponentSpec, component_classes, compose
 from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 
@@ -112,7 +113,7 @@ def check(
         refusals=_refusals(target, requested),
         start=start,
         report=report,
-        classes=(target.variant, target.scheme),
+        classes=(target.variant, *component_classes(target.variant), target.scheme),
     )
 
 
@@ -280,6 +281,11 @@ def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResu
 
 
 def _advice(error: Exception, cls: type) -> str:
+    components = component_classes(cls)
+    if any("already exists" in str(error) and f"'{place}'" in str(error) for place in PLACES if components):
+        return "Rename this attribute of the component: the names of places are methods."
+    if components:
+        return f"A component defines {_signatures(components)}; attnlab/components/base.py documents shapes and results."
     if issubclass(cls, Variant) and isinstance(error, TypeError) and "argument" in str(error):
         return (
             "The constructor must be `__init__(self, config, *, options ...)` and the forward pass "
@@ -288,3 +294,20 @@ def _advice(error: Exception, cls: type) -> str:
     if issubclass(cls, Variant):
         return "Everything that the variant declares (roles, hooks, memory, backends) must run; --debug shows the traceback."
     return "The contract calls the methods of the base class with all of their arguments; --debug shows the traceback."
+
+
+def _signatures(components: Iterable[type[Component]]) -> str:
+    """Return the constructor and the methods of the places of components, with their parameters."""
+    places = dict.fromkeys(place for cls in components for place in cls.places())
+    methods = [f"`{place}({', '.join(_parameters(getattr(Component, place)))})`" for place in places]
+    return ", ".join(["`__init__(self, config, *, options ...)`", *methods])
+
+
+def _parameters(method: Callable[..., Any]) -> Iterator[str]:
+    """Yield the parameters of a method, without their types, with `*` before the first that is keyword-only."""
+    star = "*"
+    for parameter in inspect.signature(method).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and star:
+            yield star
+            star = ""
+        yield parameter.name

@@ -128,11 +128,17 @@ def test_two_components_that_replace_one_computation_are_refused_by_name() -> No
         ("other_weights", {"model.mem_len": 5}, ["memory"]),
         ("other_weights", {"train.compile": True}, ["torch.compile"]),
         ("lab.py:Nothing", {}, ["changes no place"]),
+        ({"name": "window", "size": 0}, {}, ["size of at least 1, got 0"]),
+        ({"name": "softcap", "cap": -2.0}, {}, ["positive cap, got -2"]),
+        ({"name": "temperature", "value": 0.0}, {}, ["positive value, got 0"]),
     ],
 )
-def test_what_a_component_does_not_support_is_refused(component: str, sets: dict[str, Any], words: list[str]) -> None:
+def test_what_a_component_does_not_support_is_refused(
+    component: str | dict[str, Any], sets: dict[str, Any], words: list[str]
+) -> None:
     reason = refusal(component, sets=sets, position="relative")
-    assert reason.startswith(component.rpartition(":")[2]) and all(word in reason for word in words)
+    name = component if isinstance(component, str) else component["name"]
+    assert reason.startswith(name.rpartition(":")[2]) and "Error" not in reason and all(word in reason for word in words)
 
 
 def test_a_component_is_refused_in_a_role_that_it_does_not_support() -> None:

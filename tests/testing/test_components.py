@@ -72,6 +72,49 @@ def test_place_that_the_variant_lacks_is_refused() -> None:
         check("gru", components=["gate"])
 
 
+class Misspelt(Component):
+    def query_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return 2 * q, k
+
+
+def test_a_component_that_changes_no_place_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UserError, match="Misspelt: changes no place.*query_keys .did you mean 'queries_keys'"):
+        check_component(Misspelt)
+
+
+class OtherParameters(Component):
+    def head_outputs(self, y: Tensor) -> Tensor:  # type: ignore[override] the mistake
+        return 2 * y
+
+
+class OtherResult(Component):
+    def queries_keys(self, q: Tensor, k: Tensor) -> Tensor:  # type: ignore[override] the mistake
+        return 2 * q
+
+
+class NamedLikeAPlace(Component):
+    def __init__(self, config: ComponentConfig) -> None:
+        super().__init__(config)
+        self.scale = nn.Parameter(torch.ones(config.heads, 1, 1))  # type: ignore[assignment] the mistake
+
+    def values(self, v: Tensor) -> Tensor:
+        return 2 * v
+
+
+@pytest.mark.parametrize(
+    ("component", "words"),
+    [
+        (OtherParameters, "head_outputs(self, y, *, x, v)"),
+        (OtherResult, "queries_keys(self, q, k)"),
+        (NamedLikeAPlace, "Rename this attribute"),
+    ],
+)
+def test_an_exception_in_a_component_states_its_methods_and_its_line(component: type[Component], words: str) -> None:
+    (result,) = check_component(component)
+    assert result.check == "shapes" and words in result.advice and "forward" not in result.advice
+    assert "(test_components.py:" in result.detail
+
+
 class NoEffect(Component):
     def values(self, v: Tensor) -> Tensor:
         return v.clone()
