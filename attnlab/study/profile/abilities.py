@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.registry import TASKS
-from attnlab.tasks.diagnostics.base import Diagnostic
+from attnlab.registry import TASKS, check_options
+from attnlab.tasks import SPLITS
+from attnlab.tasks.diagnostics.base import Diagnostic, level_label
 
 THRESHOLD = 0.9  # of a diagnostic that is not judged by a solve rate elsewhere
 
@@ -73,11 +74,6 @@ QUICK = ("mqar", "parity")
 QUICK_LEVELS = 2
 
 
-def level_label(level: Mapping[str, Any]) -> str:
-    """Return the options of a level as text: "pairs 8, length 64"."""
-    return ", ".join(f"{option} {value}" for option, value in level.items()) or "default size"
-
-
 def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False) -> list[Ability]:
     """Return the abilities of a profile.
 
@@ -100,4 +96,17 @@ def _own_levels(task: str) -> Ability:
     if not issubclass(cls, Diagnostic) or not cls.levels:
         names = ", ".join(ability.task for ability in ABILITIES)
         raise UserError(f"expected diagnostics with levels, such as {names}, got {task!r}", "tasks")
+    for level in cls.levels:
+        _require_rows(cls, level, task=task)
     return Ability(task, cls.levels, cls.steps)
+
+
+def _require_rows(cls: type[Diagnostic], level: Mapping[str, Any], *, task: str) -> None:
+    """Raise ``UserError`` for a level that cannot be trained, before the levels before it are."""
+    try:
+        check_options(cls, dict(level), what=cls.__name__)
+        built = cls(**level)
+        for split in SPLITS:
+            built.rows(split, 1)
+    except UserError as error:
+        raise UserError(f"{task}, level {level_label(level)}: {error.message}", "tasks") from error

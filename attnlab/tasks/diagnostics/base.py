@@ -49,6 +49,7 @@ class Diagnostic(Task):
         levels: options of increasing difficulty, such as ``({"pairs": 4}, {"pairs": 8})``, from an easy level to one at which
             some variants fail.
         steps: number of training steps, with batches of 64 rows, that suffice for a variant that can solve the easiest level.
+            ``attnlab profile`` trains a diagnostic of your own for so many steps, with batches of 32 rows.
     """
 
     kind = "language_model"
@@ -201,6 +202,11 @@ class Diagnostic(Task):
     def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         scored = batch.targets != IGNORED
         return ((self.target_logits(logits).argmax(-1) == batch.targets) & scored).sum(1).double(), scored.sum(1)
+
+
+def level_label(level: Mapping[str, Any]) -> str:
+    """Return the options of a level as text: "pairs 8, length 64"."""
+    return ", ".join(f"{option} {value}" for option, value in level.items()) or "default size"
 
 
 def last_quarter(targets: np.ndarray) -> np.ndarray:

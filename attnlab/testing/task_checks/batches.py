@@ -152,11 +152,12 @@ def targets(target: TaskTarget) -> str:
     batches += [(split, batch) for split in SPLITS[1:] for batch in islice(target.evaluation(split, rows=2 * ROWS), 2)]
     for split, batch in batches:
         inputs, wanted = batch.inputs, batch.targets
-        here, known = wanted[:, :-1], wanted[:, :-1] != IGNORED
+        scored = wanted != IGNORED
+        copied, checked = copied + int((scored & (wanted == inputs)).sum()), checked + int(scored.sum())
+        here, known = wanted[:, :-1], scored[:, :-1]
         wrong = known & (here != inputs[:, 1:])
         if batch.mask is not None:
             wrong &= batch.mask[:, 1:]  # the target of the last token has no input
-        copied, checked = copied + int((known & (here == inputs[:, :-1])).sum()), checked + int(known.sum())
         if exact and wrong.any():
             row, column = (int(i) for i in wrong.nonzero()[0])
             raise Failure(
