@@ -106,8 +106,17 @@ class Registry:
         points = self._entry_points()
         if ref in points:
             return self._load(points[ref])
-        hint = self._unregistered(ref) or nearest(ref, self.names())
+        hint = self._other_kind(ref) or self._unregistered(ref) or nearest(ref, self.names())
         raise UserError(f"unknown {self.kind} {ref!r}{hint}; known: {', '.join(self.names())}")
+
+    def _other_kind(self, name: str) -> str:
+        """Return a hint if a class of another kind has the name."""
+        for other in (VARIANTS, COMPONENTS, POSITIONS, TASKS, MODELS, OPTIMIZERS):
+            if other is not self and (name in other._builtin or name in other._registered):
+                article = "an" if other.kind[0] in "aeiou" else "a"
+                use = f": {{name: dense, with: [{name}]}}" if (self, other) == (VARIANTS, COMPONENTS) else ""
+                return f" ({name!r} is {article} {other.kind}{use})"
+        return ""
 
     def _unregistered(self, name: str) -> str:
         """Return a hint if an imported file of the user defines classes of this kind that are not registered."""

@@ -25,6 +25,19 @@ def things(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return Registry("thing", group="attnlab.things", base="collections:Counter", builtin={"counter": "collections:Counter"})
 
 
+@pytest.mark.parametrize(
+    ("table", "name", "words"),
+    [
+        (VARIANTS, "gate", "'gate' is a component: {name: dense, with: .gate.}"),
+        (VARIANTS, "rotary", "'rotary' is a position scheme"),
+        (POSITIONS, "adam", "'adam' is an optimizer"),
+    ],
+)
+def test_a_name_of_another_kind_is_recognized(table: Registry, name: str, words: str) -> None:
+    with pytest.raises(UserError, match=f"unknown {table.kind} '{name}' .{words}.; known"):
+        table.get(name)
+
+
 @pytest.mark.parametrize("table", [VARIANTS, POSITIONS, TASKS, MODELS])
 def test_every_built_in_name_leads_to_a_class(table: Registry) -> None:
     for name in table.names():

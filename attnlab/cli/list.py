@@ -47,7 +47,8 @@ def print_registry(kind: str) -> None:
     from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, VARIANTS
 
     if kind == "variants":
-        headings = ["variant", "options", "roles", "position hooks", "memory", "backends", "components", "paper", "defined in"]
+        headings = ["variant", "options", "roles", "position hooks", "default position", "memory", "backends", "components"]
+        headings += ["paper", "defined in"]
         print_table(headings, [_describe(VARIANTS, name) for name in VARIANTS.names()], wrap=WRAPPED)
     elif kind == "components":
         headings = ["component", "options", "places", "roles", "memory", "cache", "paper", "defined in"]
@@ -108,7 +109,8 @@ def _describe(registry: Any, name: str) -> list[str]:
         return [*row, place]
     if registry.kind == "variant":
         memory, backends, supported = _yes(cls.supports_memory), ", ".join(cls.backends), _supported_places(cls)
-        return [*row, _joined(cls.roles), _joined(cls.hooks), memory, backends, supported, cls.paper, place]
+        positions = [_joined(cls.hooks), cls.default_position]
+        return [*row, _joined(cls.roles), *positions, memory, backends, supported, cls.paper, place]
     if registry.kind == "component":
         cached = _yes(cls.supports_cache)
         return [*row, _places(cls.places()), _joined(cls.roles), _yes(cls.supports_memory), cached, cls.paper, place]

@@ -149,7 +149,7 @@ def _labelled(study: StudyConfig, baseline: dict[str, Any], loc: Loc) -> dict[st
         matches = [axis_labels[i] for i in pick(axis, study.axes[axis], value, place=place)]
         if len(matches) > 1:
             names = ", ".join(map(str, matches))
-            raise UserError(f"{axis}: expected one value, got {text(value)}, which matches {names}", place)
+            raise UserError(f"{axis}: expected one value, got {text(value)}, which matches {names}: write one of these", place)
         labelled[axis] = matches[0]
     return labelled
 

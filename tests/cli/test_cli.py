@@ -304,6 +304,9 @@ def test_list_variants_prints_the_places_of_components(capsys: Out) -> None:
     from attnlab.registry import VARIANTS
 
     assert main.main(["list", "variants"]) == 0
-    assert "components" in capsys.readouterr().out.splitlines()[0].split()
+    headings, _, *rows = capsys.readouterr().out.splitlines()
+    assert "components" in headings.split()
+    defaults = {row.split()[0]: row[headings.index("default position") :].split()[0] for row in rows}
+    assert (defaults["dense"], defaults["delta"], defaults["linear"]) == ("learned", "none", "learned")
     supported = [_supported_places(VARIANTS.get(name)) for name in ("dense", "no_wo", "lstm")]
     assert supported == ["all", "all but output_projection", "input"]
