@@ -15,8 +15,8 @@ Softmax attention has these places, in the order of computation:
 
 A component is a module with a method for the place that it changes. In a file of your own:
 
-    @register_component("temperature")
-    class Temperature(Component):
+    @register_component("soften")
+    class Soften(Component):
         def __init__(self, config: ComponentConfig, *, value: float = 1.0) -> None:
             super().__init__(config)
             self.value = value
@@ -24,9 +24,9 @@ A component is a module with a method for the place that it changes. In a file o
         def score(self, s, b, h, i, j):
             return s / self.value
 
-    variant: {name: dense, with: [{name: temperature, value: 2.0}]}
+    variant: {name: dense, with: [{name: soften, value: 2.0}]}
 
-Components of one place act in the order in which a study lists them. ``attnlab check FILE.py:Temperature`` tests a component.
+Components of one place act in the order in which a study lists them. ``attnlab check FILE.py:Soften`` tests a component.
 """
 
 from collections.abc import Mapping

@@ -141,8 +141,10 @@ class NamedVariant(ComposedVariant):
 
 def _seeds(value: Any) -> Any:
     """Convert ``"0-4"`` and ``"0-2, 7"`` to a list."""
-    if not isinstance(value, str):
+    if isinstance(value, list):
         return value
+    if not isinstance(value, str):
+        raise expected("a list such as [0, 1], or a range such as 0-4")
     seeds: list[int] = []
     for part in value.split(","):
         match = re.fullmatch(r" *(\d{1,18})(?: *- *(\d{1,18}))? *", part)

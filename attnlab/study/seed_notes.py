@@ -59,7 +59,7 @@ def _better_or_worse(plan: Plan, comparisons: int, max_seeds: int | None) -> lis
     if needed is None or seeds >= needed:
         return []
     p = f"the smallest p-value of {seeds} seeds is {smallest_p(plan.estimand, seeds):.2g}" if seeds > 1 else "it has one seed"
-    number = f"at least {needed} seeds can{_adaptive(plan, comparisons)}"
+    number = f"at least {needed} seeds in its first table can{_adaptive(plan, comparisons)}"
     return [f"{name}: no scores of this study can be better or worse{table}: {p}; {number}"]
 
 

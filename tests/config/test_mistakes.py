@@ -26,7 +26,12 @@ MISTAKES = {
     "the position of a variant as an axis": ("train.lr: [1e-3, 3e-4]", "variant.position: [rotary]", "11:3", "write position"),
     "options as an axis": ("train.lr: [1e-3, 3e-4]", "variant.options: [{stride: 2}]", "11:3", "such as variant.stride"),
     "reference scores as a word": ("margin: 0.005", "reference_scores: gzip", "17:19", "true, false or a list of names"),
-    "seeds that are a number": ("seeds: [0, 1]", "seeds: 3", "15:8", "seeds: expected a list, got 3"),
+    "seeds that are a number": (
+        "seeds: [0, 1]",
+        "seeds: 3",
+        "15:8",
+        "seeds: expected a list such as [0, 1], or a range such as 0-4, got 3",
+    ),
     "a range among the seeds": ("seeds: [0, 1]", "seeds: ['0-3']", "15:9", "seeds[0]: expected a whole number, got '0-3'"),
     "an unknown anchor": (
         "variant: [dense, no_wo, {name: strided_sparse, stride: 7}]",
@@ -41,7 +46,12 @@ MISTAKES = {
         "10:3",
         "grid: expected",
     ),
-    "null for a list": ("seeds: [0, 1]", "seeds:", "15:1", "seeds: expected a list, got nothing (null)"),
+    "null for a list": (
+        "seeds: [0, 1]",
+        "seeds:",
+        "15:1",
+        "seeds: expected a list such as [0, 1], or a range such as 0-4, got nothing (null)",
+    ),
     "unknown key at the top": (
         "margin:",
         "margn:",

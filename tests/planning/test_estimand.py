@@ -122,7 +122,7 @@ def test_the_plan_names_the_smallest_number_of_seeds_that_can_decide() -> None:
     few = planned(estimand="median", seeds=[0, 1, 2, 3, 4])
     assert count_comparisons(few) == 2
     (note,) = seed_notes(few)
-    assert "0.062" in note and "at least 7 seeds" in note
+    assert "0.062" in note and "at least 7 seeds in its first table" in note  # later tables need more
     assert seed_notes(planned(estimand="median", seeds=list(range(7)))) == []
     rate = {"name": "solve_rate", "threshold": 0.9}
     assert "at least 4 seeds" in seed_notes(planned(estimand=rate))[0]
