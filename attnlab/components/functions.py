@@ -8,7 +8,8 @@ A function is one of three kinds:
   ``-> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]`` for a function of the logit, says which.
 
 ``q_idx`` is the position of the query among the keys: with a memory or a cache, it does not start from 0. All arguments are
-tensors that broadcast with each other. In a study:
+tensors that broadcast with each other. In the role ``cross``, positions of queries and of keys have no common origin; a
+function that compares them declares the others by an attribute: ``my_mask.roles = {"causal", "bidirectional"}``. In a study:
 
     variant: {name: dense, with: [{name: my.py:soft_cap}, {name: "attn_gym.mods:generate_tanh_softcap", soft_cap: 50}]}
 """
@@ -16,15 +17,22 @@ tensors that broadcast with each other. In a study:
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from torch import Tensor
 
-from attnlab.components.base import Component, ComponentConfig
+from attnlab.components.base import ROLES, Component, ComponentConfig
 from attnlab.errors import UserError
 from attnlab.registry import source
 
 KINDS = {5: "score", 4: "visible"}  # number of arguments -> the method of a component
+
+
+class _Roles:
+    """The roles that a function declares, also after it was registered; by default all."""
+
+    def __get__(self, component: object, cls: Any) -> frozenset[str]:
+        return frozenset(getattr(getattr(cls, "function", None), "roles", ROLES))
 
 
 class FunctionComponent(Component):
@@ -35,6 +43,7 @@ class FunctionComponent(Component):
     """
 
     permutation_equivariant = False  # nothing is known about the function
+    roles: ClassVar[Any] = _Roles()
     function: Callable[..., Any]
 
     def __init__(self, config: ComponentConfig, **options: Any) -> None:
@@ -90,8 +99,9 @@ def function_component(function: Callable[..., Any]) -> type[Component]:
     kind = of_result or KINDS.get(len([p for p in parameters if p.kind is not p.KEYWORD_ONLY]))
     if kind is None:
         raise UserError(
-            "expected a function (score, b, h, q_idx, kv_idx), a function (b, h, q_idx, kv_idx), or one whose result is "
-            f"annotated as such a function, got {function.__name__}{inspect.signature(function)}",
+            "expected a function (score, b, h, q_idx, kv_idx), a function (b, h, q_idx, kv_idx), or one of options whose "
+            "result is annotated as such a function (-> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], with a fifth Tensor for "
+            f"the score), got {function.__name__}{inspect.signature(function)}",
             source(function),
         )
     options = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters] if of_result else []

@@ -13,6 +13,7 @@ import torch
 
 from attnlab._util.raise_site import describe_error
 from attnlab.components import PLACES, Component
+from attnlab.components.functions import FunctionComponent
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.nn import attention
@@ -272,12 +273,23 @@ def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResu
     except Unsupported as reason:
         return CheckResult(name, "refused", str(reason))
     except Failure as failure:
-        return CheckResult(name, "failed", failure.case, advice=failure.advice)
+        return CheckResult(name, "failed", failure.case, advice=_cross_advice(failure, classes[0]) or failure.advice)
     except UserError:  # the value of an option: the user's mistake, not that of the class
         raise
     except Exception as error:  # the classes are user code: any exception is a failure of the check
         detail = " ".join([f"raises {describe_error(error, *classes)}", *getattr(error, "__notes__", [])])
         return CheckResult(name, "failed", detail, advice=_advice(error, classes[0]), traceback=traceback.format_exc())
+
+
+def _cross_advice(failure: Failure, cls: type) -> str:
+    """Return advice on a function of positions as a component of cross-attention, which most such functions are not for."""
+    names = [component.__name__ for component in component_classes(cls) if issubclass(component, FunctionComponent)]
+    if not names or not failure.case.startswith("cross"):
+        return ""
+    return (
+        "In cross-attention, positions of queries and of keys have no common origin. A function that compares them declares "
+        f"the other roles below its definition: `{names[0]}.roles = {{'causal', 'bidirectional'}}`."
+    )
 
 
 def _advice(error: Exception, cls: type) -> str:

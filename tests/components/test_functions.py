@@ -13,6 +13,7 @@ from attnlab.cli import main
 from attnlab.components import Component, ComponentConfig, function_component
 from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, VARIANTS, Registry, check_options, options_of, source
+from attnlab.testing import check_component
 from attnlab.variants import AttentionConfig, Variant
 from tests.components import attention_gym
 
@@ -120,6 +121,7 @@ def test_a_function_of_another_kind_is_refused() -> None:
     with pytest.raises(UserError, match="generate_untold") as refused:
         COMPONENTS.get(f"{FILE}:generate_untold")
     assert refused.value.where is not None and FILE.name in refused.value.where
+    assert "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]" in refused.value.message
 
 
 @pytest.mark.parametrize(("name", "option"), [("generate_soft_cap", "cap=3.0"), ("generate_sliding_window", "window_size=2")])
@@ -127,6 +129,24 @@ def test_is_checked_on_the_command_line(name: str, option: str, capsys: pytest.C
     checks = ["--only", "shapes", "--only", "causality by value", "--only", "pickle"]
     assert main.main(["check", f"{FILE}:{name}", "--options", option, *checks]) == 0
     assert name in capsys.readouterr().out
+
+
+def near(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+    return (q_idx - kv_idx).abs() < 3
+
+
+def test_a_function_of_positions_declares_its_roles() -> None:
+    """In cross-attention, positions of queries and of keys have no common origin."""
+    checks = ["shapes", "padding", "key-value cache"]
+    results = check_component(function_component(near), only=checks)
+    (padding,) = [result for result in results if result.check == "padding"]
+    assert padding.status == "failed" and "near.roles = {'causal', 'bidirectional'}" in padding.advice
+    try:
+        near.roles = {"causal", "bidirectional"}  # type: ignore[attr-defined]
+        results = check_component(function_component(near), only=checks)
+        assert {result.status for result in results} == {"passed"}
+    finally:
+        del near.roles  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["soft_cap", "generate_soft_cap"])
