@@ -100,8 +100,8 @@ def function_component(function: Callable[..., Any]) -> type[Component]:
     if kind is None:
         raise UserError(
             "expected a function (score, b, h, q_idx, kv_idx), a function (b, h, q_idx, kv_idx), or one of options whose "
-            "result is annotated as such a function (-> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], with a fifth Tensor for "
-            f"the score), got {function.__name__}{inspect.signature(function)}",
+            "result is annotated as such a function (-> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], with a fifth "
+            f"Tensor for the score), got {function.__name__}{inspect.signature(function)}",
             source(function),
         )
     options = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters] if of_result else []
