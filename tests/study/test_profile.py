@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attnlab.errors import UserError
@@ -148,3 +149,11 @@ def test_every_level_of_the_profile_can_be_built() -> None:
         assert len(ability.levels) >= 2 and len(set(ability.level_names)) == len(ability.levels)
         tasks = [ability.cls(**options) for options in ability.levels]
         assert all(0 < task.chance() < ability.threshold for task in tasks) and ability.about
+
+
+def test_the_rows_of_every_level_differ() -> None:
+    """Scores on a few different rows say little, and are equal for variants that differ."""
+    for ability in select_abilities():
+        for options in ability.levels:
+            inputs, _ = ability.cls(**options).draw(np.random.default_rng(0), 1_000)
+            assert len(np.unique(inputs, axis=0)) > 500, (ability.name, options)

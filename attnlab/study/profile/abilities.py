@@ -65,7 +65,7 @@ ABILITIES = (
     Ability("copy", ({"length": 8}, {"length": 16}, {"length": 32}), 400),
     Ability("compression", ({"tokens": 4}, {"tokens": 8}, {"tokens": 16}), 400),
     Ability("memorisation", tuple({"keys": keys, "length": 16} for keys in (64, 256, 1024)), 400),
-    Ability("parity", ({"length": 8}, {"length": 16}, {"length": 32}), 400),
+    Ability("parity", ({"length": 12}, {"length": 24}, {"length": 48}), 400),
     Ability("group", tuple({"group": "s3", "length": length} for length in (4, 8, 16)), 400),
     Ability("addition", ({"base": 2, "length": 14}, {"length": 14}), 700),
     Ability("flip_flop", ({"length": 16}, {"length": 32}, {"length": 64, "ignore": 0.9}), 300),
