@@ -7,7 +7,7 @@ PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
 COVERAGE ?=
 # The stores of small studies wait for the disk half of the time. Their files are in memory where 8 GB of it are free.
 MEMORY = $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
-PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX") && trap 'rm -rf "$$tmp"' EXIT INT TERM && \
+PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX") && chmod 711 "$$tmp" && trap 'rm -rf "$$tmp"' EXIT INT TERM && \
 	TMPDIR=$$tmp $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Some images set it: each of the many processes of the tests would then compile every module again.
