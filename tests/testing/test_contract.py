@@ -34,7 +34,7 @@ CHEAP = [name for name in CHECKS if name != "compile"]
 # other backends run few, because the check "backends" compares them with the first. Causality by value, a third of the time of
 # all checks, runs for each variant without a scheme and for each scheme with `dense`; other combinations have that by gradient.
 # The slow test runs every check for all.
-SCHEMES = ("none", "rotary", "relative")
+SCHEMES = ("none", "relative")
 BY_VALUE = "causality by value"
 OF_SCHEMES = [
     "shapes",
@@ -46,7 +46,7 @@ OF_SCHEMES = [
     "gradient coverage",
     "backends",
 ]
-OF_SCHEMES += ["bf16"]
+OF_SCHEMES += ["bf16", "hooks take effect", "rotation placement", "key-value cache", "decoding", "leading padding"]
 OF_BACKENDS = ["shapes", "gradient coverage", "bf16"]
 LIKE_DENSE = ("einsum", "narrow", "no_wo", "wide")  # `dense` with other projections, which no scheme reads
 NAMES = [name for name in VARIANTS.names() if VARIANTS.is_builtin(name)]  # not those of other tests
@@ -98,10 +98,10 @@ def _check_combination(
         assert [result.check for result in results] == [name for name in CHECKS if name in only], case
 
 
-@pytest.mark.parametrize("name", ["dense", "strided_sparse", "fixed_sparse"])
+@pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
 def test_checks_use_the_given_options(name: str) -> None:
     for stride in (2, 4, 16):  # with 1, a block is one key, whose softmax gives its query no gradient
-        options = {"stride": stride, **({"summary": 1} if name == "fixed_sparse" else {})} if name != "dense" else {}
+        options = {"stride": stride, **({"summary": 1} if name == "fixed_sparse" else {})}
         assert not [result for result in check(name, options=options, only=CHEAP) if result.status == "failed"]
 
 
