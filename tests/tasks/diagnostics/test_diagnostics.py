@@ -115,7 +115,7 @@ def logits_for(task: Diagnostic, answers: torch.Tensor) -> torch.Tensor:
 
 def test_the_diagnostic_of_the_documentation_is_complete(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "diagnostics.md").read_text(), flags=re.DOTALL)
-    (tmp_path / "latest.py").write_text(code)
-    path = f"{tmp_path / 'latest.py'}:Latest"
+    (tmp_path / "first.py").write_text(code)
+    path = f"{tmp_path / 'first.py'}:First"
     assert {result.status for result in check_task(path)} == {"passed", "not declared"}
     assert TASKS.get(path)(length=9).reference_scores()["solution"].score(50) == 1.0
