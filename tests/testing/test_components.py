@@ -25,9 +25,9 @@ def spec(name: str) -> dict[str, Any]:
 def random_sets(count: int) -> list[tuple[str, ...]]:
     """Return sets of components that ``dense`` supports together, of sizes 2 to 6, drawn from a seed."""
     draw, sets = random.Random(18), list[tuple[str, ...]]()
-    dense = VARIANTS.get("dense")
+    dense, known = VARIANTS.get("dense"), COMPONENTS.names()
     while len(sets) < count:
-        names = tuple(draw.sample(COMPONENTS.names(), draw.randint(2, 6)))
+        names = tuple(draw.sample(known, draw.randint(2, 6)))
         if conflict(dense, [ComponentSpec.of(spec(name)) for name in names]) is None and names not in sets:
             sets.append(names)
     return sets
