@@ -3,7 +3,7 @@
 The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
 plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2,
 1.4.11). Variants without attention and the baselines of profiles have colours of Paul Tol's "muted"
-scheme, and the control grey; any other variant has one of five muted colours, which depends only on
+scheme, and the control grey; any other variant has one of three muted colours, which depends only on
 its name, so that it has the same colour in every study.
 """
 
@@ -34,7 +34,7 @@ BUILT_IN = {
     "linear": "#CC6677",
     "none": "#7A7A7A",
 }
-OTHERS = ("#117733", "#41A191", "#969632", "#CC6677", "#6296CB")
+OTHERS = ("#41A191", "#969632", "#6296CB")
 
 
 def color_of(variant: str) -> str:
