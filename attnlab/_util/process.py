@@ -34,11 +34,12 @@ def start_fork_server(preload: str) -> None:
 
 
 def fork(
-    target: Callable[..., None], args: tuple[Any, ...], *, name: str, preload: str, daemon: bool = False
+    target: Callable[..., None], arguments: Callable[[], tuple[Any, ...]], *, name: str, preload: str, daemon: bool = False
 ) -> ForkServerProcess:
-    """Start a process that calls ``target(*args)``, forked from the server that has imported ``preload``.
+    """Start a process that calls ``target(*arguments())``, forked from the server that has imported ``preload``.
 
-    If the server ends meanwhile, a new one is started, after a pause.
+    If the server ends meanwhile, a new one is started, after a pause. The one that ended may have forked a process of which
+    this one knows nothing: ``arguments`` is called for each attempt, so that no two processes share a pipe.
 
     Raises:
         UserError: the server ended each time, or this process is daemonic.
@@ -47,7 +48,7 @@ def fork(
     for pause in (*PAUSES, None):
         try:
             start_fork_server(preload)
-            process = context.Process(target=target, args=args, name=name, daemon=daemon)
+            process = context.Process(target=target, args=arguments(), name=name, daemon=daemon)
             with _hidden_main(), _blocked_interrupts():
                 process.start()
             return process

@@ -32,7 +32,7 @@ def test_a_process_starts_although_its_server_was_killed(tmp_path: Path) -> None
     process.start_fork_server(PRELOAD)
     kill_server()
     assert process.fork_server_id() is None
-    child = process.fork(touch, (tmp_path / "child",), name="test", preload=PRELOAD)
+    child = process.fork(touch, lambda: (tmp_path / "child",), name="test", preload=PRELOAD)
     child.join()
     assert child.exitcode == 0 and (tmp_path / "child").exists() and process.fork_server_id() is not None
 
@@ -49,7 +49,7 @@ def test_a_server_that_dies_quickly_is_started_again_after_a_pause(tmp_path: Pat
 
     monkeypatch.setattr(process.ForkServerProcess, "start", die_first)
     monkeypatch.setattr(process.time, "sleep", pauses.append)
-    child = process.fork(touch, (tmp_path / "child",), name="test", preload=PRELOAD)
+    child = process.fork(touch, lambda: (tmp_path / "child",), name="test", preload=PRELOAD)
     child.join()
     assert child.exitcode == 0 and len(pauses) == 2 and pauses == sorted(pauses)
 
@@ -63,7 +63,7 @@ def test_a_server_that_always_dies_is_one_line_after_rising_pauses(monkeypatch: 
     monkeypatch.setattr(process.ForkServerProcess, "start", die)
     monkeypatch.setattr(process.time, "sleep", pauses.append)
     with pytest.raises(UserError, match="no memory left") as caught:
-        process.fork(touch, (Path("x"),), name="test", preload=PRELOAD)
+        process.fork(touch, lambda: (Path("x"),), name="test", preload=PRELOAD)
     assert "\n" not in str(caught.value) and pauses == sorted(pauses) and len(pauses) >= 2
 
 

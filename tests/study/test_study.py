@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
+from attnlab._util import process
 from attnlab._util.lock import file_lock
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
@@ -167,6 +169,25 @@ def test_a_killed_fork_server_is_no_failure_of_its_children(root: Path) -> None:
     records = {record.info.run_id: record.data.tags for record in every_record(root)}
     assert all("attnlab.failures" not in tags or tags["attnlab.failures"] == "0" for tags in records.values())
     assert {tags["attnlab.state"] for tags in records.values()} == {"completed", "interrupted"}
+
+
+def test_a_child_that_was_forked_by_a_server_that_ended_at_once_reports_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, lost = process.ForkServerProcess.start, list[process.ForkServerProcess]()
+
+    def end_after_forking(child: process.ForkServerProcess) -> None:
+        start(child)
+        if not lost:
+            lost.append(child)
+            raise EOFError("the server ended before it answered")
+
+    monkeypatch.setattr(process.ForkServerProcess, "start", end_after_forking)
+    result = go(root, "good", grid={"variant": ["dense"]}, seeds=[0])
+    lost[0].join()
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    steps = [point.step for point in client.get_metric_history(result.rows[0].run_id, "train/loss")]
+    assert result.ok and steps and len(set(steps)) == len(steps)
 
 
 @pytest.mark.parametrize("workers", [0, -3, True, 1.5, "2", None])

@@ -81,15 +81,23 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
+        self._ends: list[Connection] = []
+        self._process = fork(_child, lambda: (job, *self._open_pipes()), name="attnlab-run", preload=PRELOAD)
+        self._server_id = fork_server_id()
+        for end in self._ends[:2]:
+            end.close()
+        self.closed = self._broken = False
+        self.inbox: deque[Message] = deque()
+
+    def _open_pipes(self) -> tuple[Connection, Connection]:
+        """Open new pipes and return the ends of the child. A child of an earlier attempt loses its lifeline and ends."""
+        for end in self._ends:
+            end.close()
         context = multiprocessing.get_context("forkserver")
         self.pipe, child_pipe = context.Pipe()
         child_lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._process = fork(_child, (job, child_pipe, child_lifeline), name="attnlab-run", preload=PRELOAD)
-        self._server_id = fork_server_id()
-        child_pipe.close()
-        child_lifeline.close()
-        self.closed = self._broken = False
-        self.inbox: deque[Message] = deque()
+        self._ends = [child_pipe, child_lifeline, self.pipe, self._lifeline]
+        return child_pipe, child_lifeline
 
     @property
     def pid(self) -> int:
