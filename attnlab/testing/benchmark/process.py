@@ -1,7 +1,7 @@
 """A process that measures one case: first its memory, then on each request the time of some passes or tokens."""
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from time import perf_counter, process_time
@@ -35,7 +35,7 @@ class BenchProcess:
         self.seconds: list[float] = []
         self.figures: dict[str, Any] = {}
         self.reason, self.failed = "", False
-        self._ends: Sequence[Any] = ()
+        self._ends: list[Any] = []
         preload = "attnlab.training.preload"
         self._process = fork(_child, lambda: (case, self._open_pipe()), name="attnlab-bench", preload=preload, daemon=True)
         self._ends[1].close()
@@ -44,7 +44,8 @@ class BenchProcess:
         """Open a new pipe in place of that of an earlier attempt, and return the child's end."""
         for end in self._ends:
             end.close()
-        self._pipe, child_pipe = self._ends = multiprocessing.Pipe()
+        self._pipe, child_pipe = multiprocessing.Pipe()
+        self._ends = [self._pipe, child_pipe]
         return child_pipe
 
     def start(self) -> None:
