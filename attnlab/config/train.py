@@ -67,6 +67,10 @@ class TrainConfig(Section):
     patience: Count | None = Field(
         default=None, description="evaluations without a better score after which training stops; null: never"
     )
+    stop_at: float | None = Field(
+        default=None,
+        description="score on valid at which training stops, such as 0.99 in a study of solve rates; null: never",
+    )
 
     @field_validator("warmup", mode="before")
     @classmethod
@@ -86,8 +90,9 @@ class TrainConfig(Section):
             raise conflict(
                 f"expected a divisor of batch_size {self.batch_size}, got {self.gradient_accumulation}", "gradient_accumulation"
             )
-        if self.patience is not None and self.eval_every is None and self.epochs is None:
-            raise conflict(
-                "expected 'eval_every' or 'epochs' together with 'patience', got one evaluation, at the end", "patience"
-            )
+        for field in ("patience", "stop_at"):
+            if getattr(self, field) is not None and self.eval_every is None and self.epochs is None:
+                raise conflict(
+                    f"expected 'eval_every' or 'epochs' together with {field!r}, got one evaluation, at the end", field
+                )
         return self

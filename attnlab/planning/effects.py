@@ -86,7 +86,8 @@ def axis_notes(study: StudyConfig, dead: Sequence[str], configs: Sequence[tuple[
 
 def _acts_on_evaluations(config: RunConfig) -> bool:
     """Return True if a run acts on its evaluations during training, so that their steps affect its result."""
-    return config.train.checkpoint_selection == "best" or config.train.patience is not None
+    train = config.train
+    return train.checkpoint_selection == "best" or train.patience is not None or train.stop_at is not None
 
 
 def search_effect_notes(study: StudyConfig, configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:

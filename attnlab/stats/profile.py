@@ -14,7 +14,7 @@ from enum import StrEnum
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.stats.cells import CellSummary
 
-COSTS = ("parameters", "flops_per_token", "cache_bytes", "state_bytes", "steps", "train_seconds")
+COSTS = ("parameters", "flops_per_token", "cache_bytes", "state_bytes", "steps", "tokens_per_s")
 
 
 class Outcome(StrEnum):
@@ -34,7 +34,7 @@ class Level:
         name: The options of the task, as in "pairs 8, length 64".
         chance: The score without the tested ability.
         length: Tokens of a row.
-        steps: Training steps of each run.
+        steps: Most training steps of a run, which stops when it has solved its level.
     """
 
     name: str

@@ -18,7 +18,7 @@ class Selection:
 
     def __init__(self, task: Task, config: TrainConfig) -> None:
         self._metric, self._minimize = task.metric, task.direction == "min"
-        self._keep_best, self._patience = config.checkpoint_selection == "best", config.patience
+        self._keep_best, self._patience, self._stop_at = config.checkpoint_selection == "best", config.patience, config.stop_at
         self._best: dict[str, Any] | None = None
         self.last: dict[str, float] = {}
         self.waited = 0
@@ -38,9 +38,21 @@ class Selection:
         return value < best if self._minimize else value > best
 
     @property
-    def out_of_patience(self) -> bool:
-        """True if training should stop early: ``train.patience`` evaluations in a row brought no improvement."""
+    def is_done(self) -> bool:
+        """True if training should stop early: ``train.patience`` evaluations in a row brought no improvement, or the last one
+        reached ``train.stop_at``."""
+        return self._is_out_of_patience or self._has_reached_target
+
+    @property
+    def _is_out_of_patience(self) -> bool:
         return self._patience is not None and self.waited >= self._patience
+
+    @property
+    def _has_reached_target(self) -> bool:
+        if self._stop_at is None or not self.last:
+            return False
+        score = self.last[self._metric]
+        return score <= self._stop_at if self._minimize else score >= self._stop_at
 
     def load_best(self, model: nn.Module) -> dict[str, float]:
         """Load the selected weights into ``model`` and return their scores on ``valid``.

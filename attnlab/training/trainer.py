@@ -96,7 +96,7 @@ class Trainer:
         """Take the remaining steps, evaluate the selected weights on ``test``, and return the result."""
         try:
             # Train, with evaluations, log points and checkpoints when they are due.
-            while self.step < self.total and not self.selection.out_of_patience:
+            while self.step < self.total and not self.selection.is_done:
                 self._step()
                 if self._log_due():
                     self._log()

@@ -244,6 +244,12 @@ MISTAKES = {
         "8:28",
         "a divisor of batch_size 32, got 5",
     ),
+    "a score to stop at without evaluations": (
+        "lr: 3e-4\ng",
+        "stop_at: 0.99\ng",
+        "8:14",
+        "expected 'eval_every' or 'epochs' together with 'stop_at', got one evaluation",
+    ),
     "sliding without a stride": (
         "grid:",
         "  evaluate: {protocol: sliding}\ngrid:",

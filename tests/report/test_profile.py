@@ -70,7 +70,7 @@ def test_the_page_has_every_number_and_no_mean_over_abilities(tmp_path: Path) ->
     page = (tmp_path / "index.html").read_text()
     for text in ("0.990, 0.920, 0.330", "2 of 3 seeds [0.09, 0.99]", "arXiv:2312.04927", "it was refused", "mqar.yaml"):
         assert text in page and text in (tmp_path / "README.md").read_text()
-    assert page.count("<svg") == 2 and "rotary" in page
+    assert page.count("<svg") == 2 and "rotary" in page and "60 of 100" in page and "<small>(1 to 3)" in page
     scores = [row for row in csv.DictReader((tmp_path / "runs.csv").open())]
     mine = [float(row["score"]) for row in scores if row["variant"] == "mine"]
     assert f"{sum(mine) / len(mine):.2f}" not in page and f"{sum(mine) / len(mine):.3f}" not in page

@@ -22,7 +22,7 @@ def known_scores(config: RunConfig, *, report: Any, folder: Path) -> Result:
     report(1, {"train/loss": 1.0})
     if name == "linear" and config.seed == 2:
         return Result("diverged", {}, 1, "the loss became nan at step 1")
-    return Result("completed", {"accuracy": 1.0 if length <= longest else 0.5, "train_seconds": 2.0, "steps": 4.0}, 4)
+    return Result("completed", {"accuracy": 1.0 if length <= longest else 0.5, "tokens_per_s": 2.0, "steps": 4.0}, 4)
 
 
 class TinyParity(Parity):
@@ -52,9 +52,9 @@ def level_result(*scores: float, threshold: float = 0.9, **states: int) -> Level
     solved = sum(score >= threshold for score in scores)
     low, high = clopper_pearson(solved, len(scores), 0.025) if scores else (None, None)
     counts = ({"completed": len(scores)} if scores else {}) | states
-    costs = {"parameters": 1000.0, "train_seconds": 2.0, "steps": 100.0} if scores else {}
+    costs = {"parameters": 1000.0, "tokens_per_s": 2.0, "steps": 60.0} if scores else {}
     reasons = tuple(f"it was {state}" for state in states)
-    return LevelResult(dict(enumerate(scores)), counts, solved, low, high, reasons, costs, {"train_seconds": (1.0, 3.0)})
+    return LevelResult(dict(enumerate(scores)), counts, solved, low, high, reasons, costs, {"tokens_per_s": (1.0, 3.0)})
 
 
 def made_up_profile() -> Profile:

@@ -180,15 +180,28 @@ def test_patience_ends_a_run_early(select: str, monkeypatch: pytest.MonkeyPatch)
     assert points[-1] == (8, {"valid/bits_per_byte": 2.5})
 
 
-def test_patience_follows_the_metric_s_direction() -> None:
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_a_run_stops_at_the_score_that_it_was_to_reach(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scored(monkeypatch, 3.0, 2.1, 2.0, 1.0)
+    result, points = recorded(tiny(train__eval_every=2, train__stop_at=2.0, train__checkpoint_selection=select))
+    assert (result.state, result.step, result.summary["steps"]) == ("completed", 6, 6)
+    assert [split for split, _ in seen] == ["valid"] * 3 + ["test"]
+    assert points[-1] == (6, {"valid/bits_per_byte": 2.0})
+
+
+def test_early_stopping_follows_the_metric_s_direction() -> None:
     better = {"min": [3.0, 2.0, 1.0], "max": [1.0, 2.0, 3.0]}
     for direction, scores in better.items():
         task = SimpleNamespace(metric="m", direction=direction)
         selection = Selection(task, TrainConfig(steps=9, eval_every=1, patience=2))  # type: ignore[arg-type]
-        waits = []
+        target = Selection(task, TrainConfig(steps=9, eval_every=1, stop_at=2.0))  # type: ignore[arg-type]
+        waits, reached = [], [target.is_done]
         for score in [*scores, scores[-1], scores[0]]:
             selection.update({"m": score}, torch.nn.Linear(1, 1))
-            waits.append((selection.waited, selection.out_of_patience))
+            target.update({"m": score}, torch.nn.Linear(1, 1))
+            waits.append((selection.waited, selection.is_done))
+            reached.append(target.is_done)
+        assert reached == [False, False, True, True, True, False]
         assert waits == [(0, False)] * 3 + [(1, False), (2, True)]
 
 

@@ -19,7 +19,7 @@ from attnlab.report.page import task_folder
 from attnlab.report.profile.index import write_index
 from attnlab.report.profile.write import write_profile
 from attnlab.stats.profile import AbilityResult, Profile
-from attnlab.study.profile.abilities import Ability, select_abilities
+from attnlab.study.profile.abilities import STOP_AT, Ability, select_abilities
 from attnlab.study.profile.run import run_profile
 from attnlab.study.profile.studies import BASELINES, MODEL, TRAIN, Entry, distinct, entry_labels, variant_entry
 
@@ -192,7 +192,10 @@ def _profile_of(
         abilities=tuple(results),
         seeds=options.seeds,
         model=f"width {MODEL['dim']}, {MODEL['depth']} blocks, {MODEL['heads']} heads",
-        train=f"batches of {TRAIN['batch_size']} rows, learning rate {TRAIN['lr']:g}, the same for all variants",
+        train=(
+            f"batches of {TRAIN['batch_size']} rows, learning rate {TRAIN['lr']:g}, the same for all variants; a run stops "
+            f"when its accuracy on valid reaches {STOP_AT}, which is computed every {TRAIN['eval_every']} steps"
+        ),
         command=options.command,
         studies={ability.name: os.path.relpath(folder / f"{ability.name}.yaml", page) for ability in options.abilities},
     )

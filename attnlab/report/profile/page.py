@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from attnlab._util import cost_metrics
 from attnlab._util.colors import color_of
+from attnlab._util.cost_metrics import COST_METRICS, CostMetric
 from attnlab.report.plots.levels import LevelRow, LevelRows, level_plot
 from attnlab.report.profile.words import (
     describe_ability,
@@ -19,7 +19,7 @@ from attnlab.report.profile.words import (
 from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence
 from attnlab.report.table import Column, Table, TableRow, two_columns
-from attnlab.stats.profile import AbilityResult, Level, LevelResult, Profile
+from attnlab.stats.profile import COSTS, AbilityResult, Level, LevelResult, Profile
 
 NOTES = (
     "A variant solves a level if all of its seeds reach the threshold, and fails if none does. Where seeds disagree, the level "
@@ -27,8 +27,8 @@ NOTES = (
     "Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With 3 seeds, 3 of 3 are compatible with every "
     "rate from 0.29, and 0 of 3 with every rate up to 0.71. A level that half of all seeds would solve is called solved with "
     "probability 1/8, and failed with the same.",
-    "All variants have the same model, training steps and learning rate. Another learning rate, a longer training or a larger "
-    "model may solve a level that is failed here.",
+    "All variants have the same model, learning rate and largest number of steps. Another learning rate, a longer training or "
+    "a larger model may solve a level that is failed here.",
     "There is no mean over the diagnostics and no rank: they test different abilities.",
 )
 PLOT_NOTE = (
@@ -134,28 +134,32 @@ def level_table(profile: Profile, ability: AbilityResult) -> Table:
     for i, level in enumerate(ability.levels):
         for name, result in _trained(profile, ability, i):
             scores = ", ".join(f"{score:.3f}" for score in result.scores.values())
-            cells = [level.name, name, describe_rate(result), scores, describe_scores(result), f"{level.steps:,}"]
+            cells = [level.name, name, describe_rate(result), scores, describe_scores(result), _steps(result, level)]
             rows.append(TableRow(cells, color_of(name)))
     return Table(columns, rows)
+
+
+def _steps(result: LevelResult, level: Level) -> str:
+    """Return the mean number of steps after which the runs ended, as in "150 of 700"."""
+    taken = result.costs.get("steps", level.steps)
+    return f"{taken:,.0f} of {level.steps:,}" if taken < level.steps else f"{level.steps:,}"
 
 
 def cost_table(profile: Profile) -> tuple[Table, str]:
     """Return the costs of each variant at the longest level at which all variants were trained, and a note on it."""
     ability, index = _common_level(profile)
     level = ability.levels[index]
-    metrics = [metric for metric in cost_metrics.COST_METRICS if metric.name in ("parameters", "flops_per_token")]
-    metrics += [metric for metric in cost_metrics.COST_METRICS if metric.name in ("cache_bytes", "state_bytes")]
+    metrics = [metric for metric in COST_METRICS if metric.name in COSTS and metric.name != "steps"]
     columns = [Column("variant", is_text=True), Column("position", is_text=True)]
-    columns += [Column(metric.heading) for metric in metrics] + [Column("ms/step")]
+    columns += [Column(metric.heading) for metric in metrics]
     rows = []
     for name, position in profile.positions.items():
         result = ability.results[name][index]
-        values = [metric.format(result.costs[metric.name]) if metric.name in result.costs else "" for metric in metrics]
-        rows.append(TableRow([name, position, *values, _step_time(result, level)], color_of(name)))
+        rows.append(TableRow([name, position, *(_cost(result, metric) for metric in metrics)], color_of(name)))
     note = (
         f"Measured on {ability.task} at {level.name}, rows of {level.length} tokens. Cache and state: bytes that decoding "
-        "keeps of one row, of all layers; empty for a variant without a cache. ms/step: mean time of a training step, with the "
-        "range over seeds; several runs may have shared the processor."
+        "keeps of one row, of all layers; empty for a variant without a cache. Tokens/s: of training, with the range over "
+        "seeds; several runs may have shared the processor."
     )
     return Table(columns, rows), note
 
@@ -171,16 +175,13 @@ def _common_level(profile: Profile) -> tuple[AbilityResult, int]:
     return max(complete or pairs, key=lambda pair: pair[0].levels[pair[1]].length)
 
 
-def _step_time(result: LevelResult, level: Level) -> str:
-    """Return the time of a training step in milliseconds with its range over seeds."""
-    steps = result.costs.get("steps", level.steps)
-    if "train_seconds" not in result.costs:
+def _cost(result: LevelResult, metric: CostMetric) -> str:
+    """Return the mean of a cost, with the range over seeds if it is measured; "" without a value."""
+    if metric.name not in result.costs:
         return ""
-    text = f"{1e3 * result.costs['train_seconds'] / steps:.3g}"
-    if "train_seconds" not in result.ranges:
-        return text
-    low, high = (1e3 * seconds / steps for seconds in result.ranges["train_seconds"])
-    return f"{text} ({low:.3g} to {high:.3g})"
+    low, high = (metric.format(value) for value in result.ranges.get(metric.name, (0.0, 0.0)))
+    text = metric.format(result.costs[metric.name])
+    return text if low == high else f"{text} ({low} to {high})"
 
 
 def _unique(groups: Iterable[Sequence[str]]) -> str:

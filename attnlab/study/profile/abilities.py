@@ -12,6 +12,7 @@ from attnlab.registry import TASKS, check_options
 from attnlab.tasks import SPLITS
 from attnlab.tasks.diagnostics.base import Diagnostic, level_label
 
+STOP_AT = 0.995  # accuracy on valid
 THRESHOLD = 0.9  # of a diagnostic that is not judged by a solve rate elsewhere
 
 
@@ -22,7 +23,7 @@ class Ability:
     Attributes:
         task: A name, ``file.py:Class`` or ``package.module:Class``.
         levels: The options of each level.
-        steps: Training steps of each run.
+        steps: Most training steps of a run, which stops when it has solved its level.
     """
 
     task: str
@@ -43,6 +44,11 @@ class Ability:
     def threshold(self) -> float:
         """The score that solves the task."""
         return THRESHOLD if self.cls.threshold is None else float(self.cls.threshold)
+
+    @property
+    def stop_at(self) -> float | None:
+        """The score on ``valid`` at which a run stops, because it has solved its level; None: it never stops early."""
+        return max(STOP_AT, self.threshold) if self.cls.metric == "accuracy" else None
 
     @property
     def about(self) -> str:

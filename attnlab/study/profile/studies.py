@@ -16,8 +16,8 @@ from attnlab.tracking.tags import to_yaml
 
 BASELINES = ("dense", "lstm", "delta", "linear")
 MODEL = {"dim": 64, "depth": 2, "heads": 4}
-TRAIN = {"batch_size": 32, "lr": 3e-3, "warmup": 0.1}
-EVALUATE = {"valid_limit": 500, "test_limit": 1000}
+TRAIN = {"batch_size": 32, "lr": 3e-3, "warmup": 0.1, "eval_every": 50}
+EVALUATE = {"valid_limit": 200, "test_limit": 1000}
 REASON = "a variant is trained at a level only if most of its seeds solve the level before it"
 HEADER = """\
 # Written by `attnlab profile`, with the levels that each variant has reached. `attnlab run` trains the same runs, and
@@ -72,6 +72,7 @@ def study_fields(
         folder: The folder of the study file, to which paths are made relative.
     """
     names = ability.level_names
+    train = TRAIN | ({} if ability.stop_at is None else {"stop_at": ability.stop_at})
     task = _relocated(ability.task, folder)
     levels = {
         name: {"task": {"name": task, **options}, "train.steps": ability.steps}
@@ -88,7 +89,7 @@ def study_fields(
         "study": study_name(ability),
         "question": f"Up to which level of {ability.name} does each variant solve it?",
         **({"imports": [_relocated(file, folder) for file in imports]} if imports else {}),
-        "base": {"model": MODEL, "train": TRAIN, "evaluate": EVALUATE, "machine": {"threads": 1}},
+        "base": {"model": MODEL, "train": train, "evaluate": EVALUATE, "machine": {"threads": 1}},
         "grid": {"variant": variants, "level": levels},
         **({"skip": skip} if skip else {}),
         "seeds": f"0-{seeds - 1}",
