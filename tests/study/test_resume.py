@@ -234,13 +234,13 @@ def test_a_checkpoint_that_cannot_be_trusted(
 @pytest.mark.parametrize("end", ["completed", "diverged", "pruned"])
 def test_a_run_with_a_result_is_not_trained_again(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(**(RUNS["one that diverges"] if end == "diverged" else {}))
-    result, points = recorded(config, tmp_path, stop_at=6 if end == "pruned" else None)
+    result, points = recorded(config, tmp_path, prune_at=6 if end == "pruned" else None)
     assert result.state == end
     with monkeypatch.context() as patch:
         patch.setattr("attnlab.training.train.Trainer", None)
         assert repr(recorded(config, tmp_path)) == repr((result, points)), "the same end and the whole curve"
     remove_result(tmp_path)
-    assert recorded(config, tmp_path, stop_at=3)[0].state == ("pruned" if end != "diverged" else "diverged")
+    assert recorded(config, tmp_path, prune_at=3)[0].state == ("pruned" if end != "diverged" else "diverged")
 
 
 @pytest.fixture(scope="module")

@@ -74,13 +74,13 @@ class CausalReviews(Reviews):
     role = "causal"
 
 
-def recorded(config: RunConfig, folder: Path | None = None, *, stop_at: int | None = None) -> tuple[Result, list[Point]]:
+def recorded(config: RunConfig, folder: Path | None = None, *, prune_at: int | None = None) -> tuple[Result, list[Point]]:
     """Train, and return the result and every reported point, both without values that depend on the clock or the machine."""
     points: list[Point] = []
 
     def report(step: int, metrics: dict[str, float]) -> bool:
         points.append((step, {name: value for name, value in metrics.items() if name != "train/tokens_per_s"}))
-        return step == stop_at
+        return step == prune_at
 
     result = train(config, report=report, folder=folder)
     return replace(result, summary={k: v for k, v in result.summary.items() if not k.endswith(CLOCK)}), points

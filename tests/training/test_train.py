@@ -239,7 +239,7 @@ def test_a_bug_is_not_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_reporter_can_stop_a_run() -> None:
-    result, points = recorded(tiny(), stop_at=6)
+    result, points = recorded(tiny(), prune_at=6)
     assert (result.state, result.step, points[-1][0]) == ("pruned", 6, 6)
     assert "bits_per_byte" not in result.summary
 
