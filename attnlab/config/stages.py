@@ -24,7 +24,8 @@ from attnlab.errors import UserError, nearest
 
 OF_THE_CELL = ("variant", "position", "backend", "model", "machine")  # fields that a stage has from the cell
 
-OF_CELLS_ALONE = {"train": ("frozen", "layer_lr_decay"), "evaluate": ("lengths",)}  # fields that a stage has not from the base
+# Fields that a stage does not have from the base; its metric may be another one than that of ``train.stop_at``.
+OF_CELLS_ALONE = {"train": ("frozen", "layer_lr_decay", "stop_at"), "evaluate": ("lengths",)}
 
 
 def check_stages(study: StudyConfig) -> None:
@@ -128,7 +129,7 @@ def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:
     model_of = written if "variant" in own else resolved
     of_cell = model_of.model_copy(update={"backend": written.backend, "machine": written.machine})
     fields |= of_cell.without_match().model_dump(include=set(OF_THE_CELL))
-    # 2. Of the base, fine-tuning and further test lengths concern the cells alone.
+    # 2. Of the base, fine-tuning, the score that ends a run, and further test lengths concern the cells alone.
     for section, names in OF_CELLS_ALONE.items():
         if isinstance(base := fields.get(section), dict):
             fields[section] = {key: value for key, value in base.items() if key not in names}

@@ -16,7 +16,7 @@ STUDY: dict[str, Any] = {
         "task": {"name": "pydocs", "length": 32},
         "init": {"from": "pretrain"},
         "model": {"dim": 16},
-        "train": {"epochs": 3, "lr": 1e-3, "frozen": 0, "layer_lr_decay": 0.9},
+        "train": {"epochs": 3, "lr": 1e-3, "frozen": 0, "layer_lr_decay": 0.9, "stop_at": 2.5},
         "evaluate": {"lengths": [64], "valid_limit": 500},
     },
     "stages": {"pretrain": {"task": {"length": 64}, "train": {"steps": 5}}},
@@ -43,6 +43,7 @@ def test_a_stage_is_the_base_with_its_own_fields_and_the_model_of_the_cell() -> 
     assert (config.train.steps, config.train.epochs, config.train.lr) == (5, None, 1e-3)
     assert config.task.options == {"length": 64} and config.init is None
     assert (config.train.frozen, config.train.layer_lr_decay) == (None, 1.0), "fine-tuning concerns the cells alone"
+    assert config.train.stop_at is None, "the stage may have another metric"
     assert config.evaluate.lengths == () and config.evaluate.valid_limit == 500
 
 
