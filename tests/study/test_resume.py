@@ -16,6 +16,7 @@ from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs, trainer
 from attnlab.training import weights as saved
 from attnlab.training.result import digest, remove_result
+from attnlab.training.selection import Selection
 from attnlab.training.train import Result
 from attnlab.training.trainer import Trainer
 from tests.support.small_runs import Point, recorded, tiny
@@ -58,6 +59,7 @@ RUNS = {
         "train__patience": 3,
         "train__checkpoint_selection": "best",
     },
+    "one that reaches its score": {**DROPOUT, "train__eval_every": 2, "train__stop_at": 8.2},
     "one that diverges": {"train__lr": 1e30, "train__grad_clip": None, "train__checkpoint_every": 1},
 }
 Whole = tuple[Result, list[Point], dict[str, torch.Tensor]]
@@ -109,10 +111,28 @@ def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypa
     assert reached == whole[0].step + 1 or whole[0].state == "diverged"
 
 
+@pytest.mark.parametrize("kind", ["one that stops early", "one that reaches its score"])
+def test_a_run_that_is_cut_off_after_its_last_evaluation_is_not_trained_further(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(**RUNS[kind])
+    whole = undisturbed(config, tmp_path / "whole")
+
+    def cut(*_: object) -> None:
+        raise Cut
+
+    with monkeypatch.context() as patch, pytest.raises(Cut):
+        patch.setattr(Selection, "load_best", cut)
+        recorded(config, tmp_path / "again")
+    assert same(whole, undisturbed(config, tmp_path / "again"))
+
+
 def test_the_runs_to_be_interrupted_end_as_named(tmp_path: Path) -> None:
     ends = {kind: recorded(tiny(**RUNS[kind]))[0] for kind in RUNS}
     assert ends["one that stops early"].state == "completed" and ends["one that stops early"].step == 4
     assert ends["one that stops early"].summary["steps"] == ends["one that stops early"].step
+    reached = ends["one that reaches its score"]
+    assert (reached.state, reached.step) == ("completed", 6) and 8.1 < reached.summary["valid_bits_per_byte"] < 8.2
     assert ends["one that diverges"].state == "diverged"
     assert [end.step for end in ends.values()][:4] == [12, 12, 12, 12]
 
