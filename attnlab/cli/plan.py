@@ -91,6 +91,8 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         print_text(
             f"Rows of {', '.join(tasks)} count at full length, because the data are not prepared: FLOPs are upper bounds."
         )
+    if any(cell.config.train.may_end_early for cell in (*plan.stages, *plan.cells)):
+        print_text("Runs count with all of their steps, although train.patience or train.stop_at may end them earlier.")
     if peaks:
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")

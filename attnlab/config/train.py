@@ -69,8 +69,14 @@ class TrainConfig(Section):
     )
     stop_at: float | None = Field(
         default=None,
-        description="score on valid at which training stops, such as 0.99 in a study of solve rates; null: never",
+        description="score on valid, of the metric of the task, that ends training when an evaluation reaches it, such as 0.99 "
+        "in a study of solve rates; null: none",
     )
+
+    @property
+    def may_end_early(self) -> bool:
+        """True if a run may end before its last step, because of its scores on ``valid``."""
+        return self.patience is not None or self.stop_at is not None
 
     @field_validator("warmup", mode="before")
     @classmethod

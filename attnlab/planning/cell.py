@@ -25,7 +25,7 @@ class Cell:
         parameters, attention_parameters, flops_per_token: None for a refused cell.
         cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.decoding_costs``); None
             also for a model that does not decode, or decodes without a cache.
-        train_flops: of one run: 3 x forward x tokens.
+        train_flops: of all steps of one run: 3 x forward x tokens.
         has_unknown_lengths: True if rows count at full length, because the task does not know theirs before its data are
             prepared (``Task.mean_length``): ``train_flops`` and ``eval_flops`` are then upper bounds.
         eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also

@@ -33,7 +33,8 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
         reasons["train.final_lr"] = "train.schedule is constant"
     steps, every = config.train.steps, config.train.eval_every
     if steps is not None and (every is None or every >= steps):
-        reasons["train.checkpoint_selection"] = "valid is read once, at the last step"
+        for field in ("checkpoint_selection", "patience", "stop_at"):
+            reasons[f"train.{field}"] = "valid is read once, at the last step"
     if not config.evaluate.test:
         reasons["evaluate.test_limit"] = "evaluate.test is false"
     return reasons
@@ -86,8 +87,7 @@ def axis_notes(study: StudyConfig, dead: Sequence[str], configs: Sequence[tuple[
 
 def _acts_on_evaluations(config: RunConfig) -> bool:
     """Return True if a run acts on its evaluations during training, so that their steps affect its result."""
-    train = config.train
-    return train.checkpoint_selection == "best" or train.patience is not None or train.stop_at is not None
+    return config.train.checkpoint_selection == "best" or config.train.may_end_early
 
 
 def search_effect_notes(study: StudyConfig, configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.study import StudyConfig
@@ -38,6 +38,31 @@ def estimand_notes(study: StudyConfig, estimand: EstimandConfig) -> list[str]:
     if estimand.is_mean or not study.over:
         return []
     return [f"{estimand.name}: cells are compared at each level of {study.over_axis}; only means have a tested trend over them"]
+
+
+def stop_notes(cells: Sequence[CellPair], estimand: EstimandConfig, *, metric: str) -> Iterator[str]:
+    """Yield a note on each ``train.stop_at`` that limits the scores by which cells are compared.
+
+    Args:
+        cells: of the plan.
+        estimand: of the study.
+        metric: of the study; of several tasks, that of the first one.
+    """
+    resolutions = [resolution for _, resolution in cells if resolution.refusal is None]
+    stops = [(r.config.train.stop_at, r.task.metric, r.task.direction) for r in resolutions]
+    for stop_at, score, direction in dict.fromkeys(stops):
+        if stop_at is None:
+            continue
+        if estimand.name != "solve_rate" and len(resolutions) > 1:
+            yield (
+                f"train.stop_at ends runs at {score} {stop_at:g}, so cells that reach it hardly differ: compare their steps, "
+                "or set 'estimand: solve_rate'"
+            )
+        elif estimand.name == "solve_rate" and score == metric and not estimand.solves(stop_at, direction):
+            yield (
+                f"train.stop_at ends runs at {score} {stop_at:g}, before they reach the threshold of the solve rate, "
+                f"{estimand.threshold:g}"
+            )
 
 
 def _declared(task: Task) -> EstimandConfig:

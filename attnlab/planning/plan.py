@@ -17,7 +17,7 @@ from attnlab.errors import UserError
 from attnlab.planning.cell import Cell, Phase, Run
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.estimand import estimand_notes
+from attnlab.planning.estimand import estimand_notes, stop_notes
 from attnlab.planning.factorial import check_factors, design_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
@@ -178,7 +178,7 @@ class Plan:
 
     @property
     def train_flops(self) -> int:
-        """The training FLOPs of all runs; trials count in full, as if none were pruned, and shared stages once."""
+        """The training FLOPs of all runs; runs count in full, as if none were pruned or ended early, and shared stages once."""
         stages = sum(run.cell.train_flops or 0 for run in self.stage_runs)
         return stages + self.runs_per_cell * sum(cell.train_flops or 0 for cell in self.cells)
 
@@ -302,6 +302,7 @@ def _notes(
     yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     yield from control_notes(study, cells, every=resolved)
     yield from estimand_notes(study, planned.estimand)
+    yield from stop_notes(kept, planned.estimand, metric=planned.metric)
     yield from length_notes(kept)
     yield from layer_notes(kept)
     yield from cache_notes(kept)

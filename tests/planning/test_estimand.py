@@ -88,6 +88,24 @@ def test_parts_without_a_meaning_for_the_estimand_are_refused(fields: dict[str, 
         planned(**fields)
 
 
+def test_scores_that_end_runs_are_not_compared_as_means_or_below_a_threshold(bimodal: str) -> None:
+    """The metric of text is bits per byte, of which smaller values are better; that of recall is the accuracy."""
+
+    def notes(task: str, stop_at: float, **fields: Any) -> list[str]:
+        content = study(task, **fields)
+        content["base"]["train"] |= {"eval_every": 2, "stop_at": stop_at}
+        return [note for note in plan(content).notes if "train.stop_at" in note]
+
+    (means,) = notes("pydocs", 2.5)
+    assert "bits_per_byte 2.5" in means and "estimand: solve_rate" in means
+    assert notes("pydocs", 2.5, grid={"variant": ["dense"]}, baseline=None) == []
+    assert notes(bimodal, 0.95) == notes(bimodal, 0.99) == []
+    (early,) = notes(bimodal, 0.9)
+    assert "before they reach the threshold" in early and "0.95" in early
+    rate = {"name": "solve_rate", "threshold": 2.5}
+    assert notes("pydocs", 2.4, estimand=rate) == [] and len(notes("pydocs", 2.6, estimand=rate)) == 1
+
+
 def test_effects_of_factors_are_means() -> None:
     fields = study(estimand="median", factors={"no_wo": {"variant": "no_wo"}, "model.norm": ["pre", "post"]})
     fields["base"]["variant"] = "dense"

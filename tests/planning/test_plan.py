@@ -153,6 +153,8 @@ DEAD_AXES = {
     "train.final_lr: [0.0, 0.1]": ("schedule: constant, ", "train.schedule is constant"),
     "evaluate.test_limit: [100, 200]": ("", "evaluate.test is false"),
     "train.checkpoint_selection: [last, best]": ("", "valid is read once"),
+    "train.patience: [null, 1]": ("eval_every: 5, ", "valid is read once"),
+    "train.stop_at: [null, 0.9]": ("eval_every: 5, ", "valid is read once"),
 }
 
 
@@ -172,8 +174,10 @@ def test_an_axis_that_changes_nothing_is_named(axis: str, tmp_path: Path) -> Non
 def test_an_axis_that_changes_no_result_is_named(axis: str, tmp_path: Path) -> None:
     planned = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")))
     assert len(planned.cells) == 6 and any("changes no result" in note for note in planned.notes)
-    used = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")), sets={"train.checkpoint_selection": "best"})
-    assert any("changes no result" in note for note in used.notes) == ("eval_every" not in axis)
+    for field, value in (("checkpoint_selection", "best"), ("patience", 1), ("stop_at", 0.9)):  # a run acts on its evaluations
+        sets = {f"train.{field}": value} | ({} if "eval_every" in axis else {"train.eval_every": 2})
+        used = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")), sets=sets)
+        assert any("changes no result" in note for note in used.notes) == ("eval_every" not in axis)
 
 
 def test_an_axis_that_changes_some_cells_is_not_called_dead(tmp_path: Path) -> None:
@@ -227,6 +231,14 @@ def test_the_plan_says_what_evaluation_costs(tmp_path: Path, capsys: pytest.Capt
     assert dense.eval_flops and dense.train_flops
     assert match and "e" not in match[1]
     assert float(match[1].replace(",", "")) == float(f"{100 * dense.eval_flops / dense.train_flops:.2g}")
+
+
+@pytest.mark.parametrize("field", ["patience", "stop_at"])
+def test_the_plan_says_that_runs_may_end_early(field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, STUDY)
+    for sets, stated in (({}, False), ({"train.eval_every": 2, f"train.{field}": 1}, True)):
+        print_plan(plan(path, sets=sets), tflops=1.0)
+        assert ("may end them earlier" in " ".join(capsys.readouterr().out.split())) == stated
 
 
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
