@@ -134,6 +134,8 @@ def test_mistakes_are_refused() -> None:
     with pytest.raises(UserError, match="expected diagnostics.*got 'pydocs'") as refused:
         select_abilities(["pydocs"])
     assert refused.value.where == "tasks"
+    with pytest.raises(UserError, match="either a quick profile or tasks"):
+        select_abilities(["copy"], quick=True)
     for mutant, words in (("ShortLevel", "length 5: .*at least 7"), ("MisspeltLevel", "did you mean 'length'")):
         with pytest.raises(UserError, match=f"{mutant}, level .*{words}"):
             select_abilities([f"tests.mutants.tasks:{mutant}"])
@@ -144,7 +146,9 @@ def test_mistakes_are_refused() -> None:
 
 def test_every_level_of_the_profile_can_be_built() -> None:
     abilities = select_abilities()
-    assert {ability.name for ability in select_abilities(quick=True)} <= {ability.name for ability in abilities}
+    quick = {ability.name: ability for ability in select_abilities(quick=True)}
+    assert len(quick) == 2 and {len(ability.levels) for ability in quick.values()} == {2}
+    assert all(quick[ability.name].levels == ability.levels[:2] for ability in abilities if ability.name in quick)
     for ability in abilities:
         assert len(ability.levels) >= 2 and len(set(ability.level_names)) == len(ability.levels)
         tasks = [ability.cls(**options) for options in ability.levels]

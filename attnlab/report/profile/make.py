@@ -84,7 +84,7 @@ def profile(
         position: The position scheme of the variant; None: rotary positions where the variant supports them and has no default
             of its own, else its default.
         tasks: Names of diagnostics; None: those of the profile.
-        quick: Two diagnostics, in a few minutes.
+        quick: Two diagnostics at two levels, in a few minutes; not together with ``tasks``.
         seeds: Number of seeds of each level, at least 3.
         out: Folder of the page and of the studies; default ``reports/profile/NAME``.
         imports: Files that register classes.

@@ -84,17 +84,18 @@ def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False)
     """Return the abilities of a profile.
 
     Args:
-        tasks: The diagnostics; None: those of the full or of the quick profile. One that is not among them has its own levels.
-        quick: Two diagnostics, at their first two levels.
+        tasks: The diagnostics; None: those of the profile. One that is not among them has its own levels.
+        quick: Instead of ``tasks``: two diagnostics, at their first two levels.
 
     Raises:
-        UserError: a task that does not exist, or that is no diagnostic with levels.
+        UserError: both arguments, a task that does not exist, or one that is no diagnostic with levels.
     """
     known = {ability.task: ability for ability in ABILITIES}
-    if tasks is None:
-        tasks = QUICK if quick else tuple(known)
-    abilities = [known.get(task) or _own_levels(task) for task in dict.fromkeys(tasks)]
-    return [replace(ability, levels=ability.levels[:QUICK_LEVELS]) for ability in abilities] if quick else abilities
+    if quick:
+        if tasks is not None:
+            raise UserError(f"expected either a quick profile or tasks, got both: {', '.join(tasks)}", "tasks")
+        return [replace(known[task], levels=known[task].levels[:QUICK_LEVELS]) for task in QUICK]
+    return [known.get(task) or _own_levels(task) for task in dict.fromkeys(known if tasks is None else tasks)]
 
 
 def _own_levels(task: str) -> Ability:
