@@ -34,7 +34,7 @@ class Level:
         name: The options of the task, as in "pairs 8, length 64".
         chance: The score without the tested ability.
         length: Tokens of a row.
-        steps: Most training steps of a run, which stops when it has solved its level.
+        steps: Maximum number of training steps of a run, which may end when it has solved the level.
     """
 
     name: str

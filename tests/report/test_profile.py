@@ -143,6 +143,7 @@ def test_a_profile_is_made_by_the_command_and_in_python(
     study = (folder / "TinyParity.yaml").read_text()
     assert "../../../mine.py:Mine" in study and str(tmp_path) not in study
     page = (folder / "README.md").read_text()
+    assert "accuracy on valid, computed every 50 steps, reaches 0.995" in " ".join(page.split())
     assert "attnlab profile mine.py:Mine --with qk_norm" in page and str(tmp_path) not in page
     quiet = ProgressDisplay(quiet=True)
     again = profile("mine.py:Mine", components=["qk_norm"], tasks=[task], check=False, display=quiet, out="again", workers=1)

@@ -19,7 +19,7 @@ from attnlab.report.page import task_folder
 from attnlab.report.profile.index import write_index
 from attnlab.report.profile.write import write_profile
 from attnlab.stats.profile import AbilityResult, Profile
-from attnlab.study.profile.abilities import STOP_AT, Ability, select_abilities
+from attnlab.study.profile.abilities import Ability, select_abilities
 from attnlab.study.profile.run import run_profile
 from attnlab.study.profile.studies import BASELINES, MODEL, TRAIN, Entry, distinct, entry_labels, variant_entry
 
@@ -192,13 +192,18 @@ def _profile_of(
         abilities=tuple(results),
         seeds=options.seeds,
         model=f"width {MODEL['dim']}, {MODEL['depth']} blocks, {MODEL['heads']} heads",
-        train=(
-            f"batches of {TRAIN['batch_size']} rows, learning rate {TRAIN['lr']:g}, the same for all variants; a run stops "
-            f"when its accuracy on valid reaches {STOP_AT}, which is computed every {TRAIN['eval_every']} steps"
-        ),
+        train=_describe_training(options.abilities),
         command=options.command,
         studies={ability.name: os.path.relpath(folder / f"{ability.name}.yaml", page) for ability in options.abilities},
     )
+
+
+def _describe_training(abilities: Sequence[Ability]) -> str:
+    """Return the training that all runs share, and the scores at which they end early."""
+    training = f"batches of {TRAIN['batch_size']} rows, learning rate {TRAIN['lr']:g}, the same for all variants"
+    scores = " or ".join(f"{score:g}" for score in sorted({a.stop_at for a in abilities if a.stop_at is not None}))
+    end = f"a run ends when its accuracy on valid, computed every {TRAIN['eval_every']} steps, reaches {scores}"
+    return f"{training}; {end}" if scores else training
 
 
 def _command(named: Mapping[str, Any], *, imports: Sequence[str], **options: Any) -> str:

@@ -27,7 +27,7 @@ NOTES = (
     "Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With 3 seeds, 3 of 3 are compatible with every "
     "rate from 0.29, and 0 of 3 with every rate up to 0.71. A level that half of all seeds would solve is called solved with "
     "probability 1/8, and failed with the same.",
-    "All variants have the same model, learning rate and largest number of steps. Another learning rate, a longer training or "
+    "All variants have the same model, learning rate and maximum number of steps. Another learning rate, a longer training or "
     "a larger model may solve a level that is failed here.",
     "There is no mean over the diagnostics and no rank: they test different abilities.",
 )

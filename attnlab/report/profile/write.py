@@ -13,7 +13,7 @@ from attnlab.report.render import render
 from attnlab.stats.profile import Profile
 
 FILE = "profile.json"
-RUN_COLUMNS = ("task", "level", "variant", "position", "seed", "score", "solved", "threshold", "chance", "most_steps")
+RUN_COLUMNS = ("task", "level", "variant", "position", "seed", "score", "solved", "threshold", "chance", "max_steps")
 
 
 def write_profile(folder: Path, profile: Profile) -> ProfilePage:

@@ -23,7 +23,7 @@ class Ability:
     Attributes:
         task: A name, ``file.py:Class`` or ``package.module:Class``.
         levels: The options of each level.
-        steps: Most training steps of a run, which stops when it has solved its level.
+        steps: Maximum number of training steps of a run, which may end when it has solved its level.
     """
 
     task: str

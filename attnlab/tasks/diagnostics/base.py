@@ -49,7 +49,7 @@ class Diagnostic(Task):
         levels: options of increasing difficulty, such as ``({"pairs": 4}, {"pairs": 8})``, from an easy level to one at which
             some variants fail.
         steps: number of training steps, with batches of 64 rows, that suffice for a variant that can solve the easiest level.
-            ``attnlab profile`` trains a diagnostic of your own for so many steps, with batches of 32 rows.
+            ``attnlab profile`` trains a diagnostic of your own for at most so many steps, with batches of 32 rows.
     """
 
     kind = "language_model"
