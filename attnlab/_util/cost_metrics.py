@@ -8,7 +8,7 @@ to `COST_METRICS`. The report's tables, plots and exported files, the table that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -57,6 +57,11 @@ class CostMetric:
     def format(self, value: float) -> str:
         """Return `value` as text with `digits` significant digits."""
         return significant(value, self.digits)
+
+    def format_range(self, ends: Sequence[float]) -> str:
+        """Return the lowest and the highest value over seeds as text, as in "(800 to 12,600)"; "" if they agree as printed."""
+        texts = [self.format(value) for value in ends]
+        return f"({' to '.join(texts)})" if len(set(texts)) > 1 else ""
 
 
 COST_METRICS = [  # in the order of the tables' columns
@@ -128,7 +133,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "recurrent states that decoding keeps of one sequence, the same at every length",
         relative=True,
     ),
-    CostMetric("steps", "steps", "", "training steps of the whole run"),
+    CostMetric("steps", "steps", "", "training steps that the run took"),
     CostMetric("tokens", "tokens", "", "tokens trained on in the whole run"),
     CostMetric(
         "train_seconds",

@@ -111,7 +111,7 @@ def _cost(cell: CellSummary, metric: CostMetric, baseline: CellSummary | None) -
     if metric.name not in cell.costs:
         return ""
     mean = cell.costs[metric.name].mean
-    if seed_range := _seed_range(cell, metric):
+    if seed_range := metric.format_range(cell.ranges.get(metric.name, ())):
         return f"{metric.format(mean)} {seed_range}"
     reference = baseline.costs.get(metric.name) if baseline is not None else None
     if not metric.relative or reference is None or not reference.mean:
@@ -120,12 +120,6 @@ def _cost(cell: CellSummary, metric: CostMetric, baseline: CellSummary | None) -
     if percent == 0:
         return f"{metric.format(mean)} (same)"
     return f"{metric.format(mean)} ({percent:+.1f} %)" if abs(percent) >= 0.05 else f"{metric.format(mean)} ({percent:+.1g} %)"
-
-
-def _seed_range(cell: CellSummary, metric: CostMetric) -> str:
-    """Return the range over seeds of a measured cost, as in "(800 to 12,600)"; "" if all seeds agree as printed."""
-    ends = [metric.format(value) for value in cell.ranges.get(metric.name, ())]
-    return f"({' to '.join(ends)})" if len(set(ends)) > 1 else ""
 
 
 def cost_table(cells: Sequence[CellSummary], *, colors: Mapping[str, str] | None = None) -> Table | None:
@@ -164,7 +158,7 @@ def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     texts = _notes_on_intervals(cells) if spec.estimand.is_mean else estimand_notes(cells, spec)
     if any(cell.difference for cell in comparisons(cells)):
         texts += _notes_on_differences(cells, spec)
-    if any(_seed_range(cell, metric) for cell in cells for metric in shown_in("verdict table")):
+    if any(m.format_range(cell.ranges.get(m.name, ())) for cell in cells for m in shown_in("verdict table")):
         texts.append("Parentheses after a measured cost (speed, peak memory): its lowest and highest seed.")
     return [*texts, *chain_notes(cells)]
 

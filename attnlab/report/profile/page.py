@@ -179,9 +179,8 @@ def _cost(result: LevelResult, metric: CostMetric) -> str:
     """Return the mean of a cost, with the range over seeds if it is measured; "" without a value."""
     if metric.name not in result.costs:
         return ""
-    low, high = (metric.format(value) for value in result.ranges.get(metric.name, (0.0, 0.0)))
-    text = metric.format(result.costs[metric.name])
-    return text if low == high else f"{text} ({low} to {high})"
+    mean = metric.format(result.costs[metric.name])
+    return f"{mean} {metric.format_range(result.ranges.get(metric.name, ()))}".rstrip()
 
 
 def _unique(groups: Iterable[Sequence[str]]) -> str:
