@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from attnlab.components import Component, ComponentConfig
 from attnlab.components.combination import exclusive_pair, missing_places, without_place
@@ -11,6 +11,8 @@ from attnlab.errors import UserError
 from attnlab.nn.attention import BACKENDS, FUNCTION_BACKENDS
 from attnlab.registry import COMPONENTS, check_options, with_defaults
 from attnlab.variants import Variant
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,19 @@ def compose(variant: type[Variant], components: Sequence[ComponentSpec]) -> type
     return Composed
 
 
+def decompose(variant: type[V]) -> tuple[type[V], tuple[ComponentSpec, ...]]:
+    """Return the variant and the components of a variant of ``compose``; another class has no components."""
+    return getattr(variant, "composed_of", (variant, ()))
+
+
 def component_classes(variant: type) -> tuple[type[Component], ...]:
     """Return the classes of the components of a variant of ``compose``; () for another class."""
-    _, specs = getattr(variant, "composed_of", (variant, ()))
-    return tuple(spec.cls for spec in specs)
+    return tuple(spec.cls for spec in decompose(variant)[1])
 
 
 def build_components(variant: type[Variant], config: ComponentConfig) -> dict[str, Component]:
     """Return new components of a variant of ``compose``, by name; {} for another variant."""
-    _, specs = getattr(variant, "composed_of", (variant, ()))
-    return {spec.name: spec.cls(config, **spec.options) for spec in specs}
+    return {spec.name: spec.cls(config, **spec.options) for spec in decompose(variant)[1]}
 
 
 def conflict(variant: type[Variant], components: Sequence[ComponentSpec]) -> str | None:

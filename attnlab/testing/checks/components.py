@@ -3,14 +3,14 @@
 import torch
 
 from attnlab.testing.checks.target import LONG_LENGTH, Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff
-from attnlab.testing.composition import compose
+from attnlab.testing.composition import compose, decompose
 
 ADVICE = "A component changes the output by the methods of its places: return the changed tensor, not the argument."
 
 
 def take_effect(target: CheckTarget) -> str:
     """Without any one of the components, the output is another."""
-    variant, components = getattr(target.variant, "composed_of", (target.variant, ()))
+    variant, components = decompose(target.variant)
     if not components:
         raise NotDeclared("the variant has no components")
     role, least = target.roles[0], float("inf")
