@@ -29,10 +29,19 @@ KINDS = {5: "score", 4: "visible"}  # number of arguments -> the method of a com
 
 
 class _Roles:
-    """The roles that a function declares, also after it was registered; by default all."""
+    """The roles that a function declares, also after it was registered; by default all.
+
+    Raises:
+        UserError: the function declares something else than a set of roles.
+    """
 
     def __get__(self, component: object, cls: Any) -> frozenset[str]:
-        return frozenset(getattr(getattr(cls, "function", None), "roles", ROLES))
+        function: Any = getattr(cls, "function", None)
+        roles = getattr(function, "roles", ROLES)
+        if isinstance(roles, str) or not set(roles) <= set(ROLES):
+            message = f"{cls.__name__}.roles: expected a set of the roles {', '.join(ROLES)}, got {roles!r}"
+            raise UserError(message, source(function))
+        return frozenset(roles)
 
 
 class FunctionComponent(Component):

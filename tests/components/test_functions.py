@@ -149,6 +149,16 @@ def test_a_function_of_positions_declares_its_roles() -> None:
         del near.roles  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("roles", ["causal", {"casual"}])
+def test_roles_of_a_function_are_a_set_of_names(roles: object) -> None:
+    def nearest(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return (q_idx - kv_idx).abs() < 3
+
+    nearest.roles = roles  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="nearest.roles: expected a set of the roles causal, .*got .*ca"):
+        check_component(function_component(nearest))
+
+
 @pytest.mark.parametrize("name", ["soft_cap", "generate_soft_cap"])
 def test_is_copied_and_pickled(name: str) -> None:
     component = function_component(getattr(attention_gym, name))(ComponentConfig(DIM, HEADS, 4, "causal", T))
