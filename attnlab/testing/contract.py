@@ -293,10 +293,9 @@ def _cross_advice(failure: Failure, cls: type) -> str:
 
 
 def _advice(error: Exception, cls: type) -> str:
-    components = component_classes(cls)
-    if any("already exists" in str(error) and f"'{place}'" in str(error) for place in PLACES if components):
-        return "Rename this attribute of the component: the names of places are methods."
-    if components:
+    if components := component_classes(cls):
+        if "already exists" in str(error) and any(f"'{place}'" in str(error) for place in PLACES):
+            return "Rename this attribute of the component: the names of places are methods."
         return f"A component defines {_signatures(components)}; attnlab/components/base.py documents shapes and results."
     if issubclass(cls, Variant) and isinstance(error, TypeError) and "argument" in str(error):
         return (
