@@ -8,14 +8,14 @@ from typing import Any
 from attnlab.config.run import RunConfig
 from attnlab.planning.building import BuildError, build_errors
 
-# Fields of a run that affect neither its parameters nor its FLOPs per token; of `train`, the precision affects the cache.
+# Sections and fields of a run that affect no cost of its model, but for the precision, which decides the bytes of its cache.
 COSTLESS = {"train", "evaluate", "machine", "seed"}
 
 
 class Traces:
     """The parameters and FLOPs of models. Configurations that differ only in ``COSTLESS`` fields share one trace.
 
-    One instance serves one plan, because a user's file may change before the next plan.
+    Each precision has a trace of its own. One instance serves one plan, because a user's file may change before the next plan.
     """
 
     def __init__(self) -> None:
