@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ from attnlab._util import process
 from attnlab.errors import UserError
 
 PRELOAD = "attnlab._util.memory"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_server() -> Iterator[None]:
+    """Kill this module's server at the end: each run of a study that was forked from it would have to import torch itself."""
+    yield
+    if process.fork_server_id() is not None:
+        kill_server()
 
 
 def touch(path: Path) -> None:
