@@ -510,7 +510,7 @@ def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: P
 
 def test_ctrl_c_does_not_reach_the_server_while_it_imports() -> None:
     script = "import multiprocessing.forkserver as f; from attnlab._util.process import start_fork_server\n"
-    script += "start_fork_server('attnlab.training.preload')\n"
+    script += "start_fork_server('attnlab.study.execution.preload')\n"
     script += "print(open(f'/proc/{f._forkserver._forkserver_pid}/status').read())"
     output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120).stdout
     (blocked,) = [int(line.split()[1], 16) for line in output.splitlines() if line.startswith("SigBlk")]

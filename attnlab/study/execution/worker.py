@@ -43,7 +43,7 @@ from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 
 TRAIN = "attnlab.training.train:train"
-PRELOAD = "attnlab.training.preload"
+PRELOAD = "attnlab.study.execution.preload"
 logger = logging.getLogger(__name__)
 
 
