@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -134,10 +136,8 @@ class Registry:
         return f" (not registered: {places}; put {decorator} before the class)"
 
     def _entry_points(self) -> dict[str, EntryPoint]:
-        from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
-
         points: dict[str, EntryPoint] = {}
-        for point in entry_points(group=self._group):
+        for point in _installed_entry_points(self._group, tuple((place, _last_change(place)) for place in sys.path)):
             first = points.setdefault(point.name, point)
             if first.value != point.value or point.name in self._builtin:
                 other = self._builtin.get(point.name, first.value)
@@ -183,6 +183,26 @@ class Registry:
 def _classes(module: ModuleType) -> list[str]:
     """Return the names of the classes that a module defines itself."""
     return [name for name, c in vars(module).items() if isinstance(c, type) and c.__module__ == module.__name__]
+
+
+@lru_cache
+def _installed_entry_points(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """Return a group's entry points of all installed packages, whose metadata are read again when a place of the path changes.
+
+    Args:
+        places: the folders of the search path, with the time of each one's last change.
+    """
+    from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
+
+    return tuple(entry_points(group=group))
+
+
+def _last_change(place: str) -> int:
+    """Return the time at which an entry of a folder was last added, removed or renamed; 0 if there is no such folder."""
+    try:
+        return os.stat(place).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _same_definition(one: type, other: type) -> bool:
