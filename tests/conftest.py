@@ -99,12 +99,14 @@ def postgres() -> Iterator["Server"]:
 
 @pytest.fixture(scope="session", autouse=True)
 def copied_databases() -> Iterator[None]:
-    """Copy an empty MLflow database wherever this process would create one; processes that tests start create their own."""
+    """Copy empty databases wherever this process would create them; processes that tests start create their own."""
+    from attnlab.study.trials.store import Store
     from attnlab.tracking import client
-    from tests.support.empty_store import copying
+    from tests.support.empty_store import copying, copying_queues
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_create_database", copying(client._create_database))
+        patch.setattr(Store, "_open_sqlite", copying_queues(Store._open_sqlite))
         yield
 
 

@@ -93,7 +93,7 @@ def wait_for(path: Path, *, seconds: float = 900) -> None:
 
 
 def test_two_machines_share_one_study(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out, postgres: "Server") -> None:
-    stores = Stores(tracking=postgres.database(), storage=postgres.database())
+    stores = Stores(tracking=postgres.store(), storage=postgres.database())
     monkeypatch.setenv("MLFLOW_TRACKING_URI", stores.tracking)
     words = ["--machines", "2", "--workers", "1", "--local", "--storage", stores.storage]
     assert cli.main(["submit", "shared.yaml", *words]) == 0

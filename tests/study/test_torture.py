@@ -192,7 +192,7 @@ def test_the_spy_notes_what_is_read_and_not_what_is_written(tmp_path: Path) -> N
 def test_a_ticket_that_a_dead_parent_left_of_a_finished_run_is_settled(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, tracking = postgres.database(), postgres.database()
+    storage, tracking = postgres.database(), postgres.store()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
     path = write(tmp_path, STUDY)
     first = attnlab.run(
@@ -214,7 +214,7 @@ def test_a_parent_killed_between_a_record_and_its_ticket_leaves_a_complete_trial
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record is FINISHED and the trial has its state, but not its value, when the parent dies."""
-    storage, tracking = postgres.database(), postgres.database()
+    storage, tracking = postgres.database(), postgres.store()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
     monkeypatch.setenv("ATTNLAB_HEARTBEAT", "1")
     path, options = write(tmp_path, STUDY), {"root": tmp_path / "runs", "storage": storage, "only": {"variant": "no_wo"}}

@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from attnlab._util.database import storage_url
 from tests.support.processes import free_port
 
 USER = "attnlab"
@@ -32,6 +33,7 @@ class Server:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._empty_store = ""
         self.url = self._url("postgres")
 
     def database(self, template: str = "template1") -> str:
@@ -41,6 +43,15 @@ class Server:
             pair = map(sql.Identifier, (name, template.rpartition("/")[2]))
             connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*pair))
         return self._url(name)
+
+    def store(self) -> str:
+        """Create an MLflow store, as a copy of one that is created once; return its address."""
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        if not self._empty_store:
+            self._empty_store = self.database()
+            SqlAlchemyStore(storage_url(self._empty_store), "artifacts").engine.dispose()
+        return self.database(self._empty_store)
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a connection to the first database in autocommit mode."""
