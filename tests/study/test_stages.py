@@ -1,6 +1,7 @@
 """Tests of runs that start from other runs: their order, failures, resumption, and what the study reports of them."""
 
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,23 @@ def go(root: Path, fate: str = "good", **changes: Any) -> StudyResult:
     )
 
 
+Finished = tuple[Path, StudyResult]
+
+
+@pytest.fixture(scope="module")
+def finished(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Return the folder and the result of the chains of two seeds. Tests that add runs use a copy of the folder."""
+    root = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("finished") / "runs"))
+    return root, go(root)
+
+
+@pytest.fixture(scope="module")
+def finished_seed(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Return the folder and the result of the chains of one seed, as ``finished``."""
+    root = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("finished") / "runs"))
+    return root, go(root, seeds=[0])
+
+
 def trained(root: Path) -> list[str]:
     """Return the keys of the runs that were trained, in order."""
     return (root / "work" / "trained.txt").read_text().split()
@@ -106,8 +124,8 @@ def test_a_cell_is_refused_with_its_stage() -> None:
     assert all("no matrix" in str(cell.refusal) for cell in alien.cells) and alien.total == 0
 
 
-def test_stages_are_trained_first_seed_by_seed(root: Path) -> None:
-    result = go(root)
+def test_stages_are_trained_first_seed_by_seed(finished: Finished) -> None:
+    root, result = finished
     assert result.ok and set(states(result).values()) == {"completed"}
     planned = plan(chain())
     names = {run.key: run.name for run in (*planned.stage_runs, *planned.runs)}
@@ -181,28 +199,30 @@ def test_a_chain_of_three_fails_as_a_whole_and_completes_as_a_whole(root: Path, 
     assert len(trained(root)) == 3
 
 
-def test_only_trains_the_stages_of_the_selected_cells_and_keeps_the_records_of_others(root: Path) -> None:
-    go(root)
+def test_only_trains_the_stages_of_the_selected_cells_and_keeps_the_records_of_others(
+    finished: Finished, tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(finished[0], tmp_path / "runs"))
     result = go(root, only={"variant": "dense"})
     assert set(states(result)) == {f"{name} s{seed}" for name in ("pretrain: dense", "dense") for seed in (0, 1)}
     assert {row.name for row in result.others} == {"no_wo s0", "no_wo s1"}
     assert len(load_runs("chain", root)) == 8 and len(trained(root)) == 8
 
 
-def test_runs_of_a_stage_that_the_plan_no_longer_has_are_not_current(root: Path) -> None:
-    go(root, seeds=[0])
+def test_runs_of_a_stage_that_the_plan_no_longer_has_are_not_current(finished_seed: Finished, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(finished_seed[0], tmp_path / "runs"))
     go(root, seeds=[0], sets={"stages.pretrain.train.lr": 0.5})
     assert sorted(load_runs("chain", root)["name"]) == ["dense s0", "no_wo s0", "pretrain: dense s0", "pretrain: no_wo s0"]
     assert len(load_runs("chain", root, every=True)) == 8
 
 
 @pytest.mark.parametrize("way", ["redo", "delete", "mlflow"])
-def test_runs_that_started_from_a_withdrawn_run_are_trained_again(root: Path, way: str) -> None:
-    first = go(root, seeds=[0])
+def test_runs_that_started_from_a_withdrawn_run_are_trained_again(finished_seed: Finished, tmp_path: Path, way: str) -> None:
+    root = Path(shutil.copytree(finished_seed[0], tmp_path / "runs"))
     if way == "mlflow":
         from mlflow import MlflowClient
 
-        MlflowClient(f"sqlite:///{root / 'mlflow.db'}").delete_run(first.rows[0].run_id)
+        MlflowClient(f"sqlite:///{root / 'mlflow.db'}").delete_run(finished_seed[1].rows[0].run_id)
     else:
         with withdraw("chain", ["pretrain: dense s0"], root=root) as withdrawal:
             assert [run.name for run in withdrawal.runs] == ["pretrain: dense s0", "dense s0"]
@@ -232,16 +252,17 @@ def test_a_search_waits_for_its_stage_and_confirms_with_the_stages_of_its_seeds(
     ]
 
 
-@pytest.fixture
-def compared(root: Path) -> StudyResult:
-    """A study that compares runs from scratch with pre-trained ones."""
+@pytest.fixture(scope="module")
+def compared(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Return the folder and the result of a study that compares runs from scratch with pre-trained ones."""
+    root = Path(shutil.copytree(empty_store, tmp_path_factory.mktemp("compared") / "runs"))
     base = {key: value for key, value in BASE.items() if key != "init"}
     grid = {"variant": ["dense", "no_wo"], "init": [None, "pretrain"]}
-    return go(root, "with_costs", base=base, grid=grid, seeds=[0, 1, 2], baseline={"init": None})
+    return root, go(root, "with_costs", base=base, grid=grid, seeds=[0, 1, 2], baseline={"init": None})
 
 
-def test_stages_are_in_no_cell_and_the_costs_of_chains_are_whole(compared: StudyResult) -> None:
-    cells = {cell.name: cell for cell in table(compared)}
+def test_stages_are_in_no_cell_and_the_costs_of_chains_are_whole(compared: Finished) -> None:
+    cells = {cell.name: cell for cell in table(compared[1])}
     assert list(cells) == [f"{variant} init={init}" for variant in ("dense", "no_wo") for init in ("null", "pretrain")]
     assert [cells[name].costs["chain_seconds"].mean for name in cells] == [4.0, 14.0, 4.0, 14.0]
     assert [cells[name].costs["chain_flops"].mean for name in cells] == [3e9, 12e9, 3e9, 12e9]
@@ -251,9 +272,10 @@ def test_stages_are_in_no_cell_and_the_costs_of_chains_are_whole(compared: Study
 
 
 def test_the_terminal_and_the_page_show_stages_and_whole_chains(
-    compared: StudyResult, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    compared: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_results(compared)
+    root, result = compared
+    print_results(result)
     printed = capsys.readouterr().out
     assert "chain s" in printed and "builds on" in printed and "pretrain: dense" not in printed
     folder = report("chain", root, tmp_path / "report")
@@ -287,7 +309,7 @@ def go_shared(root: Path, addresses: tuple[str, str], monkeypatch: pytest.Monkey
 def test_a_parent_on_another_machine_fetches_the_weights_of_a_stage(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    addresses, options = (postgres.database(), postgres.database()), {"grid": {"variant": ["dense"], "train.lr": [1e-3]}}
+    addresses, options = (postgres.database(), postgres.store()), {"grid": {"variant": ["dense"], "train.lr": [1e-3]}}
     first = go_shared(tmp_path / "one", addresses, monkeypatch, **options)
     assert first.ok, [row.reason for row in first.rows]
     options = {"grid": {"variant": ["dense"], "train.lr": [1e-3, 1e-2]}}
@@ -302,7 +324,7 @@ def test_a_parent_on_another_machine_fetches_the_weights_of_a_stage(
 def test_without_the_weights_of_another_machine_a_run_fails_with_the_reason(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    addresses = postgres.database(), postgres.database()
+    addresses = postgres.database(), postgres.store()
     monkeypatch.setattr(Tracker, "log_weights", lambda *_: None)
     assert go_shared(tmp_path / "one", addresses, monkeypatch, grid={"variant": ["dense"]}).ok
     result = go_shared(tmp_path / "two", addresses, monkeypatch, grid={"variant": ["dense"], "train.lr": [1e-2]})
