@@ -30,7 +30,7 @@ if "ATTNLAB_TESTS" not in os.environ:
         os.environ[f"ATTNLAB_{name}"] = str(Path(_home.name) / name.lower())
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ.pop("MLFLOW_TRACKING_URI", None)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = os.environ["ATTNLAB_WORKERS"] = "1"
 
 
 def _forget_users_files() -> Iterator[None]:

@@ -46,6 +46,11 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def workers(text: str) -> int | str:
+    """Return the number of an argument that must be at least 1, or "auto"."""
+    return text if text == "auto" else positive_int(text)
+
+
 def comma_separated(text: str) -> list[str]:
     """Return the words between the commas."""
     return text.split(",")

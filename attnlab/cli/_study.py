@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.cli._arguments import Parser, positive_int
+from attnlab.cli._arguments import Parser, positive_int, workers
 from attnlab.cli._printing import relative
 from attnlab.cli._progress import DelayedProgress, ProgressLine
 from attnlab.errors import UserError
@@ -53,7 +53,7 @@ def add_seed_arguments(parser: Parser) -> None:
 
 def add_queue_arguments(parser: Parser) -> None:
     """Add `--workers`, `--storage`, `--retry` and `--no-check`."""
-    parser.add_argument("--workers", type=positive_int, default=1, metavar="N", help="concurrent runs (default 1)")
+    add_workers_argument(parser)
     parser.add_argument(
         "--storage",
         metavar="URL",
@@ -61,6 +61,17 @@ def add_queue_arguments(parser: Parser) -> None:
     )
     parser.add_repeatable("--retry", metavar="STATE", help="rerun runs in this state: failed, diverged, ... (repeatable)")
     parser.add_argument("--no-check", action="store_true", help="skip the quick check of variants of your own before the runs")
+
+
+def add_workers_argument(parser: Parser) -> None:
+    """Add `--workers N`; None where it is not given."""
+    parser.add_argument(
+        "--workers",
+        type=workers,
+        metavar="N",
+        help="concurrent runs (default: ATTNLAB_WORKERS, else auto: one on each CUDA device, on a CPU as many as are measured "
+        "to finish soonest)",
+    )
 
 
 def add_output_arguments(parser: Parser) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, comma_separated, positive_int
 from attnlab.cli._printing import print_table, print_text, relative
-from attnlab.cli._study import add_components_argument, parse_sets
+from attnlab.cli._study import add_components_argument, add_workers_argument, parse_sets
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--tasks", type=comma_separated, metavar="NAME,NAME", help="diagnostics (default: all of the profile)")
     parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="seeds of each level (default 3, the least)")
-    parser.add_argument(
-        "--workers", type=positive_int, metavar="N", help="concurrent runs of one thread each (default: one per processor)"
-    )
+    add_workers_argument(parser)
     parser.add_argument(
         "--storage", metavar="URL", help="postgresql://... of a queue that several machines share (default: ATTNLAB_STORAGE)"
     )

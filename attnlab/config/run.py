@@ -141,7 +141,8 @@ class MachineConfig(Section):
 
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
-        default=None, description="CPU threads; null: all of the machine, divided among the workers"
+        default=None,
+        description="CPU threads; null: all of the machine, divided among the workers, the same in all runs of a study",
     )
     matmul_precision: Literal["highest", "high", "medium"] = Field(
         default="highest",

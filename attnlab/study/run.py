@@ -12,7 +12,6 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.stats.cells import ComparisonSpec, TaskMetric
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
+from attnlab.study.execution.concurrency import Workers, requested_workers
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.rows import Row, row_of_record
@@ -121,7 +121,7 @@ class StudyResult:
 def run(
     study: str | Path | dict[str, Any] | Plan,
     *,
-    workers: int = 1,
+    workers: Workers | None = None,
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
     root: str | Path | None = None,
@@ -137,7 +137,8 @@ def run(
     Args:
         study: a YAML file, its content as a dict, or a plan.
         workers: the number of runs that train at the same time; each takes a CUDA device in turn, or its share of the
-            threads.
+            threads. ``"auto"``: one for each CUDA device, or as many as finish soonest, which is measured. Default
+            ``ATTNLAB_WORKERS``, else ``"auto"``. All runs of a study have the same number of threads.
         sets, only: as for ``attnlab.plan``. With a plan, ``only`` marks it as a part of its study: the records of other
             cells do not change.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
@@ -158,7 +159,7 @@ def run(
     from attnlab.planning.plan import Plan
     from attnlab.planning.plan import plan as make_plan
 
-    require_workers(workers)
+    workers = requested_workers(workers)
     folder, display = runs_folder(root), display or ProgressDisplay()
     earlier = partial(recorded_precision, root=folder)
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, recorded_precision=earlier)
@@ -220,12 +221,6 @@ def _comparison_fields(cell: Cell) -> dict[str, Any]:
     length = task_length(cell.config)
     fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
     return {**fields, "length": length, "test": test_identity(config, length)}
-
-
-def require_workers(workers: object) -> None:
-    """Raise ``UserError`` unless a number of workers is a whole number of at least 1."""
-    if not isinstance(workers, Integral) or isinstance(workers, bool) or workers < 1:
-        raise UserError(f"expected a whole number of at least 1, got {workers!r}", "workers")
 
 
 def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:

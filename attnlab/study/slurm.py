@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.log import log_to
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
+from attnlab.study.execution.concurrency import Workers, requested_workers
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor
@@ -39,26 +40,24 @@ class StudyRequest:
 
     Attributes:
         study: absolute path of the YAML file.
-        sets, only, workers, retry, check: as for `attnlab.run`.
+        sets, only, workers, retry, check: as for `attnlab.run`. Without a number of workers, each machine measures its own.
         adaptive: add seeds until every verdict is conclusive, with these options of
             `attnlab.study.adaptive.run_until_conclusive`; None: run the study's own seeds.
 
     Raises:
-        UserError: `workers` is not a whole number of at least 1.
+        UserError: `workers` is neither a whole number of at least 1 nor "auto".
     """
 
     study: Path
     sets: dict[str, Any] = field(default_factory=dict)
     only: dict[str, Any] = field(default_factory=dict)
-    workers: int = 1
+    workers: Workers | None = None
     retry: tuple[str, ...] = ()
     check: bool = True
     adaptive: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        from attnlab.study.run import require_workers
-
-        require_workers(self.workers)
+        requested_workers(self.workers)
 
     def plan(self) -> Plan:
         """Return the plan of the study.

@@ -39,6 +39,7 @@ NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
 RUNS_PER_PAGE = 250  # of a search: a busy server prepares a page well within a reader's timeout
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
 DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
+THREADS_TAG = "attnlab.threads"  # experiment tag: CPU threads of each run whose configuration leaves their number open
 PRECISION_TAG = "attnlab.auto_precision"  # experiment tag: type of device -> what `train.precision: auto` is, as JSON
 STUDY_TAG = "attnlab.study"  # of experiments (since 0.4.0) and runs: the study's name
 VIEW_KEY = "attnlab"

@@ -25,6 +25,7 @@ from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATU
 from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import (
     QUESTIONS_TAG,
+    THREADS_TAG,
     VIEW_TAG,
     connect,
     is_local,
@@ -94,6 +95,15 @@ class Tracker:
             return [current]
         earlier = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))
         return [*[past for past in earlier if past != current][-MAX_EARLIER_QUESTIONS:], current]
+
+    def recorded_threads(self) -> int | None:
+        """Return the number of threads that ``record_threads`` recorded; None if it has not."""
+        text = self._client.get_experiment(self._experiment_id).tags.get(THREADS_TAG)
+        return None if text is None else int(text)
+
+    def record_threads(self, threads: int) -> None:
+        """Record the CPU threads of the study's runs, so that those of later calls have as many."""
+        self._client.set_experiment_tag(self._experiment_id, THREADS_TAG, str(threads))
 
     def log_reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
         """Record the study's reference scores; ``partial`` keeps earlier scores that are not in ``scores``."""

@@ -97,7 +97,7 @@ class Trainer:
         try:
             # Train, with evaluations, log points and checkpoints when they are due.
             while self.step < self.total and not self.selection.is_done:
-                self._step()
+                self.take_step()
                 if self._log_due():
                     self._log()
                 if self._evaluation_due():
@@ -117,7 +117,7 @@ class Trainer:
         except _EarlyEnd as end:
             return Result(end.state, self._costs(), end.step, end.reason)
 
-    def _step(self) -> None:
+    def take_step(self) -> None:
         """Take one optimiser step, and draw the next batch while the device computes."""
         train_config = self.config.train
         set_learning_rate(self.optimizer, learning_rate(self.step, self.total, train_config))

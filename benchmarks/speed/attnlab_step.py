@@ -46,7 +46,7 @@ def stepper(run: Trainer) -> Callable[[], Tensor]:
     """Return a function that takes the run's next step, including data and clipping, and returns the loss."""
 
     def step() -> Tensor:
-        run._step()
+        run.take_step()
         return run.pending[-1]
 
     return step

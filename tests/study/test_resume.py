@@ -93,7 +93,7 @@ def same(whole: Whole, other: Whole) -> bool:
 def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(**RUNS[kind])
     whole = undisturbed(config, tmp_path / "whole")
-    step = Trainer._step
+    step = Trainer.take_step
 
     def cut_from(last: int) -> Callable[[Trainer], None]:
         def cut(self: Trainer) -> None:
@@ -104,7 +104,7 @@ def test_a_run_that_is_cut_off_at_every_step(kind: str, tmp_path: Path, monkeypa
         return cut
 
     for reached in itertools.count(1):  # each interruption is one step later
-        monkeypatch.setattr(Trainer, "_step", cut_from(reached))
+        monkeypatch.setattr(Trainer, "take_step", cut_from(reached))
         with suppress(Cut):
             assert same(whole, undisturbed(config, tmp_path / "again"))
             break
@@ -350,7 +350,7 @@ def test_a_long_run_is_saved_by_the_clock_unless_the_study_says_how_often(
     seconds: float, every: int | None, steps: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(train__eval_every=None, train__checkpoint_every=every, model__dropout=0.2)
-    saved_at, save, step = [], checkpoint.save_newest, Trainer._step
+    saved_at, save, step = [], checkpoint.save_newest, Trainer.take_step
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", seconds)
     monkeypatch.setattr(
         checkpoint, "save_newest", lambda state, *words, **more: (saved_at.append(state["step"]), save(state, *words, **more))
@@ -364,7 +364,7 @@ def test_a_long_run_is_saved_by_the_clock_unless_the_study_says_how_often(
             raise Cut
 
     with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(Trainer, "_step", cut)
+        patch.setattr(Trainer, "take_step", cut)
         recorded(config, tmp_path / "again")
     assert checkpoint.exists(tmp_path / "again") == bool(steps)
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 1e9)  # other clocks, the same bits
@@ -374,7 +374,7 @@ def test_a_long_run_is_saved_by_the_clock_unless_the_study_says_how_often(
 def test_running_out_of_memory_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(train__checkpoint_every=5)
     whole = undisturbed(config, tmp_path / "whole")
-    step = Trainer._step
+    step = Trainer.take_step
 
     def hungry(self: Trainer) -> None:
         if self.step == 7:
@@ -382,7 +382,7 @@ def test_running_out_of_memory_leaves_the_checkpoint(tmp_path: Path, monkeypatch
         step(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", hungry)
+        patch.setattr(Trainer, "take_step", hungry)
         assert recorded(config, tmp_path / "again")[0].state == "out_of_memory"
     assert checkpoint.load(tmp_path / "again" / checkpoint.NEWEST)["step"] == 5
     assert same(whole, undisturbed(config, tmp_path / "again"))

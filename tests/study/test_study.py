@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.worker import Job, _thread_count
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
@@ -439,14 +437,11 @@ def test_an_edited_study_leaves_old_runs_out_of_the_table(root: Path) -> None:
     assert list(load_runs("small", root)["variant"]) == ["wide"]
 
 
-def test_the_threads_are_divided_and_the_environment_arrives(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_a_call_arrives(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go(root, seeds=[0], grid={"variant": ["dense"]})  # starts the server that children are forked from
     monkeypatch.setenv("ATTNLAB_FAKE", "7")
     row = go(root, seeds=[1], grid={"variant": ["dense"]}, workers=2).rows[0]
     assert row.summary["told"] == 7
-    job = Job(config=plan(study()).runs[0].config, folder=root, thread_shares=2)
-    assert _thread_count(8, job) == 4 and _thread_count(1, job) == 1
-    assert _thread_count(8, replace(job, config=job.config.replace({"machine.threads": 3}))) == 3
 
 
 def test_a_second_parent_is_turned_away(root: Path) -> None:

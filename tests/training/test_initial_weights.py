@@ -33,7 +33,7 @@ def run(config: RunConfig, root: Path) -> Result:
 
 def interrupt(config: RunConfig, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train four steps of a run, and end as Ctrl-C does."""
-    step = Trainer._step
+    step = Trainer.take_step
 
     def cut(trainer: Trainer) -> None:
         if trainer.step == 4:
@@ -41,7 +41,7 @@ def interrupt(config: RunConfig, root: Path, monkeypatch: pytest.MonkeyPatch) ->
         step(trainer)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trainer, "_step", cut)
+        patch.setattr(Trainer, "take_step", cut)
         run(config, root)
 
 

@@ -63,7 +63,7 @@ def test_between_two_points_nothing_is_read_from_the_device(monkeypatch: pytest.
             patch.setattr(Prefetcher, "prefetch", lambda self, step: None)  # prefetching counts on the CPU
             for name in ("item", "tolist", "__bool__", "__float__", "__int__", "cpu", "numpy"):
                 patch.setattr(torch.Tensor, name, _refused(name))
-            run._step()
+            run.take_step()
     assert len(run.pending) == 3
 
 
@@ -116,12 +116,12 @@ def test_a_copy_to_cuda_is_pinned_and_right() -> None:
 def test_a_step_on_cuda_never_synchronises(changes: dict[str, Any]) -> None:
     device = torch.device("cuda")
     run = trainer.Trainer(tiny(**changes), group=Group(), folder=None, device=device, report=lambda step, metrics: False)
-    run._step()  # the first step allocates workspaces
+    run.take_step()  # the first step allocates workspaces
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")  # operations that wait for the device raise
     try:
         for _ in range(3):
-            run._step()
+            run.take_step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert run.step == 4 and len(run.pending) == 4, "all steps were taken, and no loss was read"

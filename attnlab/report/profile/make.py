@@ -19,6 +19,7 @@ from attnlab.report.page import task_folder
 from attnlab.report.profile.index import write_index
 from attnlab.report.profile.write import write_profile
 from attnlab.stats.profile import AbilityResult, Profile
+from attnlab.study.execution.concurrency import Workers
 from attnlab.study.profile.abilities import Ability, select_abilities
 from attnlab.study.profile.run import run_profile
 from attnlab.study.profile.studies import BASELINES, MODEL, TRAIN, Entry, distinct, entry_labels, variant_entry
@@ -37,8 +38,7 @@ class ProfileOptions:
         abilities: The diagnostics.
         seeds: Number of seeds of each level, at least 3.
         imports: Files that register classes.
-        workers: Number of runs that train at the same time; None: one for each processor.
-        root, storage: As for ``attnlab.run``.
+        workers, root, storage: As for ``attnlab.run``.
         check: Check variants of the user's own quickly before they are trained.
         command: The command that makes the profile, for the page.
         run: Further arguments of ``run_profile``.
@@ -47,7 +47,7 @@ class ProfileOptions:
     abilities: Sequence[Ability]
     seeds: int = 3
     imports: Sequence[str] = ()
-    workers: int | None = None
+    workers: Workers | None = None
     root: str | Path | None = None
     storage: str | None = None
     check: bool = True
@@ -66,7 +66,7 @@ def profile(
     seeds: int = 3,
     out: str | Path | None = None,
     imports: Sequence[str] = (),
-    workers: int | None = None,
+    workers: Workers | None = None,
     root: str | Path | None = None,
     storage: str | None = None,
     check: bool = True,
@@ -88,7 +88,8 @@ def profile(
         seeds: Number of seeds of each level, at least 3.
         out: Folder of the page and of the studies; default ``reports/profile/NAME``.
         imports: Files that register classes.
-        workers: Number of runs that train at the same time, each in one thread; None: one for each processor.
+        workers: Number of runs that train at the same time, each in one thread; default ``ATTNLAB_WORKERS``, else one for each
+            processor.
         root: Folder of the runs; default ``ATTNLAB_RUNS``, else ``./runs``.
         storage: ``postgresql://...``, a queue that several machines share; default ``ATTNLAB_STORAGE``.
         check: Check a variant of the user's own quickly before it is trained.

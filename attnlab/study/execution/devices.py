@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 def cuda_devices(plan: Plan, *, workers: int) -> list[str]:
     """Return the devices to divide among several workers, as CUDA_VISIBLE_DEVICES names them; empty if none are divided."""
-    if workers == 1 or all(cell.config.machine.device != "cuda" for cell in plan.cells):
-        return []
+    return [] if workers == 1 or all(cell.config.machine.device != "cuda" for cell in plan.cells) else visible_devices()
+
+
+def visible_devices() -> list[str]:
+    """Return the CUDA devices that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     import torch
 
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -15,6 +15,7 @@ from attnlab._util import memory
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
+from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
 from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
 from attnlab.study.execution.messages import DiskFull, Ended, Evaluation, Metrics, Notice, Outcome, Raised, Started, Tag
@@ -64,7 +65,7 @@ class Runner:
 
     Args:
         root: the folder of runs.
-        workers: the number of runs that train at the same time.
+        workers: the number of runs that train at the same time, or "auto".
         train: ``"module:function"`` that trains one run.
     """
 
@@ -76,20 +77,19 @@ class Runner:
         tracker: Tracker,
         scheduler: Scheduler,
         display: ProgressDisplay,
-        workers: int,
+        workers: Workers,
         train: str,
     ) -> None:
         self._plan, self._root, self._display, self._train = plan, root, display, train
         self._tracker, self._scheduler, self._system_metrics = tracker, scheduler, SystemMetrics()
         tracker.delivery.on_wait = self._empty_pipes
-        self._workers = workers
+        self._requested: Workers = workers
+        self._concurrency = Concurrency(1, 1)
         self._limits = plan.study.run
-        # Of the whole plan, not of the runs that are left: a run resumed alone must compute with the threads it began with.
-        self._thread_shares = min(self._workers, max(1, plan.total))
         self._rows = ResultRows(plan, root, tracker=tracker, scheduler=scheduler)
         self._active: list[_ActiveRun] = []
         self._expected_total = 0  # runs of the study, as far as known at its start
-        self._devices = cuda_devices(plan, workers=self._workers)
+        self._devices: list[str] = []
 
     def run(self, *, partial: bool = False) -> list[Row]:
         """Train every run that is left; return a row per run of the plan. ``partial``: see ``Tracker.update_current``."""
@@ -99,16 +99,17 @@ class Runner:
         refused = [row_of_refusal(cell, run, run_id=self._tracker.log_refused(run, cell)) for cell, run in self._plan.refused]
         finished = len(scheduler.finished)
         self._expected_total = finished + scheduler.remaining
-        self._display.start_study(
-            self._plan.study.study,
-            runs=scheduler.remaining,
-            finished=finished,
-            workers=self._workers,
-            metrics=self._plan.metrics,
-        )
         try:
             if scheduler.remaining:
                 self._prepare_data()
+                self._divide_processors()
+            self._display.start_study(
+                self._plan.study.study,
+                runs=scheduler.remaining,
+                finished=finished,
+                workers=self._concurrency.workers,
+                metrics=self._plan.metrics,
+            )
             while self._step():
                 pass
         except BaseException as error:
@@ -128,10 +129,20 @@ class Runner:
             logger.info("data: %s", label)
             TASKS.get(task.name)(**task.options).prepare()
 
+    def _divide_processors(self) -> None:
+        """Set the number of runs at a time and the threads of each, which all runs of the study share."""
+        chosen = choose(
+            self._plan, self._requested, root=self._root, recorded=self._tracker.recorded_threads(), train=self._train
+        )
+        self._tracker.record_threads(chosen.threads)
+        if chosen.reason:
+            logger.info("%s: %s", describe(chosen), chosen.reason)
+        self._concurrency, self._devices = chosen, cuda_devices(self._plan, workers=chosen.workers)
+
     def _step(self) -> bool:
         """Advance the study by one turn of the loop; return False when it is finished."""
         # 1. Fill the free slots.
-        while len(self._active) < self._workers and self._launch_next():
+        while len(self._active) < self._concurrency.workers and self._launch_next():
             pass
         if not self._active:
             if not self._scheduler.has_pending:
@@ -189,7 +200,7 @@ class Runner:
             self._end_untrained(claimed)
             return True
         used = {active.slot for active in self._active}
-        self._launch(claimed, slot=next(i for i in range(self._workers) if i not in used))
+        self._launch(claimed, slot=next(i for i in range(self._concurrency.workers) if i not in used))
         return True
 
     def _launch(self, claimed: ClaimedRun, *, slot: int) -> None:
@@ -197,7 +208,7 @@ class Runner:
         job = Job(
             config=run.config,
             folder=run_folder(self._root, run.key),
-            thread_shares=self._thread_shares,
+            threads=self._concurrency.threads,
             train=self._train,
             pruning_metric=claimed.search.metric if claimed.search else None,
             memory_limit=self._limits.memory_limit,

@@ -53,8 +53,7 @@ class Job:
 
     Args:
         folder: for checkpoints and the child's output (``log.txt``).
-        thread_shares: the number of workers that divide the processor's threads, where the configuration leaves the
-            number of threads open.
+        threads: CPU threads, where the configuration leaves their number open.
         train: ``"module:function"``, called as ``function(config, report=..., folder=...)``.
         pruning_metric: the curve by which a trial is judged; after each of its points the child waits for an answer.
         memory_limit: in bytes; None for no limit.
@@ -64,7 +63,7 @@ class Job:
 
     config: RunConfig
     folder: Path
-    thread_shares: int = 1
+    threads: int = 1
     train: str = TRAIN
     pruning_metric: str | None = None
     memory_limit: int | None = None
@@ -170,7 +169,7 @@ def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     os.environ.update(job.environment)  # the server may have an older environment
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        _output_to(job.folder / "log.txt")
+        output_to(job.folder / "log.txt")
         if job.memory_limit is not None:
             memory.limit_memory(job.memory_limit)
 
@@ -251,18 +250,13 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _set_up_threads(job: Job) -> str:
-    """Give this process its share of the processor's threads; return a description of its device."""
+    """Set the number of threads of this process; return a description of its device."""
     import torch
 
-    threads = _thread_count(torch.get_num_threads(), job)
+    threads = job.config.machine.threads or job.threads
     torch.set_num_threads(threads)
     device = job.config.machine.device
     return device_name(device) + ("" if device.startswith("cuda") else f" ({count(threads, 'thread')})")
-
-
-def _thread_count(available: int, job: Job) -> int:
-    """Return the configured number of threads, or else this worker's share of the ``available`` ones."""
-    return job.config.machine.threads or max(1, available // job.thread_shares)
 
 
 def _total_steps(job: Job) -> int | None:
@@ -285,7 +279,7 @@ def _die_with_parent(lifeline: Connection) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _output_to(path: Path) -> None:
+def output_to(path: Path) -> None:
     """Redirect the output of this process to a file, without secrets: the terminal belongs to the parent's display."""
     with path.open("ab") as file:
         sys.stdout.flush()

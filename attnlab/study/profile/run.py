@@ -6,7 +6,6 @@ of all profiles in one runs folder are those of the same studies, so that a vari
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.profile import AbilityResult, Level, LevelResult, level_result
+from attnlab.study.execution.concurrency import Workers
 from attnlab.study.execution.worker import TRAIN
 from attnlab.study.profile.abilities import Ability, level_label
 from attnlab.study.profile.studies import Entry, entry_labels, require_seeds, study_fields, write_study
@@ -36,7 +36,7 @@ def run_profile(
     folder: Path,
     seeds: int = 3,
     imports: Sequence[str] = (),
-    workers: int | None = None,
+    workers: Workers | None = None,
     root: str | Path | None = None,
     storage: str | None = None,
     check: bool = True,
@@ -51,8 +51,7 @@ def run_profile(
         folder: Where the studies are written, one file for each diagnostic.
         seeds: Number of seeds of each level, at least 3.
         imports: Files that register classes.
-        workers: Number of runs that train at the same time, each in one thread; None: one for each processor.
-        root, storage, display, train: As for ``attnlab.run``.
+        workers, root, storage, display, train: As for ``attnlab.run``.
         check: Check variants of the user's own quickly before they are trained.
 
     Raises:
@@ -70,7 +69,7 @@ def run_profile(
         while True:
             result = run(
                 study_plan,
-                workers=workers or processors(),
+                workers=workers,
                 root=root,
                 storage=storage,
                 display=display,
@@ -87,11 +86,6 @@ def run_profile(
             study_plan = _plan(ability, entries, reached, **options)
         results.append(_ability_result(ability, study_plan, dict(zip(entry_labels(entries), by_entry, strict=True)), root))
     return results
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _plan(ability: Ability, entries: Sequence[Entry], reached: Sequence[int], *, folder: Path, **options: Any) -> Plan:

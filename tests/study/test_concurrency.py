@@ -1,0 +1,142 @@
+"""Tests of the number of runs at a time and their threads: measured, recorded, and never different within a study."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnlab
+from attnlab.errors import UserError
+from attnlab.planning.plan import Plan, plan
+from attnlab.study.execution import concurrency
+from attnlab.study.execution.concurrency import FILE, VARIABLE, Concurrency, StepTimes, choose, describe, requested_workers
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.tracking.runs import load_runs
+from tests.support.small_runs import tiny
+
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setattr(concurrency, "processors", lambda: 4)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
+
+
+def small_plan(*, seeds: int = 8, threads: int | None = None) -> Plan:
+    base = {
+        "task": {"name": "pydocs", "length": 24},
+        "model": {"dim": 12, "depth": 1, "heads": 2},
+        "train": {"steps": 4, "batch_size": 3},
+        "evaluate": {"valid_limit": 100, "test_limit": 100},
+        "machine": {"device": "cpu", "threads": threads},
+    }
+    return plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}, "seeds": list(range(seeds))})
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "expected"),
+    [(None, None, "auto"), ("auto", "3", "auto"), (None, "3", 3), (None, "auto", "auto"), (2, "3", 2)],
+)
+def test_the_variable_is_the_default(
+    given: Any, variable: str | None, expected: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv(VARIABLE, variable)
+    assert requested_workers(given) == expected
+
+
+def test_a_variable_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("0", "many", "-1"):
+        monkeypatch.setenv(VARIABLE, text)
+        with pytest.raises(UserError, match=f"'auto', got '?{text}'?") as refused:
+            requested_workers(None)
+        assert refused.value.where == VARIABLE
+
+
+def test_a_given_number_divides_the_threads(tmp_path: Path) -> None:
+    divided = {n: choose(small_plan(), n, root=tmp_path) for n in (1, 2, 3, 8)}
+    assert divided == {1: Concurrency(1, 4), 2: Concurrency(2, 2), 3: Concurrency(3, 1), 8: Concurrency(8, 1)}
+    assert choose(small_plan(seeds=2), 8, root=tmp_path) == Concurrency(8, 2), "a plan of two runs needs two shares"
+
+
+def test_a_study_keeps_the_threads_that_it_began_with(tmp_path: Path) -> None:
+    assert choose(small_plan(), "auto", root=tmp_path, recorded=2) == Concurrency(2, 2)
+    assert choose(small_plan(), 2, root=tmp_path, recorded=1) == Concurrency(2, 1)
+    crowded = choose(small_plan(), 4, root=tmp_path, recorded=4)
+    assert (crowded.workers, crowded.threads) == (4, 4) and "began with 4 threads" in crowded.reason
+
+
+def test_threads_of_the_configuration_need_no_measurement(tmp_path: Path) -> None:
+    for recorded in (None, 4):
+        assert choose(small_plan(threads=1), "auto", root=tmp_path, recorded=recorded).workers == 4
+        assert choose(small_plan(threads=1), 4, root=tmp_path, recorded=recorded).reason == ""
+    assert choose(small_plan(threads=2), "auto", root=tmp_path).workers == 2
+    assert choose(small_plan(threads=2, seeds=1), "auto", root=tmp_path).workers == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+LAYOUTS = {1: 4, 2: 2, 4: 1}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs", "workers"),
+    [
+        ({1: 1.0, 2: 1.4, 4: 2.0}, 8, 4),  # small models: one thread each is best
+        ({1: 1.0, 2: 2.1, 4: 4.2}, 8, 4),  # a smaller gain than the noise
+        ({1: 1.0, 2: 2.3, 4: 5.0}, 8, 1),  # runs that disturb each other
+        ({1: 1.0, 2: 1.4, 4: 3.2}, 8, 2),
+        ({1: 1.0, 2: 1.6, 4: 2.8}, 5, 2),  # five runs are 3 x 1.6 in pairs, but 2 x 2.8 in fours
+    ],
+)
+def test_the_layout_is_the_one_with_which_all_runs_end_soonest(seconds: dict[int, float], runs: int, workers: int) -> None:
+    chosen = concurrency._fastest(StepTimes(seconds, peak=1), LAYOUTS, runs=runs)
+    assert (chosen.workers, chosen.threads) == (workers, LAYOUTS[workers])
+
+
+def test_runs_together_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "available_memory", lambda: 10 * GIB)
+    chosen = concurrency._fastest(StepTimes({1: 1.0, 2: 1.0, 4: 1.0}, peak=3 * GIB), LAYOUTS, runs=8)
+    assert chosen.workers == 2 and "do not fit into 10 GiB" in chosen.reason
+    chosen = concurrency._fastest(StepTimes({1: 1.0, 2: 1.0, 4: 1.0}, peak=20 * GIB), LAYOUTS, runs=8)
+    assert chosen.workers == 1
+
+
+def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "SECONDS", 0.05)
+    monkeypatch.setattr(concurrency, "processors", lambda: 2)
+    first = choose(small_plan(), "auto", root=tmp_path)
+    (times,) = json.loads((tmp_path / FILE).read_text()).values()
+    assert set(times["seconds"]) == {"1", "2"} and all(0 < value < 60 for value in times["seconds"].values())
+    assert 50e6 < times["peak"] < 10e9
+    assert first.workers in (1, 2) and "times the steps/s of" in first.reason
+    monkeypatch.setattr(concurrency, "_measure", lambda *_, **__: pytest.fail("measured again"))
+    assert choose(small_plan(), "auto", root=tmp_path) == first
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        choose(small_plan(), "auto", root=tmp_path)
+
+
+def test_a_run_that_cannot_take_a_step_leaves_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(variant="no_such_variant")
+    assert concurrency._measure([config, config], threads=1, seconds=0.01) is None
+    monkeypatch.setattr(concurrency, "_measure", lambda *_, **__: None)
+    chosen = choose(small_plan(), "auto", root=tmp_path)
+    assert (chosen.workers, chosen.threads) == (1, 4) and "could not be measured" in chosen.reason
+
+
+def test_a_study_records_its_threads_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "_fastest", lambda *_, **__: Concurrency(2, 3, "measured"))
+    monkeypatch.setattr(concurrency, "_step_times", lambda *_, **__: StepTimes({}, 0))
+    options: dict[str, Any] = {"root": tmp_path, "display": ProgressDisplay(quiet=True), "reference_scores": False}
+    assert attnlab.run(small_plan(seeds=2), workers="auto", **options).ok
+    assert attnlab.run(small_plan(seeds=3), workers=1, **options).ok
+    devices = load_runs("small", tmp_path)["device"]
+    assert len(devices) == 3 and all(device.endswith("(3 threads)") for device in devices)
+
+
+def test_the_description_is_a_phrase() -> None:
+    assert describe(Concurrency(1, 4)) == "1 run at a time with 4 threads"
+    assert describe(Concurrency(2, 1)) == "2 runs at a time with 1 thread each"
