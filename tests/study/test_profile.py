@@ -125,7 +125,7 @@ def test_a_variant_is_checked_at_the_longest_rows_of_all_diagnostics(tmp_path: P
     monkeypatch.setattr(profile_run, "check_own_variants", stop)
     with pytest.raises(KeyboardInterrupt):
         run_profile([variant_entry("dense")], ABILITIES, folder=tmp_path / "out", root=tmp_path / "runs")
-    assert [plan.study.study for plan in checked] == ["profile-addition"]
+    assert [plan.study.study for plan in checked] == ["profile-induction"]
 
 
 def test_mistakes_are_refused() -> None:

@@ -73,7 +73,7 @@ ABILITIES = (
     Ability("memorisation", tuple({"keys": keys, "length": 16} for keys in (64, 256, 1024)), 400),
     Ability("parity", ({"length": 12}, {"length": 24}, {"length": 48}), 400),
     Ability("group", tuple({"group": "s3", "length": length} for length in (4, 8, 16)), 400),
-    Ability("addition", ({"base": 2, "length": 20}, {"length": 14}), 700),
+    Ability("addition", ({"length": 8}, {"length": 11}, {"length": 14}), 1_200),
     Ability("flip_flop", ({"length": 16}, {"length": 32}, {"length": 64, "ignore": 0.9}), 300),
 )
 QUICK = ("mqar", "parity")
