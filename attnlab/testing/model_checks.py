@@ -19,7 +19,15 @@ from attnlab.models.base import Model
 from attnlab.models.cache import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.tasks import Batch
-from attnlab.testing.checks.target import Check, Failure, NotDeclared, format_number, max_abs_diff, perturb_constant_parameters
+from attnlab.testing.checks.target import (
+    Check,
+    Failure,
+    NotDeclared,
+    format_number,
+    max_abs_diff,
+    perturb_constant_parameters,
+    seed_generators,
+)
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 7, 5  # prime and unequal, so that swapped dimensions do not go unnoticed
 HEADS, DIM, DEPTH, VOCABULARY, CLASSES = 3, 21, 2, 17, 4
@@ -59,7 +67,7 @@ class ModelTarget:
 
     def construct(self) -> Model:
         """Return a model in float64 and in evaluation mode, with noise added to constant parameters."""
-        torch.manual_seed(0)
+        seed_generators(0, "cpu")
         model = self.cls(_configuration(self.cls, self.shape, self.fields), self.shape, **self.options)
         perturb_constant_parameters(model)
         return model.double().eval()

@@ -19,6 +19,7 @@ from attnlab.testing.checks.target import (
     NotDeclared,
     at_drawn_sizes,
     format_number,
+    seed_generators,
 )
 
 # A pass checks one border with each row of its batch: row j keeps the first j tokens and replaces the others.
@@ -123,7 +124,7 @@ def _difference(layer: AttentionLayer, x: Tensor, other: Tensor) -> Tensor:
     outputs = []
     with torch.no_grad():
         for inputs in (x, other):
-            torch.manual_seed(0)
+            seed_generators(0, x.device)
             outputs.append(layer(inputs))
     return (outputs[1] - outputs[0]).abs().amax(2)
 

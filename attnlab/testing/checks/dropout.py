@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.target import AttentionLayer, Check, CheckTarget, Failure, NotDeclared
+from attnlab.testing.checks.target import AttentionLayer, Check, CheckTarget, Failure, NotDeclared, seed_generators
 
 SAMPLES = 4096
 P = 0.3  # away from 0.5, so that dropping with the probability of keeping is noticed
@@ -160,7 +160,7 @@ def _fewest_heads(target: CheckTarget, role: str) -> int:
 def _samples(layer: AttentionLayer, x: Tensor, context: Tensor | None) -> Tensor:
     """Return outputs in training mode, (``SAMPLES``, t, dim), in float64: each row of the batch drops other weights."""
     context = None if context is None else context.expand(SAMPLES, -1, -1)
-    torch.manual_seed(2)
+    seed_generators(2, x.device)
     with torch.no_grad():
         return layer.train()(x.expand(SAMPLES, -1, -1), context).double()
 

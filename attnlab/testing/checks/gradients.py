@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.func import functional_call
 
-from attnlab.testing.checks.target import LONG_LENGTH, Check, CheckTarget, Failure, NotDeclared, at_drawn_sizes
+from attnlab.testing.checks.target import LONG_LENGTH, Check, CheckTarget, Failure, NotDeclared, at_drawn_sizes, seed_generators
 
 BF16_TOLERANCE = 0.05  # bf16 has 8 significant bits: a relative error of 1/256 per operation, over a few operations
 
@@ -36,7 +36,7 @@ def _run_gradcheck(target: CheckTarget, role: str, backend: str, *, dropout: flo
     n = 1 if context is None else 2
 
     def run(*values: Tensor) -> Tensor:
-        torch.manual_seed(0)
+        seed_generators(0, target.device)
         return functional_call(layer, dict(zip(parameters, values[n:], strict=True)), values[:n])
 
     try:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.nn import attention
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff, seed_generators
 
 
 def _output(target: CheckTarget, layer: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:
@@ -141,7 +141,7 @@ def seeded(target: CheckTarget) -> str:
     outputs = []
     for _ in range(2):
         layer = target.build(role, dropout=0.3).train()
-        torch.manual_seed(5)
+        seed_generators(5, target.device)
         outputs.append(_output(target, layer, role))
     gap = max_abs_diff(*outputs)
     if gap > 0:

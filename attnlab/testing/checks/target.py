@@ -202,7 +202,7 @@ class CheckTarget:
             options: replace the recommended options and those of the target.
             seed: seeds torch's generator before any parameter is drawn.
         """
-        torch.manual_seed(seed)
+        seed_generators(seed, self.device)
         heads, length = heads or self.heads, length or self.sizes.length
         settings = self.position_config(role, length=length, heads=heads)
         scheme = position or self.scheme(settings)
@@ -319,6 +319,17 @@ def at_drawn_sizes(run: Callable[[CheckTarget], str], *, draws: int = DRAWS) -> 
         return detail
 
     return run_at_every_size
+
+
+def seed_generators(seed: int, device: str | torch.device) -> None:
+    """Seed the generators of the CPU and of ``device``.
+
+    ``torch.manual_seed`` also records the whole stack for every type of device that has not been used, which takes longer than
+    many a forward pass of the checks.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.device(device).type == "cuda":
+        torch.cuda.manual_seed_all(seed)
 
 
 def perturb_constant_parameters(module: nn.Module) -> None:

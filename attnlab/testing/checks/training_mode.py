@@ -14,6 +14,7 @@ from attnlab.testing.checks.target import (
     at_drawn_sizes,
     format_number,
     max_abs_diff,
+    seed_generators,
 )
 
 ADVICE = (
@@ -60,7 +61,7 @@ def _results(
     """Return the output and the gradients with respect to x and every parameter, by name."""
     x = x.clone().requires_grad_()
     leaves = {"the gradient of x": x, **{f"the gradient of {name}": p for name, p in layer.attention.named_parameters()}}
-    torch.manual_seed(0)
+    seed_generators(0, target.device)
     y = layer(x, context, mask)
     weights = target.noise(*y.shape[:2], seed=9)
     gradients = torch.autograd.grad((y * weights).sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import with_defaults
-from attnlab.testing.checks.target import BATCH, NotDeclared, max_abs_diff, perturb_constant_parameters
+from attnlab.testing.checks.target import BATCH, NotDeclared, max_abs_diff, perturb_constant_parameters, seed_generators
 from attnlab.variants import ROLES
 
 HOOKS = ("embed", "rotate", "bias", "none")
@@ -69,7 +69,7 @@ class SchemeTarget:
 
     def build(self, role: str, *, length: int = TRAINED_LENGTH, seed: int = 0) -> Position:
         """Return the scheme in float64, with noise added to parameters that start as a constant."""
-        torch.manual_seed(seed)
+        seed_generators(seed, self.device)
         scheme = self.scheme(self.config(role, length=length), **self.options)
         perturb_constant_parameters(scheme)
         return scheme.to(self.device, torch.float64).eval()
