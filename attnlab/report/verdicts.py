@@ -237,12 +237,14 @@ def _note_on_batches(cells: Sequence[CellSummary]) -> str:
 def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the note below the table of costs."""
     has_rms_norm = any(record.get("model.norm_type") == "rms" for record in records)
+    early = any(is_present(record.get(f"train.{field}")) for record in records for field in ("patience", "stop_at"))
+    means = " Runs may end early: steps, tokens and times are means over the seeds." if early else ""
     except_rms_norm = " except for RMSNorm, with which it is less on CUDA" if has_rms_norm else ""
     return (
         "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
         f"the same on every device{except_rms_norm}. Parentheses after a measured cost give its lowest and highest seed, if "
         "they differ: cells whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle "
-        "machine. Training PFLOP: 3 x the forward pass x the tokens trained on."
+        f"machine. Training PFLOP: 3 x the forward pass x the tokens trained on.{means}"
     )
 
 

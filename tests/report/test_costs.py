@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from attnlab.report import write
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
@@ -50,6 +52,11 @@ def test_the_note_on_saved_bytes_names_the_norm_that_depends_on_the_device() -> 
     layer, rms = {"model.norm_type": "layer"}, {"model.norm_type": "rms"}
     assert "RMSNorm" in cost_note([layer, rms]) and "CUDA" in cost_note([layer, rms])
     assert "RMSNorm" not in cost_note([layer, {}])
+
+
+@pytest.mark.parametrize("field", ["patience", "stop_at"])
+def test_the_note_on_costs_says_that_runs_may_end_early(field: str) -> None:
+    assert "end early" in cost_note([{}, {f"train.{field}": 1}]) and "end early" not in cost_note([{f"train.{field}": None}])
 
 
 def test_no_line_joins_a_front_of_measured_costs() -> None:
