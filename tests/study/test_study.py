@@ -24,10 +24,12 @@ from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.execution.worker import Job, Worker
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
 from tests.support.paths import ROOT
+from tests.support.small_runs import tiny
 
 QUIET = ProgressDisplay(quiet=True)
 
@@ -169,18 +171,37 @@ def test_a_killed_fork_server_is_no_failure_of_its_children(root: Path) -> None:
     assert {tags["attnlab.state"] for tags in records.values()} == {"completed", "interrupted"}
 
 
-def test_a_child_that_was_forked_by_a_server_that_ended_at_once_reports_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start, lost = process.ForkServerProcess.start, list[process.ForkServerProcess]()
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> list[process.ForkServerProcess]:
+    """The first child, which is forked by a server that seems to have ended before it answered."""
+    start, children = process.ForkServerProcess.start, list[process.ForkServerProcess]()
 
     def end_after_forking(child: process.ForkServerProcess) -> None:
         start(child)
-        if not lost:
-            lost.append(child)
+        if not children:
+            children.append(child)
             raise EOFError("the server ended before it answered")
 
     monkeypatch.setattr(process.ForkServerProcess, "start", end_after_forking)
+    return children
+
+
+def test_a_child_that_was_forked_by_a_server_that_ended_at_once_ends(
+    lost: list[process.ForkServerProcess], tmp_path: Path
+) -> None:
+    worker = Worker(Job(config=tiny(seed=1), folder=tmp_path / "work" / "run", train="tests.support.study_fakes:hangs_once"))
+    try:
+        lost[0].join(timeout=30)
+        assert lost[0].exitcode, "it ended, and not by itself"
+    finally:
+        worker.kill()
+        if lost[0].is_alive() and lost[0].pid:
+            os.killpg(lost[0].pid, signal.SIGKILL)
+
+
+def test_a_child_that_was_forked_by_a_server_that_ended_at_once_reports_nothing(
+    lost: list[process.ForkServerProcess], root: Path
+) -> None:
     result = go(root, "good", grid={"variant": ["dense"]}, seeds=[0])
     lost[0].join()
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
