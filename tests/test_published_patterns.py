@@ -43,19 +43,16 @@ def scores(
 
 
 def parity(variant: dict[str, Any], seed: int) -> list[float]:
-    return scores(PARITY, variant, seed=seed, steps=300, dim=32, lengths=(32,))
+    return scores(PARITY, variant, seed=seed, steps=500, dim=32, lengths=(32,))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "variant", [{"name": "lstm"}, {"name": "delta", "negative_eigenvalues": True}], ids=lambda v: v["name"]
 )
-def test_a_state_that_can_alternate_solves_parity_beyond_the_trained_length(variant: dict[str, Any]) -> None:
-    """Grazzi et al. 2024 (arXiv:2411.12537): LSTM, and DeltaNet with eigenvalues in [-1, 1].
-
-    Seeds either solve it or stay at chance, the LSTM with about one in six: their rate is judged.
-    """
-    solved = sum(min(parity(variant, seed)) > 0.9 for seed in SEEDS)
-    assert solved >= 2
+def test_a_state_that_can_alternate_solves_parity_beyond_the_trained_length(variant: dict[str, Any], seed: int) -> None:
+    """Grazzi et al. 2024 (arXiv:2411.12537): LSTM, and DeltaNet with eigenvalues in [-1, 1]."""
+    assert min(parity(variant, seed)) > 0.9
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -155,12 +155,12 @@ def _fastest(times: StepTimes, layouts: Mapping[int, int], *, runs: int) -> Conc
     best = max(number for number in fits if total[number] <= NOISE * min(total.values()))
     rates = {number: number / seconds for number, seconds in times.seconds.items()}
     gains = [
-        f"{rates[best] / rate:.2g} times the steps/s of {describe(Concurrency(number, layouts[number]))}"
+        f"{rates[best] / rate:.2g} times as many steps/s as {describe(Concurrency(number, layouts[number]))}"
         for number, rate in rates.items()
         if number != best
     ]
     memory = f"; more do not fit into {available / 2**30:.3g} GiB" if available and len(fits) < len(times.seconds) else ""
-    return Concurrency(best, layouts[best], f"measured {', '.join(gains)}{memory}")
+    return Concurrency(best, layouts[best], f"{', '.join(gains)}, as measured{memory}")
 
 
 def _step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
