@@ -61,6 +61,7 @@ def _check_the_written_study(tmp_path: Path, result: AbilityResult) -> None:
     assert len(again.rows) == sum(level.seeds for levels in result.results.values() for level in levels)
     runs = load_runs("profile-parity", tmp_path / "runs")
     assert len(runs) == len(again.rows) and set(runs["phase"]) == {"grid"} and set(runs["machine.threads"]) == {1}
+    assert set(runs["train.stop_at"]) == {0.995}, "a run ends when it has solved its level"
 
 
 def test_a_further_variant_costs_only_its_own_runs(tmp_path: Path) -> None:
@@ -126,6 +127,14 @@ def test_a_variant_is_checked_at_the_longest_rows_of_all_diagnostics(tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         run_profile([variant_entry("dense")], ABILITIES, folder=tmp_path / "out", root=tmp_path / "runs")
     assert [plan.study.study for plan in checked] == ["profile-induction"]
+
+
+def test_a_run_does_not_end_before_it_has_solved_its_level() -> None:
+    stops = {ability.name: ability.stop_at for ability in ABILITIES}
+    assert all(stops[ability.name] > ability.threshold for ability in ABILITIES)  # type: ignore[operator]
+    strict = Ability(f"{MINE}:StrictParity", ({"length": 8},))
+    assert (strict.threshold, strict.stop_at) == (0.999, 0.999)
+    assert Ability(f"{MINE}:ParityByLoss", ({"length": 8},)).stop_at is None
 
 
 def test_mistakes_are_refused() -> None:
