@@ -28,9 +28,10 @@ help:
 	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
 	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
 
+# Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
 quickstart: $(STAMP)
