@@ -47,7 +47,8 @@ def test_a_process_starts_although_its_server_was_killed(tmp_path: Path) -> None
 
 
 def test_a_server_that_dies_quickly_is_started_again_after_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It dies twice while it forks."""
+    """It dies twice while it forks. Each attempt has arguments of its own."""
+    paths = iter([tmp_path / "first", tmp_path / "second", tmp_path / "third"])
     errors, pauses = [EOFError("unexpected EOF"), BrokenPipeError()], list[float]()
     start = process.ForkServerProcess.start
 
@@ -58,9 +59,10 @@ def test_a_server_that_dies_quickly_is_started_again_after_a_pause(tmp_path: Pat
 
     monkeypatch.setattr(process.ForkServerProcess, "start", die_first)
     monkeypatch.setattr(process.time, "sleep", pauses.append)
-    child = process.fork(touch, lambda: (tmp_path / "child",), name="test", preload=PRELOAD)
+    child = process.fork(touch, lambda: (next(paths),), name="test", preload=PRELOAD)
     child.join()
     assert child.exitcode == 0 and len(pauses) == 2 and pauses == sorted(pauses)
+    assert [path.name for path in tmp_path.iterdir()] == ["third"]
 
 
 def test_a_server_that_always_dies_is_one_line_after_rising_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
