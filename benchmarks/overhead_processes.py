@@ -51,7 +51,11 @@ def starts(study: Path, marks: Path) -> None:
         patch.object(runner, "Worker", start),
     ):
         attnlab.run(
-            study, display=ProgressDisplay(quiet=True), reference_scores=False, train="benchmarks.overhead_processes:train"
+            study,
+            workers=1,
+            display=ProgressDisplay(quiet=True),
+            reference_scores=False,
+            train="benchmarks.overhead_processes:train",
         )
 
 
