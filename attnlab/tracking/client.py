@@ -57,6 +57,7 @@ Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch
 WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 READER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 _snapshot: ContextVar[dict[tuple[str, str, bool], list[Record]] | None] = ContextVar("snapshot", default=None)
+_responsive: set[str] = set()  # stores that have responded to this process; a reader's own calls find out if one no longer does
 _reader_values: dict[str, str] = {}  # variables that this module set for readers; a writer replaces them
 TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
 
@@ -114,9 +115,11 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
             _create_database(database)
         elif local:
             relocate_artifacts(root, writable=create)
-        with one_at_a_time(uri):  # PostgreSQL: the first client to connect creates the tables
-            client = MlflowClient(tracking_uri=uri)
-            client.search_experiments(max_results=1)
+        if create or uri not in _responsive:
+            with one_at_a_time(uri):  # PostgreSQL: the first client to connect creates the tables
+                MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
+            _responsive.add(uri)
+        client = MlflowClient(tracking_uri=uri)
     except UserError:
         raise
     except Exception as error:  # any exception of the store's driver; its text may quote the address

@@ -5,8 +5,10 @@ import json
 import urllib.request
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
 from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
@@ -92,6 +94,23 @@ def test_a_password_is_in_no_message_and_in_no_record(
     tags = run_tags(planned.runs[0], plan=planned)
     assert tags["attnlab.command"] == "attnlab run '--store=http://***@host/x'"
     assert "s3cret" not in json.dumps(tags) + "".join(capfd.readouterr())
+
+
+def test_readers_ask_a_store_once_whether_it_responds_and_writers_each_time(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, asked = MlflowClient.search_experiments, list[bool]()
+
+    def counted(client: MlflowClient, **options: Any) -> Any:
+        asked.append(True)
+        return search(client, **options)
+
+    monkeypatch.setattr(MlflowClient, "search_experiments", counted)
+    counts = []
+    for create in (False, False, True, True, False):
+        connect(root, create=create)
+        counts.append(len(asked))
+    assert counts == [1, 1, 2, 3, 3]
 
 
 def test_the_runs_folder_is_the_argument_or_the_environment_s_or_the_default(
