@@ -140,7 +140,7 @@ def test_a_model_that_cannot_be_saved_is_refused_before_training(tmp_path: Path,
         return model
 
     monkeypatch.setattr("attnlab.training.trainer.build", with_extra_state)
-    monkeypatch.setattr("attnlab.training.trainer.Trainer._step", lambda self: pytest.fail("it was trained"))
+    monkeypatch.setattr("attnlab.training.trainer.Trainer.take_step", lambda self: pytest.fail("it was trained"))
     with pytest.raises(UserError, match="_extra_state"):
         train(tiny(), folder=tmp_path)
 
