@@ -39,14 +39,14 @@ class Peace:
 @pytest.fixture(scope="module")
 def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
     folder = tmp_path_factory.mktemp("torture")
-    study = harness.write_study(folder, runs=8, steps=STEPS)
+    study = harness.write_study(folder, runs=6, steps=STEPS)
     return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
 
 
 @pytest.fixture(scope="module")
 def peaceful_chains(tmp_path_factory: pytest.TempPathFactory) -> Peace:
     folder = tmp_path_factory.mktemp("chains")
-    study = harness.write_study(folder, runs=8, steps=STEPS, chains=True)
+    study = harness.write_study(folder, runs=6, steps=STEPS, chains=True)
     return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
 
 

@@ -106,7 +106,7 @@ def test_checks_use_the_given_options(name: str) -> None:
 
 
 def test_the_example_passes_every_check() -> None:
-    for position in (None, "rotary", "relative"):
+    for position in (None, "relative"):
         results = check(f"{EXAMPLES / 'cosine.py'}:Cosine", position=position)
         assert not [result for result in results if result.status == "failed"]
 
