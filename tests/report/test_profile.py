@@ -95,8 +95,8 @@ def test_profiles_have_a_page_on_all_of_them(tmp_path: Path) -> None:
     for stored in (first, second):
         write_profile(tmp_path / stored.name, stored)
     write_index(tmp_path)
-    assert "| mine | rotary | up to pairs 4 (pairs 8: 2 of 3) | no result |" in (tmp_path / "README.md").read_text()
-    assert "| dense | rotary | all levels |  |" in (tmp_path / "README.md").read_text()
+    assert "| mine | rotary | 1 of 3, 1 open | no result |" in (tmp_path / "README.md").read_text()
+    assert "| dense | rotary | 3 of 3 |  |" in (tmp_path / "README.md").read_text()
     page = (tmp_path / "index.html").read_text()
     assert 'href="mine/index.html"' in page
     (tmp_path / "index.html").unlink()

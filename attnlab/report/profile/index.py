@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnlab.report.profile.words import describe_reach
+from attnlab.report.profile.words import count_levels
 from attnlab.report.profile.write import FILE, load_profile
 from attnlab.report.render import render
 from attnlab.report.table import Column, Table, TableRow
@@ -29,7 +29,7 @@ def _table(profiles: list[Profile]) -> Table:
     tasks = list(dict.fromkeys(ability.task for profile in profiles for ability in profile.abilities))
     rows = []
     for profile in profiles:
-        reach = {ability.task: describe_reach(ability, profile.variant) for ability in profile.abilities}
-        cells = [profile.variant, profile.positions[profile.variant], *(reach.get(task, "") for task in tasks)]
+        solved = {ability.task: count_levels(ability, profile.variant) for ability in profile.abilities}
+        cells = [profile.variant, profile.positions[profile.variant], *(solved.get(task, "") for task in tasks)]
         rows.append(TableRow(cells))
     return Table([Column(heading, is_text=True) for heading in ("variant", "position", *tasks)], rows)

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,11 +186,12 @@ def _profile_of(
     shown = list(dict.fromkeys([index, *(entries.index(variant_entry(name)) for name in BASELINES)]))
     every = entry_labels(entries)
     positions = {every[i]: text(entries[i]["position"]) for i in shown}
+    abilities = [replace(result, results={name: result.results[name] for name in positions}) for result in results]
     return Profile(
         name=page.name,
         variant=every[index],
         positions=positions,
-        abilities=tuple(results),
+        abilities=tuple(abilities),
         seeds=options.seeds,
         model=f"width {MODEL['dim']}, {MODEL['depth']} blocks, {MODEL['heads']} heads",
         train=_describe_training(options.abilities),

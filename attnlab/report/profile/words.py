@@ -95,6 +95,16 @@ def describe_reach(ability: AbilityResult, variant: str) -> str:
     return f"{text} ({'; '.join(opened)})" if opened else text
 
 
+def count_levels(ability: AbilityResult, variant: str) -> str:
+    """Return how many levels a variant solves, for a wide table: "2 of 3", "1 of 3, 1 open" or "no result"."""
+    results, last = ability.results[variant], ability.last_solved(variant)
+    if results[0].outcome is Outcome.NO_RESULT:
+        return "no result"
+    solved = 0 if last is None else ability.levels.index(last) + 1
+    opened = sum(result.outcome is Outcome.OPEN for result in results)
+    return f"{solved} of {len(ability.levels)}" + (f", {opened} open" if opened else "")
+
+
 def describe_profile(profile: Profile) -> list[Sentence]:
     """Return the abilities of a profile's variant in groups: what it solves, solves in part, fails, and what is not shown."""
     groups: dict[str, list[str]] = {"all": [], "part": [], "none": [], "open": [], "missing": []}
