@@ -46,7 +46,7 @@ def peace(tmp_path_factory: pytest.TempPathFactory) -> Peace:
 @pytest.fixture(scope="module")
 def peaceful_chains(tmp_path_factory: pytest.TempPathFactory) -> Peace:
     folder = tmp_path_factory.mktemp("chains")
-    study = harness.write_study(folder, runs=6, steps=STEPS, chains=True)
+    study = harness.write_study(folder, runs=8, steps=STEPS, chains=True)
     return Peace(study, folder / "runs", harness.undisturbed(study, folder / "runs"))
 
 
