@@ -22,7 +22,7 @@ def while_it_hangs(config: RunConfig, *, report: Report, folder: Path) -> Result
     """Stop the server in seed 0 (``ATTNLAB_SERVER``: its process group) and end; the parent then waits for a response.
 
     Meanwhile seed 1 trains to its end and makes the file ``trained``, after which a test may wake the server. The parent
-    makes the file ``waiting`` when it is about to close the record of seed 0.
+    makes the file ``ready`` when both runs have records, and ``waiting`` when it is about to close that of seed 0.
     """
     stopped, waiting = folder.parent / "stopped", folder.parent / "waiting"
     if config.seed == 0:
@@ -31,7 +31,6 @@ def while_it_hangs(config: RunConfig, *, report: Report, folder: Path) -> Result
         os.killpg(int(os.environ["ATTNLAB_SERVER"]), signal.SIGSTOP)
         stopped.touch()
         return Result("completed", {"bits_per_byte": 2.0}, 1)
-    (folder.parent / "ready").touch()
     _wait(stopped)
     _wait(waiting)
     for step in range(POINTS):

@@ -117,13 +117,21 @@ def test_a_server_that_goes_away_and_comes_back(
 
 @pytest.fixture
 def announced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Create the file that ``while_it_hangs`` waits for when the study is about to close a record."""
-    finish = Tracker.finish
+    """Create the files that ``while_it_hangs`` waits for: when both runs have records, and before one is closed."""
+    start, finish = Tracker.start, Tracker.finish
+    recorded: list[Any] = []
+
+    def record(self: Tracker, *args: Any, **kwargs: Any) -> Any:
+        recorded.append(start(self, *args, **kwargs))
+        if len(recorded) == 2:
+            (tmp_path / "work" / "ready").touch()
+        return recorded[-1]
 
     def announce(self: Tracker, *args: Any, **kwargs: Any) -> Any:
         (tmp_path / "work" / "waiting").touch()
         return finish(self, *args, **kwargs)
 
+    monkeypatch.setattr(Tracker, "start", record)
     monkeypatch.setattr(Tracker, "finish", announce)
 
 
