@@ -114,8 +114,23 @@ class EvaluateConfig(Section):
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
     valid_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over valid; null: all")
     test_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over test; null: all")
+    sample: Count | Literal["auto"] | None = Field(
+        default="auto",
+        description="bytes or texts, spread evenly over valid, for evaluations during training, which decide the selected "
+        "checkpoint and early stopping; auto: the number of the task; null: as many as valid_limit",
+    )
     test: bool = Field(default=True, description="false: never read the test split")
     lengths: Lengths = Field(default=(), description="further lengths at which the trained model is tested")
+
+    @property
+    def sample_limit(self) -> int | None:
+        """The number of ``sample``; None if evaluations during training read as much as the last one."""
+        return self.sample if isinstance(self.sample, int) else None
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """The fields that limit an evaluation -> their numbers; None: no limit of its own."""
+        return {"valid_limit": self.valid_limit, "test_limit": self.test_limit, "sample": self.sample_limit}
 
     @field_validator("lengths")
     @classmethod

@@ -7,53 +7,17 @@ act at those before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attnlab.config.paths import NAMED, check_value
-from attnlab.config.run import RunConfig
 from attnlab.config.search import SearchConfig
 from attnlab.config.sweep import sweep_advice
 from attnlab.config.types import Named
 from attnlab.errors import UserError
+from attnlab.planning.evaluations import EvaluationSchedule
 from attnlab.planning.samplers import settings
 
 SCHEDULE_FIELDS = ("train.steps", "train.epochs", "train.eval_every")  # they change the steps at which valid is evaluated
-
-
-@dataclass(frozen=True)
-class EvaluationSchedule:
-    """The length of a run, and the steps at which ``valid`` is evaluated.
-
-    Attributes:
-        steps: of the whole run.
-        every: steps between two evaluations.
-        epochs: True if the number of steps follows from a number of epochs.
-    """
-
-    steps: int
-    every: int
-    epochs: bool = False
-
-    @property
-    def early(self) -> int:
-        """The number of evaluations before the last one."""
-        return (self.steps - 1) // self.every
-
-    @property
-    def last(self) -> int:
-        """The step of the last evaluation before the end of the run; 0 if there is none."""
-        return self.early * self.every
-
-
-def evaluation_schedule(config: RunConfig, task: Any) -> EvaluationSchedule:
-    """Return the schedule of a run's evaluations on ``valid``."""
-    from attnlab.training.train import total_steps
-
-    total, every = total_steps(config.train, task), config.train.eval_every
-    if every is None and config.train.epochs is not None:
-        every = task.steps_per_epoch(config.train.batch_size)
-    return EvaluationSchedule(total, every or total, epochs=config.train.epochs is not None)
 
 
 def advice(search: SearchConfig, schedules: Sequence[EvaluationSchedule], *, metric: str, direction: str) -> list[str]:

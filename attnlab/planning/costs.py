@@ -8,9 +8,9 @@ from attnlab._util.raise_site import describe_error
 from attnlab.config.grid import CellConfig
 from attnlab.errors import UserError
 from attnlab.models.base import model_class
-from attnlab.planning.advice import evaluation_schedule
 from attnlab.planning.building import BuildError
 from attnlab.planning.cell import Cell
+from attnlab.planning.evaluations import evaluation_schedule
 from attnlab.planning.resolve import ResolvedCell
 from attnlab.planning.stages import match_models
 from attnlab.planning.traces import Traces
@@ -106,7 +106,11 @@ def _mean_length(cell: CellConfig, resolved: ResolvedCell, split: str, traces: T
 def _eval_flops(cell: CellConfig, resolved: ResolvedCell, flops_per_token: int, traces: Traces) -> int | None:
     """Return the FLOPs of all evaluations of a run, decoding included; None if the task does not estimate their tokens."""
     config, times = resolved.config.evaluate, evaluation_schedule(resolved.config, resolved.task).early + 1
-    reads = [("valid", config.valid_limit, times), *([("test", config.test_limit, 1)] if config.test else [])]
+    reads = [("valid", config.valid_limit, times)]
+    if config.sample_limit is not None:  # after the last step, the sample is read and then the whole
+        reads = [("valid", config.sample_limit, times), ("valid", config.valid_limit, 1)]
+    if config.test:
+        reads.append(("test", config.test_limit, 1))
     total = 0
     for split, limit, count in reads:
         tokens = resolved.task.eval_tokens(split, limit=limit, protocol=config.protocol, stride=config.stride)

@@ -35,6 +35,7 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
     if steps is not None and (every is None or every >= steps):
         for field in ("checkpoint_selection", "patience", "stop_at"):
             reasons[f"train.{field}"] = "valid is read once, at the last step"
+        reasons["evaluate.sample"] = "valid is read once, at the last step"
     if not config.evaluate.test:
         reasons["evaluate.test_limit"] = "evaluate.test is false"
     return reasons

@@ -26,6 +26,7 @@ from attnlab.planning import support
 from attnlab.planning.components import supported_backends
 from attnlab.planning.defaults import REGISTRIES, base_class, with_all_defaults
 from attnlab.planning.effects import without_ineffective_fields
+from attnlab.planning.evaluations import evaluation_sample
 from attnlab.planning.layers import resolve_layers
 from attnlab.planning.traces import Traces
 from attnlab.registry import MODELS, check_options, options_of
@@ -126,6 +127,8 @@ class Resolver:
             "data": data,
         }
         config = named.model_copy(update=changes)
+        evaluate = config.evaluate.model_copy(update={"sample": evaluation_sample(config, task)})
+        config = config.model_copy(update={"evaluate": evaluate})
         resolved_parts = parts(config, task)
         if not any(part.variant_class.has_heads for part in resolved_parts):
             config = config.model_copy(update={"model": config.model.model_copy(update={"heads": 1})})

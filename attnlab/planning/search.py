@@ -12,7 +12,8 @@ from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.study_source import assignment
 from attnlab.errors import UserError
-from attnlab.planning.advice import advice, evaluation_schedule
+from attnlab.planning.advice import advice
+from attnlab.planning.evaluations import evaluation_schedule
 from attnlab.planning.matching import check_fixed_costs
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.samplers import check

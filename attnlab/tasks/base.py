@@ -135,6 +135,8 @@ class Task:
         estimand: the number that summarizes the seeds of a cell: ``mean``, or where one seed of a configuration solves the task
             and the next does not, ``solve_rate``, ``median`` or ``superiority`` (``attnlab.stats.estimand``).
         threshold: the score that solves the task, for a ``solve_rate``.
+        valid_sample: the value of ``evaluate.sample: auto``, in the unit of ``valid_limit``; None: evaluations during training
+            read as much of ``valid`` as the last one.
         files: the options that name a file. In a study, such a path is relative to the study's file.
     """
 
@@ -151,6 +153,7 @@ class Task:
     item_metric: str | None = None
     estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
     threshold: float | None = None
+    valid_sample: int | None = 1_000
     files: tuple[str, ...] = ("path",)
 
     def identity(self) -> str:

@@ -77,8 +77,7 @@ class ByteTask(SequenceTask):
         return [f"byte-level BPE of {self.vocabulary:,} tokens, learned on train; {estimate}"]
 
     def unsupported(self, config: RunConfig) -> str | None:
-        for name in ("valid_limit", "test_limit"):
-            limit = getattr(config.evaluate, name)
+        for name, limit in config.evaluate.limits.items():
             if self.tokens == "bpe" and limit is not None and limit < LEAST_LIMIT:
                 return f"evaluate.{name}: expected at least {LEAST_LIMIT} bytes with tokens: bpe, got {limit}"
         return super().unsupported(config)

@@ -60,6 +60,7 @@ class SequenceTask(Task):
     direction: Literal["min", "max"] = "min"
     text_unit = "token"
     text_per_token: float = 1
+    valid_sample = 50_000
 
     def __init__(self, *, length: int, sampling: str) -> None:
         if sampling not in SAMPLINGS:
@@ -118,8 +119,8 @@ class SequenceTask(Task):
                 f"in a batch of {config.train.batch_size:,} rows each has one segment of {self.length:,} {self.unit}s to itself"
             )
             return f"memory continues the previous segment, but there is none: {rows}"
-        for name in ("valid_limit", "test_limit"):
-            if getattr(evaluate, name) == 1:
+        for name, limit in evaluate.limits.items():
+            if limit == 1:
                 return f"evaluate.{name}: one {self.text_unit} leaves nothing to predict, expected at least 2"
         if evaluate.protocol == "sliding" and not (evaluate.stride and 1 <= evaluate.stride <= self.length):
             return f"the sliding protocol needs evaluate.stride from 1 to the length {self.length}"

@@ -77,6 +77,7 @@ class TranslationTask(BucketedTask):
     other_metrics = {"chrf": "max", "loss": "min"}
     item_metric = "loss"
     item = "sentence"
+    valid_sample = None  # the BLEU of a few sentences is not an estimate of that of all
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ def evaluate(
     config: RunConfig,
     device: torch.device,
     items: ItemScores | None = None,
+    sample: bool = False,
     label: str = "",
 ) -> dict[str, float]:
     """Return every metric of the task on ``valid`` or ``test``, under the configured protocol and limit.
@@ -52,6 +53,7 @@ def evaluate(
         config: of the run.
         device: of the model.
         items: collects the score of each row.
+        sample: of ``valid``, read only ``evaluate.sample``.
         label: the name of the evaluation in reports of its progress; default: the split.
 
     Raises:
@@ -59,6 +61,8 @@ def evaluate(
     """
     eval_config = config.evaluate
     limit = eval_config.test_limit if split == "test" else eval_config.valid_limit
+    if sample:
+        limit = eval_config.sample_limit or limit
     protocol: dict[str, Any] = {"limit": limit, "protocol": eval_config.protocol, "stride": eval_config.stride}
     # Limit the rows so that every row fills its memory early.
     rows = eval_config.batch_size or config.train.batch_size

@@ -106,6 +106,8 @@ class Trainer:
                     self._save()
             # Load the selected weights; only they are evaluated on the test split.
             selected = self.selection.load_best(self.model)
+            if self.config.evaluate.sample_limit is not None:
+                selected = self._evaluate("valid")
             valid = {f"valid_{name}": score for name, score in selected.items()}
             test = self._evaluate("test", self.items) if self.config.evaluate.test else {}
             # Peak memory is read before the evaluation at other lengths, which may need more than training did.
@@ -158,22 +160,25 @@ class Trainer:
             self._report({"train/loss": mean, "train/lr": rate, "train/tokens_per_s": speed})
 
     def _validate(self) -> None:
-        """Evaluate on ``valid``, update the selection and report the scores."""
-        scores = self._evaluate("valid")
+        """Evaluate on ``valid``, or the sample of it, update the selection and report the scores."""
+        scores = self._evaluate("valid", sample=True)
         self.selection.update(scores, self.model)
         with self.timer.exclude("logging"):
             self._report({f"valid/{name}": score for name, score in scores.items()})
 
-    def _evaluate(self, split: str, items: ItemScores | None = None) -> dict[str, float]:
+    def _evaluate(self, split: str, items: ItemScores | None = None, *, sample: bool = False) -> dict[str, float]:
         """Return the scores on ``split``; a NaN or infinite metric or loss ends the run as ``diverged``.
 
         Args:
             split: ``valid`` or ``test``.
             items: collects the scores of the split's items.
+            sample: read only the sample of the split that is used during training.
         """
         with self.timer.exclude("evaluation", split=split):
             scores = self.group.on_rank_zero(
-                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device, items=items)
+                lambda: evaluate(
+                    self.model, self.task, split, config=self.config, device=self.device, items=items, sample=sample
+                )
             )
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):

@@ -169,6 +169,29 @@ def test_best_weights_are_those_that_valid_chose(monkeypatch: pytest.MonkeyPatch
     assert result.summary["valid_bits_per_byte"] == 1.0, "the score on valid is that of the weights that were tested"
 
 
+def test_a_sample_of_valid_selects_the_weights_that_all_of_it_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scored(monkeypatch, 3.0, 1.0, 2.0, 1.5)  # after steps 4, 8 and 12, and of the selected weights
+    result, points = recorded(tiny(train__checkpoint_selection="best", evaluate__sample=100))
+    weights = [weight for split, weight in seen]
+    assert [split for split, _ in seen] == ["valid"] * 4 + ["test"]
+    assert weights[4] == weights[3] == weights[1] != weights[2]
+    assert [m["valid/bits_per_byte"] for _, m in points if "valid/bits_per_byte" in m] == [3.0, 1.0, 2.0]
+    assert result.summary["valid_bits_per_byte"] == 1.5
+
+
+def test_evaluations_read_the_sample_during_training_and_all_of_valid_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[str, int | None]] = []
+    batches = PyDocs.eval_batches
+
+    def watched(self: PyDocs, split: str, *, limit: int | None, **options: Any) -> Any:
+        read.append((split, limit))
+        return batches(self, split, limit=limit, **options)
+
+    monkeypatch.setattr(PyDocs, "eval_batches", watched)
+    recorded(tiny(evaluate__sample=100, evaluate__valid_limit=None))
+    assert read == [("valid", 100)] * 3 + [("valid", None), ("test", 300)]
+
+
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_patience_ends_a_run_early(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = scored(monkeypatch, 3.0, 2.0, 2.0, 2.5, 1.0, 0.5)  # an equal score is not an improvement
