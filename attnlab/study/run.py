@@ -29,7 +29,7 @@ from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.concurrency import Workers, requested_workers
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.reference_scores import compute_reference_scores
+from attnlab.study.execution.reference_scores import BackgroundScores
 from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
@@ -170,12 +170,14 @@ def run(
                 check_own_variants(plan)
             start_fork_server(PRELOAD)
             known_code.remember(_code(plan))
-            with Tracker(plan, folder) as tracker:
+            references, scores = BackgroundScores(plan), []
+            with Tracker(plan, folder) as tracker, closing(references):
                 with closing(Store(folder, url)) as store:
                     options = {"tracker": tracker, "display": display, "workers": workers, "train": train}
+                    options["before_training"] = references.start if reference_scores else lambda: None
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
-                scores = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
+                    scores = references.result()
                     tracker.log_reference_scores(scores, partial=bool(only))
                 return StudyResult(plan, rows, scores, _other_rows(plan, folder))
         finally:

@@ -4,7 +4,11 @@ import gzip
 import json
 import lzma
 import math
+import os
+import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from attnlab.report import write
 from attnlab.report.methods import load_study_info
 from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.reference_scores import compute_reference_scores
+from attnlab.study.execution.reference_scores import BackgroundScores, compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.datasets import prepared_folder
 from attnlab.tasks.pydocs import PyDocs
@@ -339,3 +343,76 @@ def test_the_report_finds_the_scores_computed_at_the_end_of_a_study(folders: Pat
     assert go(reference_scores=False) == [] and recorded() == set()
     scores = go()
     assert len(scores) == 3 and recorded() == set(scores)
+
+
+IN_BACKGROUND = """
+import os, time
+from pathlib import Path
+from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.pydocs import PyDocs
+
+HERE = Path(__file__).parent
+
+
+def score(limit):
+    with (HERE / "computed.txt").open("a") as file:
+        file.write(f"{os.getpid()} {os.nice(0)}\\n")
+    if (HERE / "end").exists() and os.nice(0) == 19:
+        os._exit(3)
+    while (HERE / "sleep").exists():
+        time.sleep(0.05)
+    return 7.0
+
+
+class Own(PyDocs):
+    def reference_scores(self):
+        return {"slow": Reference("waits", score)}
+"""
+
+
+def in_background(folder: Path) -> tuple[dict[str, Any], Callable[[], list[tuple[int, int]]]]:
+    """Return a study with a slow reference score, and a function that returns (process, niceness) of each attempt at it."""
+    (folder / "own.py").write_text(IN_BACKGROUND)
+    config = study({"name": f"{folder}/own.py:Own", "length": 16})
+    config["grid"] = {"variant": ["dense"]}
+
+    def attempts() -> list[tuple[int, int]]:
+        file = folder / "computed.txt"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(int(process), int(nice)) for process, nice in map(str.split, lines)]
+
+    return config, attempts
+
+
+def run_quietly(config: dict[str, Any], folder: Path) -> list[ReferenceScore]:
+    display = ProgressDisplay(quiet=True)
+    return run(config, root=folder, display=display, train="tests.support.study_fakes:good").reference_scores
+
+
+def test_scores_are_computed_while_runs_train_in_a_process_of_the_lowest_priority(folders: Path) -> None:
+    config, attempts = in_background(folders)
+    assert [score.value for score in run_quietly(config, folders)] == [7.0]
+    ((process, nice),) = attempts()
+    assert process != os.getpid() and nice == 19
+    assert [score.value for score in run_quietly(config, folders)] == [7.0], "with no run left"
+    assert len(attempts()) == 1, "from the cache"
+
+
+def test_scores_are_computed_again_if_their_process_ended(folders: Path) -> None:
+    config, attempts = in_background(folders)
+    (folders / "end").touch()
+    assert [score.value for score in run_quietly(config, folders)] == [7.0]
+    assert [process == os.getpid() for process, _ in attempts()] == [False, True]
+
+
+def test_the_process_ends_with_the_study(folders: Path) -> None:
+    config, attempts = in_background(folders)
+    (folders / "sleep").touch()
+    with closing(BackgroundScores(plan(config))) as scores:
+        scores.start()
+        scores.start()
+        while not attempts():
+            time.sleep(0.05)
+    ((process, _),) = attempts()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)

@@ -164,7 +164,7 @@ class Worker:
 
 def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
     os.setpgid(0, 0)  # so that the parent can kill this process together with every process that it starts
-    threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=die_with_parent, args=(lifeline,), daemon=True).start()
     os.environ.clear()
     os.environ.update(job.environment)  # the server may have an older environment
     try:
@@ -272,7 +272,8 @@ def _total_steps(job: Job) -> int | None:
     return total_steps(job.config.train, task)
 
 
-def _die_with_parent(lifeline: Connection) -> None:
+def die_with_parent(lifeline: Connection) -> None:
+    """Wait until the parent's end of a pipe is closed, then kill the process group of this process."""
     try:
         lifeline.recv()  # nothing is ever sent: this raises when the parent dies
     except (EOFError, OSError):
