@@ -94,6 +94,8 @@ def unsupported(
         return f"backend xformers requires a CUDA device, got {device}"
     try:
         from attnlab.nn import xformers
+    except ModuleNotFoundError:
+        return "backend xformers: the package is not installed; it has wheels for Linux on x86-64 only"
     except ImportError as error:
         return f"backend xformers cannot be imported: {error}"
     return xformers.unsupported()

@@ -1,6 +1,7 @@
 """All backends compute the same function; one that cannot run gives the reason."""
 
 import itertools
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -237,6 +238,18 @@ def test_xformers_says_why_it_cannot_run_here() -> None:
     reason = unsupported("xformers", device="cpu")
     assert reason is not None and "xformers" in reason and "CUDA device" in reason
     assert unsupported("sdpa", device="cpu") is None and unsupported("reference", device="cuda") is None
+
+
+def test_a_machine_without_xformers_has_the_other_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "xformers"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "xformers", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "attnlab.nn.xformers", raising=False)
+    monkeypatch.delattr("attnlab.nn.xformers", raising=False)
+    reason = unsupported("xformers", device="cuda", head_dim=8)
+    assert reason is not None and "not installed" in reason and "Linux on x86-64" in reason
+    assert [name for name in BACKENDS if unsupported(name, device="cuda", head_dim=16)] == ["xformers"]
+    assert resolve_backend("cuda", hook="none", backends=("reference", "xformers", "sdpa")) == "sdpa"
 
 
 @pytest.mark.parametrize(("precision", "multiple"), [("fp32", 4), ("bf16", 8)])
