@@ -13,7 +13,7 @@ PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test fast lint types format gpu overhead benchmarks clean
+.PHONY: help quickstart test fast lint types format package gpu overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make lint        check style (ruff) and import contracts (import-linter)"
 	@echo "make types       check types (pyright)"
 	@echo "make format      format the code and apply ruff's fixes"
+	@echo "make package     build the wheel and the source distribution, and run the wheel in an empty folder"
 	@echo "make gpu         run the tests that need a CUDA device, with PYTHON, without the contract's matrix"
 	@echo "make overhead    measure what a study costs compared with a bare loop (half an hour on an idle machine)"
 	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
@@ -57,6 +58,9 @@ types: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+package: $(STAMP)
+	@.ci/package
 
 overhead: $(STAMP)
 	$(BIN)/python -m benchmarks.overhead
