@@ -19,15 +19,9 @@ from attnlab.models.base import Model
 from attnlab.models.cache import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.tasks import Batch
-from attnlab.testing.checks.target import (
-    Check,
-    Failure,
-    NotDeclared,
-    format_number,
-    max_abs_diff,
-    perturb_constant_parameters,
-    seed_generators,
-)
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import perturb_constant_parameters, seed_generators
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 7, 5  # prime and unequal, so that swapped dimensions do not go unnoticed
 HEADS, DIM, DEPTH, VOCABULARY, CLASSES = 3, 21, 2, 17, 4

@@ -25,7 +25,8 @@ from attnlab.testing.checks import (
     shapes,
     training_mode,
 )
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks.target import CheckTarget
 
 MODULES = (
     shapes,

@@ -5,16 +5,9 @@ from torch import Tensor
 
 from attnlab.nn import attention
 from attnlab.nn.attention import BACKENDS
-from attnlab.testing.checks.target import (
-    AttentionLayer,
-    Check,
-    CheckTarget,
-    Failure,
-    NotDeclared,
-    Unsupported,
-    at_drawn_sizes,
-    format_number,
-)
+from attnlab.testing.checks.measure import format_number
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks.target import AttentionLayer, CheckTarget, at_drawn_sizes
 
 TOLERANCES = {  # of the error relative to the largest value
     torch.float64: 1e-9,

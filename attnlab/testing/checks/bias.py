@@ -9,16 +9,9 @@ from attnlab.nn.layers import relative_distance
 from attnlab.positions import Position, PositionConfig
 from attnlab.testing.checks.hooks import ADVICE as HOOK_ADVICE
 from attnlab.testing.checks.hooks import roles_for_probe
-from attnlab.testing.checks.target import (
-    Check,
-    CheckTarget,
-    Failure,
-    NotDeclared,
-    at_drawn_sizes,
-    format_number,
-    max_abs_diff,
-    perturb_constant_parameters,
-)
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes, perturb_constant_parameters
 
 ADVICE = (
     "Add bias[:, h, i, j] to the logit of head h, query i and key j, once, after the scale; and pass the same q and k to "

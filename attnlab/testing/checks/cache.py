@@ -7,17 +7,9 @@ import torch
 from torch import Tensor
 
 from attnlab.models.cache import key_value_cache
-from attnlab.testing.checks.target import (
-    LONG_LENGTH,
-    AttentionLayer,
-    Check,
-    CheckTarget,
-    Failure,
-    NotDeclared,
-    at_drawn_sizes,
-    format_number,
-    max_abs_diff,
-)
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes
 
 PARTS = (5, 1, 1, 4, 2)  # new positions of each call
 OTHER_PARTS = (1, 3, 1, 7, 1)  # one position first, then several

@@ -2,7 +2,9 @@
 
 import torch
 
-from attnlab.testing.checks.target import LONG_LENGTH, Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget
 from attnlab.testing.composition import compose, decompose
 
 ADVICE = "A component changes the output by the methods of its places: return the changed tensor, not the argument."

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import CheckTarget
 from attnlab.training.costs import count_flops, saved_bytes
 
 LENGTHS = (256, 576, 1024)  # squares, so that a stride of sqrt(t) is an integer

@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.target import AttentionLayer, Check, CheckTarget, Failure, NotDeclared, seed_generators
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import AttentionLayer, CheckTarget, seed_generators
 
 SAMPLES = 4096
 P = 0.3  # away from 0.5, so that dropping with the probability of keeping is noticed

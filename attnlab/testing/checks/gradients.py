@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.func import functional_call
 
-from attnlab.testing.checks.target import LONG_LENGTH, Check, CheckTarget, Failure, NotDeclared, at_drawn_sizes, seed_generators
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget, at_drawn_sizes, seed_generators
 
 BF16_TOLERANCE = 0.05  # bf16 has 8 significant bits: a relative error of 1/256 per operation, over a few operations
 

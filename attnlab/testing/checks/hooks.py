@@ -6,7 +6,9 @@ from torch.nn import functional as F
 
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, at_drawn_sizes, format_number, max_abs_diff
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 
 HOOKS = ("embed", "rotate", "bias")
 ADVICE = {

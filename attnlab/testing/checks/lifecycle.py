@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from attnlab.nn import attention
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, format_number, max_abs_diff, seed_generators
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import CheckTarget, seed_generators
 
 
 def _output(target: CheckTarget, layer: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:

@@ -2,16 +2,9 @@
 
 import torch
 
-from attnlab.testing.checks.target import (
-    Check,
-    CheckTarget,
-    Failure,
-    NotDeclared,
-    Unsupported,
-    at_drawn_sizes,
-    format_number,
-    max_abs_diff,
-)
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 
 MAX_SEGMENTS = 12  # of which each is a forward pass
 ALIGN = (

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, at_drawn_sizes, format_number, max_abs_diff
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 
 BIAS_ADVICE = (
     "Construct every projection with `bias=config.bias` and add it in forward(), or remove `supports_attention_bias = True`."

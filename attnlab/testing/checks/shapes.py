@@ -5,7 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.target import Check, CheckTarget, Failure, NotDeclared, Unsupported, at_drawn_sizes
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 from attnlab.variants import ROLES
 
 

@@ -1,10 +1,10 @@
-"""The target of a check (a variant with options, position scheme, backend and device) and the results that a check reports."""
+"""The target of a check: a variant with options, position scheme, backend and device."""
 
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,49 +13,15 @@ from attnlab.components import ComponentConfig
 from attnlab.nn import attention
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, check_options, with_defaults
+from attnlab.testing.checks.result import Failure, NotDeclared, Unsupported
 from attnlab.testing.checks.sizes import DRAWS, Sizes, draw_heads, draw_sizes
 from attnlab.testing.composition import build_components
 from attnlab.variants import ROLES, AttentionConfig, Variant
-
-T = TypeVar("T")  # the target of a check: a CheckTarget for variants
 
 BATCH, LENGTH = Sizes().batch, Sizes().length
 LONG_LENGTH = 293  # exceeds the block size of most kernels and patterns, and 256, up to which bf16 represents every integer
 HEAD_SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first supported one is used
 XFORMERS_HEAD_SHAPES = ((3, 8), (2, 8), (4, 8), (8, 8))  # head widths that xformers' kernels support
-
-
-class Failure(Exception):
-    """Raised by a check whose property does not hold.
-
-    Args:
-        case: the smallest failing case, and what was measured in it.
-        advice: what to change in the variant.
-    """
-
-    def __init__(self, case: str, advice: str) -> None:
-        super().__init__(case)
-        self.case, self.advice = case, advice
-
-
-class NotDeclared(Exception):
-    """Raised by a check of a property that the variant does not declare."""
-
-
-class Unsupported(Exception):
-    """Raised by a check of a configuration that the variant refuses; the message is the variant's reason."""
-
-
-class Check(NamedTuple, Generic[T]):
-    """One property of a contract.
-
-    Attributes:
-        name: as printed, and as ``check(only=...)`` selects it.
-        run: returns a short description of what it measured; raises ``Failure``, ``NotDeclared`` or ``Unsupported``.
-    """
-
-    name: str
-    run: Callable[[T], str]
 
 
 class AttentionLayer(nn.Module):
@@ -341,14 +307,3 @@ def perturb_constant_parameters(module: nn.Module) -> None:
         for parameter in module.parameters():
             if parameter.numel() and (parameter == parameter.flatten()[0]).all():
                 parameter.add_(0.3 * torch.randn_like(parameter))
-
-
-def max_abs_diff(a: Tensor, b: Tensor) -> float:
-    """Return the largest absolute difference; 0 for empty tensors, infinity if the difference is NaN."""
-    gap = (a.double() - b.double()).abs().max().item() if a.numel() else 0.0
-    return gap if gap == gap else float("inf")
-
-
-def format_number(value: float) -> str:
-    """Format a measured number with two significant digits."""
-    return "0" if value == 0 else f"{value:.1e}"

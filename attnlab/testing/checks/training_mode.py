@@ -6,16 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.target import (
-    AttentionLayer,
-    Check,
-    CheckTarget,
-    Failure,
-    at_drawn_sizes,
-    format_number,
-    max_abs_diff,
-    seed_generators,
-)
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure
+from attnlab.testing.checks.target import AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators
 
 ADVICE = (
     "With dropout 0, forward() must compute the same function in both modes and change no buffer: look for self.training, a "

@@ -3,7 +3,7 @@
 Internal: not part of the public interface. ``attnlab.testing.check(variant, position=...)`` checks a scheme in a variant.
 """
 
-from attnlab.testing.checks.target import Check
+from attnlab.testing.checks.result import Check
 from attnlab.testing.position_checks import numbers, order
 from attnlab.testing.position_checks.target import SchemeTarget
 

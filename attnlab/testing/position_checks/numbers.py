@@ -11,7 +11,9 @@ from torch import Tensor
 from attnlab.nn.layers import relative_shift
 from attnlab.positions import Position
 from attnlab.testing.checks.bias import block_gap
-from attnlab.testing.checks.target import LENGTH, LONG_LENGTH, Check, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import LENGTH, LONG_LENGTH
 from attnlab.testing.position_checks.target import TOLERANCE, SchemeTarget, logits, visible_gap
 from attnlab.variants import ROLES
 

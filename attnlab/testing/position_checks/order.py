@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from attnlab.positions import Position
-from attnlab.testing.checks.target import BATCH, LENGTH, Check, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.target import BATCH, LENGTH
 from attnlab.testing.position_checks.target import HOOKS, TOLERANCE, SchemeTarget, logits, visible_gap
 
 MEMORY = 5  # keys in front of the first query

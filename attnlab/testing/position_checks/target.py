@@ -10,7 +10,9 @@ from torch import Tensor
 
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import with_defaults
-from attnlab.testing.checks.target import BATCH, NotDeclared, max_abs_diff, perturb_constant_parameters, seed_generators
+from attnlab.testing.checks.measure import max_abs_diff
+from attnlab.testing.checks.result import NotDeclared
+from attnlab.testing.checks.target import BATCH, perturb_constant_parameters, seed_generators
 from attnlab.variants import ROLES
 
 HOOKS = ("embed", "rotate", "bias", "none")

@@ -3,7 +3,7 @@
 Internal: not part of the public interface.
 """
 
-from attnlab.testing.checks.target import Check
+from attnlab.testing.checks.result import Check
 from attnlab.testing.task_checks import batches, diagnostics, evaluation, masks
 from attnlab.testing.task_checks.target import TaskTarget
 

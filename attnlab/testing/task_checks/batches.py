@@ -13,7 +13,7 @@ import torch
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
 from attnlab.tasks.validation import check_definition, describe_mistake
-from attnlab.testing.checks.target import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import ROWS, TaskTarget, same
 
 BATCH_SIZES = (1, ROWS, 7)

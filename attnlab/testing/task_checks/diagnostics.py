@@ -11,7 +11,7 @@ from attnlab.errors import UserError
 from attnlab.registry import check_options
 from attnlab.tasks import IGNORED
 from attnlab.tasks.diagnostics.base import Diagnostic, level_label
-from attnlab.testing.checks.target import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import TaskTarget
 
 ROWS = 200  # of a level whose commonest target is compared with chance

@@ -12,7 +12,7 @@ from attnlab._util.metrics import Mean
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
 from attnlab.tasks.masking import predicted_tokens
 from attnlab.tasks.overlap import overlap
-from attnlab.testing.checks.target import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
 
 SPLIT_ROWS = 512  # of each split that are compared

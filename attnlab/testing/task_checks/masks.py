@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.tasks import IGNORED, Batch
-from attnlab.testing.checks.target import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import TaskTarget
 
 BATCHES = 20  # of training rows

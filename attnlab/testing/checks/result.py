@@ -1,0 +1,39 @@
+"""A check of a contract, and what it raises where its property does not hold or cannot be checked."""
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")  # the target of a check: a CheckTarget for variants
+
+
+class Failure(Exception):
+    """Raised by a check whose property does not hold.
+
+    Args:
+        case: the smallest failing case, and what was measured in it.
+        advice: what to change in the variant.
+    """
+
+    def __init__(self, case: str, advice: str) -> None:
+        super().__init__(case)
+        self.case, self.advice = case, advice
+
+
+class NotDeclared(Exception):
+    """Raised by a check of a property that the variant does not declare."""
+
+
+class Unsupported(Exception):
+    """Raised by a check of a configuration that the variant refuses; the message is the variant's reason."""
+
+
+class Check(NamedTuple, Generic[T]):
+    """One property of a contract.
+
+    Attributes:
+        name: as printed, and as ``check(only=...)`` selects it.
+        run: returns a short description of what it measured; raises ``Failure``, ``NotDeclared`` or ``Unsupported``.
+    """
+
+    name: str
+    run: Callable[[T], str]
