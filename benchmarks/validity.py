@@ -28,6 +28,7 @@ from benchmarks import (
     several_studies,
     sweeps,
     trends,
+    verdict_seeds,
 )
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulation import Result, Setting, Simulation, run_setting
@@ -55,6 +56,8 @@ SIMULATIONS: tuple[Simulation, ...] = (
     intervals.INTERVALS,
     intervals.CHOSEN_ESTIMATES,
     fixed_seeds.PLANNED_SEEDS,
+    verdict_seeds.VERDICT_SEEDS,
+    verdict_seeds.ADDED_SEEDS,
     predictions.PREDICTIONS,
     predictions.PREDICTED_SEEDS,
     rules.LOOK_RULES,

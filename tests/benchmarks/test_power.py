@@ -1,16 +1,15 @@
-"""Tests of the power of t-tests, and of the number of seeds for it, against scipy and simulation."""
+"""Tests of the number of seeds for a known mean and spread."""
 
 from dataclasses import replace
 
-import numpy
 import pytest
 
 from attnlab.stats import paired
+from attnlab.stats.power import power
 from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import table_prior
-from benchmarks.power import power, seeds_needed
-from tests.stats.test_moderation import moderate
+from benchmarks.power import seeds_needed
 from tests.stats.test_paired import seen
 
 
@@ -55,37 +54,6 @@ def test_needed_seeds_beyond_all_looks_are_those_of_a_further_look(looks: Looks)
 
     assert conclusive(needed) and not conclusive(needed - 1)
     assert needed > (seeds_needed(replace(alone, looks=None)) or 0)
-
-
-@pytest.mark.parametrize(("n", "mean", "margin"), [(5, 1.6, None), (9, 0.0, 1.2), (7, 0.4, 1.5), (4, 1.0, 1.0)])
-def test_power_is_the_share_of_conclusive_studies(n: int, mean: float, margin: float | None) -> None:
-    random = numpy.random.RandomState(0)
-    studies = [dict(enumerate(values)) for values in random.normal(mean, 1, (3_000, n)).tolist()]
-    zero = dict.fromkeys(range(n), 0.0)
-    conclusive = [bool(d and d.conclusion) for d in (paired.difference(s, zero, margin=margin) for s in studies)]
-    assert sum(conclusive) / 3_000 == pytest.approx(power(n, mean, sd=1, margin=margin), abs=0.025)
-
-
-def test_power_of_the_t_test_alone_agrees_with_scipy() -> None:
-    from scipy.stats import nct, t
-
-    for n, mean in ((3, 2.0), (8, 0.7)):
-        edge, shift = t.ppf(0.975, n - 1), mean * n**0.5
-        expected = nct.sf(edge, n - 1, shift) + nct.cdf(-edge, n - 1, shift)
-        assert power(n, mean, sd=1) == pytest.approx(expected, abs=2e-3)
-
-
-@pytest.mark.parametrize(("n", "mean", "margin"), [(3, 2.0, None), (4, 0.0, 1.8), (6, 0.5, 1.5)])
-def test_power_is_the_share_of_conclusive_comparisons(n: int, mean: float, margin: float | None) -> None:
-    """A large table, whose mean variance is 1, and in which each comparison is judged alone."""
-    comparisons = 4_000
-    gaps = numpy.random.RandomState(0).normal(mean, 1, (comparisons, n))
-    differences = moderate(gaps, margin=margin)
-    prior = differences[0].interval.prior
-    assert prior is not None and prior.variance == pytest.approx(1, abs=0.05)
-    expected = power(n, mean, sd=1, margin=margin, prior=prior)
-    assert sum(bool(d.conclusion) for d in differences) / comparisons == pytest.approx(expected, abs=0.025)
-    assert expected > power(n, mean, sd=1, margin=margin) + 0.05, "borrowing gains power"
 
 
 def test_borrowing_needs_fewer_seeds() -> None:
