@@ -137,6 +137,14 @@ def constant_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, 
     return constant
 
 
+def format_duration(seconds: float) -> str:
+    """Return "45 s", "12 min", "3.4 h" or "2.1 days"."""
+    for unit, size, digits in (("days", 86_400, 1), ("h", 3_600, 1), ("min", 60, 0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+
+
 def relative(path: Path) -> str:
     """Return the path relative to the working directory if it is inside it, else in full."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)

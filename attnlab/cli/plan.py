@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.plural import count
 from attnlab.cli._arguments import Parser, number
-from attnlab.cli._printing import constant_columns, print_table, print_text
+from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text
 from attnlab.cli._progress import DelayedProgress
 from attnlab.cli._study import add_study_arguments, plan_study
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
+    from attnlab.study.pace import Pace
     from attnlab.tracking.client import Record
 
 HELP = "print the cells of a study, refusals with reasons, and estimated costs"
@@ -27,7 +28,7 @@ DECODING = ("cache_bytes", "state_bytes")  # attributes of a cell
 def add_arguments(parser: Parser) -> None:
     add_study_arguments(parser)
     parser.add_argument(
-        "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: measured in half a second)"
+        "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: that of measured steps or products)"
     )
     parser.add_argument(
         "--memory", action="store_true", help="estimate the peak memory on CUDA (default: of cells for a CUDA device)"
@@ -70,22 +71,25 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     """Print a row per cell, the totals, and the cells that are left out.
 
     Args:
-        tflops: the rate that turns FLOPs into time, in TFLOP/s; default: measured on the study's device.
+        tflops: the rate that turns FLOPs into time, in TFLOP/s; default: that of the steps that an earlier run measured, or
+            that of matrix products on the study's device.
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason.
     """
     from attnlab.cli._omissions import print_omissions
+    from attnlab.cli._verdict_time import print_verdict_time
     from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
 
-    rate, source = (tflops, "given by --tflops") if tflops else measured_rate(plan)
+    pace = _pace(plan, tflops)
     with DelayedProgress() as progress:
         cells = [cell for cell in (*plan.stages, *plan.cells) if memory or requests_cuda(cell)]
         peaks = cuda_peaks(cells, progress=progress)
-    _print_cells(plan, rate=rate, peaks=peaks)
-    total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / rate / 1e12)}"
-    print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total.")
+    _print_cells(plan, rate=pace.tflops, peaks=peaks)
+    total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / pace.tflops / pace.workers / 1e12)}"
+    at_a_time = f", {pace.workers} runs at a time" if pace.workers > 1 else ""
+    print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total{at_a_time}.")
     _print_finished(plan)
-    print_text(f"Time: training only, at {rate:.3g} TFLOP/s, {source}. Small models reach only part of this rate.")
+    print_text(f"Time: training only, at {pace.tflops:.3g} TFLOP/s, {pace.source}.")
     _print_evaluation(plan)
     if tasks := dict.fromkeys(cell.config.task.label for cell in (*plan.stages, *plan.cells) if cell.has_unknown_lengths):
         print_text(
@@ -101,6 +105,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     _print_design(plan)
     _print_sweep(plan)
     _print_estimand(plan)
+    print_verdict_time(plan, pace)
     print_omissions(plan, each=each)
     for note in memory_notes(plan.cells, peaks):
         print_text(f"note: {note}")
@@ -270,12 +275,21 @@ def _format_peak(mib: float | str | None) -> str:
     return format_bytes(mib * 2**20) if isinstance(mib, float) else ""
 
 
-def format_duration(seconds: float) -> str:
-    """Return "45 s", "12 min", "3.4 h" or "2.1 days"."""
-    for unit, size, digits in (("days", 86_400, 1), ("h", 3_600, 1), ("min", 60, 0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.{digits}f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+def _pace(plan: Plan, tflops: float | None) -> Pace:
+    """Return the rate that turns the FLOPs of a plan into time."""
+    from attnlab.study.pace import Pace, known_pace
+
+    bound = "Small models reach only part of this rate"
+    if tflops:
+        return Pace(tflops, 1, f"given by --tflops. {bound}")
+    try:
+        known = known_pace(plan)
+    except UserError:  # `_print_finished` reports the same problem with the store
+        known = None
+    if known is not None:
+        return known
+    rate, source = measured_rate(plan)
+    return Pace(rate, 1, f"{source}. {bound}")
 
 
 def measured_rate(plan: Plan) -> tuple[float, str]:

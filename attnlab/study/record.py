@@ -1,4 +1,4 @@
-"""The record of a study as far as a plan needs it: its finished runs and its precision. Nothing is written."""
+"""The record of a study as far as a plan needs it: its finished runs, its precision and its threads. Nothing is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import has_result
-from attnlab.tracking.client import PRECISION_TAG, search_runs
+from attnlab.tracking.client import PRECISION_TAG, THREADS_TAG, search_runs
 from attnlab.tracking.runs import recorded_experiment
 
 if TYPE_CHECKING:
@@ -49,6 +49,34 @@ def recorded_precision(name: str, root: str | Path | None = None) -> dict[str, s
     """
     recorded = recorded_experiment(name, root)
     return {} if recorded is None else json.loads(recorded[1].tags.get(PRECISION_TAG, "{}"))
+
+
+def recorded_threads(name: str, root: str | Path | None = None) -> int | None:
+    """Return the number of threads of the runs of a study; None without a record.
+
+    Args:
+        root: as for `finished_records`.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(name, root)
+    text = recorded[1].tags.get(THREADS_TAG) if recorded else None
+    return None if text is None else int(text)
+
+
+def recorded_seeds(name: str, root: str | Path | None = None) -> set[int]:
+    """Return the seeds of all recorded runs of a study, also of other configurations; empty without a record.
+
+    Args:
+        root: as for `finished_records`.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(name, root)
+    records = search_runs(recorded[0], recorded[1].experiment_id) if recorded else []
+    return {int(record.data.tags["attnlab.seed"]) for record in records}
 
 
 def _planned_keys(plan: Plan) -> set[str]:

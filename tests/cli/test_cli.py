@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.cli import _printing, main, run
 from attnlab.cli._config_keys import config_keys
-from attnlab.cli.plan import format_duration
+from attnlab.cli._printing import format_duration
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import command

@@ -129,7 +129,7 @@ def test_a_run_that_cannot_take_a_step_leaves_one_at_a_time(tmp_path: Path, monk
 
 def test_a_study_records_its_threads_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "_fastest", lambda *_, **__: Concurrency(2, 3, "measured"))
-    monkeypatch.setattr(concurrency, "_step_times", lambda *_, **__: StepTimes({}, 0))
+    monkeypatch.setattr(concurrency, "_known_step_times", lambda *_, **__: StepTimes({}, 0))
     options: dict[str, Any] = {"root": tmp_path, "display": ProgressDisplay(quiet=True), "reference_scores": False}
     assert attnlab.run(small_plan(seeds=2), workers="auto", **options).ok
     assert attnlab.run(small_plan(seeds=3), workers=1, **options).ok

@@ -99,7 +99,9 @@ def describe(concurrency: Concurrency) -> str:
     return f"{count(concurrency.workers, 'run')} at a time with {count(concurrency.threads, 'thread')}{each}"
 
 
-def choose(plan: Plan, workers: Workers, *, root: Path, recorded: int | None = None, train: str = TRAIN) -> Concurrency:
+def choose(
+    plan: Plan, workers: Workers, *, root: Path, recorded: int | None = None, train: str = TRAIN, measure: bool = True
+) -> Concurrency:
     """Return how many runs of a plan train at the same time, and with how many threads each.
 
     The numbers are those of the whole plan, not of the runs that are left: a run that is resumed alone computes with the
@@ -111,6 +113,7 @@ def choose(plan: Plan, workers: Workers, *, root: Path, recorded: int | None = N
         root: the folder of runs, which keeps measurements.
         recorded: the number of threads with which the study began; None: it begins now.
         train: the function that trains a run.
+        measure: measure steps where no earlier measurement is known.
     """
     import torch
 
@@ -135,7 +138,9 @@ def choose(plan: Plan, workers: Workers, *, root: Path, recorded: int | None = N
     measurable = train == TRAIN and all(machine.processes_per_run == 1 for machine in machines)
     if len(layouts) == 1 or not measurable:
         return Concurrency(1, threads)
-    times = _step_times(cells, layouts, root=root)
+    times = _known_step_times(cells, layouts, root=root)
+    if times is None and measure:
+        times = _measured_step_times(cells, layouts, root=root)
     if times is None:
         return Concurrency(1, threads, "its steps could not be measured")
     return _fastest(times, layouts, runs=runs)
@@ -163,31 +168,52 @@ def _fastest(times: StepTimes, layouts: Mapping[int, int], *, runs: int) -> Conc
     return Concurrency(best, layouts[best], f"{', '.join(gains)}, as measured{memory}")
 
 
-def _step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
-    """Return the times of steps of the smallest cell and the memory of the largest one; None if they cannot be measured.
+def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> tuple[Cell, float] | None:
+    """Return the smallest cell and the seconds of one of its steps, with so many runs at a time and threads of each.
 
-    They are kept in the folder of runs, for the processor and the configurations that they were measured with.
+    Steps that were measured with more runs at a time, which slow each other down, stand for those of fewer runs.
+
+    Returns:
+        None if this machine has not measured such steps of this plan.
     """
-    by_size = sorted(cells, key=lambda cell: cell.train_flops or 0)
-    smallest, largest = by_size[0].config, by_size[-1].config
-    path, key = root / FILE, _key(smallest, largest, layouts)
-    known = _load(path)
-    if key not in known:
-        logger.info("measuring steps of %s with %s runs at a time", by_size[0].name, " and ".join(map(str, layouts)))
-        seconds = {}
-        for number, threads in layouts.items():
-            results = _measure([smallest] * number, threads=threads, seconds=SECONDS)
-            if results is None:
-                return None
-            seconds[number] = sum(result[0] for result in results) / number
-        peaks = _measure([largest], threads=max(layouts.values()), seconds=0.0)
-        if peaks is None:
+    import torch
+
+    cells = [cell for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
+    layouts = _layouts(min(processors(), max(1, plan.total)), torch.get_num_threads())
+    times = _known_step_times(cells, layouts, root=root) if cells else None
+    alike = [n for n in times.seconds if n >= concurrency.workers and layouts[n] == concurrency.threads] if times else []
+    return (_by_size(cells)[0], times.seconds[min(alike)]) if times and alike else None
+
+
+def _by_size(cells: Sequence[Cell]) -> list[Cell]:
+    return sorted(cells, key=lambda cell: cell.train_flops or 0)
+
+
+def _known_step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
+    """Return the times that an earlier measurement of the same cells on this machine left in the folder of runs, else None."""
+    times = _load(root / FILE).get(_key(cells, layouts))
+    return StepTimes({int(n): value for n, value in times["seconds"].items()}, times["peak"]) if times else None
+
+
+def _measured_step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
+    """Measure the times of steps of the smallest cell and the memory of the largest one, and keep them; None if that fails."""
+    by_size = _by_size(cells)
+    logger.info("measuring steps of %s with %s runs at a time", by_size[0].name, " and ".join(map(str, layouts)))
+    seconds = {}
+    for number, threads in layouts.items():
+        results = _measure([by_size[0].config] * number, threads=threads, seconds=SECONDS)
+        if results is None:
             return None
-        known[key] = {"seconds": seconds, "peak": peaks[0][1]}
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
-    times = known[key]
-    return StepTimes({int(number): value for number, value in times["seconds"].items()}, times["peak"])
+        seconds[number] = sum(result[0] for result in results) / number
+    peaks = _measure([by_size[-1].config], threads=max(layouts.values()), seconds=0.0)
+    if peaks is None:
+        return None
+    times = StepTimes(seconds, peaks[0][1])
+    path = root / FILE
+    known = _load(path) | {_key(cells, layouts): {"seconds": seconds, "peak": times.peak}}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    return times
 
 
 def _load(path: Path) -> dict[str, dict]:
@@ -199,11 +225,13 @@ def _load(path: Path) -> dict[str, dict]:
     return {}
 
 
-def _key(smallest: RunConfig, largest: RunConfig, layouts: Mapping[int, int]) -> str:
+def _key(cells: Sequence[Cell], layouts: Mapping[int, int]) -> str:
+    """Return the key of a measurement: the processor, the versions, and the smallest and the largest cell."""
     import torch
 
+    by_size = _by_size(cells)
     machine = [device_name("cpu"), torch.__version__, __version__, dict(layouts)]
-    content = json.dumps([machine, smallest.fingerprint(), largest.fingerprint()])
+    content = json.dumps([machine, by_size[0].config.fingerprint(), by_size[-1].config.fingerprint()])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -1,0 +1,231 @@
+"""The expected time to the verdicts of a study, and the measures that shorten it, before anything is trained.
+
+How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.power`). It is estimated from the
+finished runs of the study's own cells; without any, only the seeds for a given spread are known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.power import Spread, TableDesign, largest_spread, pooled_spread, seeds_for_verdict, verdict_probability
+from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
+from attnlab.stats.verdict import Reason
+from attnlab.study.adaptive import table, with_seeds
+from attnlab.study.execution.rows import row_of_record
+from attnlab.study.looks import look_history
+from attnlab.study.record import finished_records, recorded_seeds
+from attnlab.study.run import StudyResult
+from attnlab.study.seed_notes import count_comparisons
+from attnlab.tracking.client import runs_folder
+
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Cell, Plan
+    from attnlab.study.pace import Pace
+
+EXAMPLES = (5, 10)  # numbers of seeds, besides the planned one, for which the largest spread is stated
+
+
+@dataclass(frozen=True)
+class Group:
+    """Comparisons with one margin whose differences scatter alike: those of one task, at one level of `over`.
+
+    Attributes:
+        label: the task and the level, where the study has several; else "".
+        design: the table; None without a margin in the metric's unit.
+        comparisons: those with a result.
+        spread: of their differences; None if too few pairs estimate it.
+    """
+
+    label: str
+    design: TableDesign | None
+    comparisons: Sequence[CellSummary] = ()
+    spread: Spread | None = None
+
+    @cached_property
+    def seeds(self) -> int | None:
+        """The number of seeds with which verdicts are right with probability `POWER`; None if it is not known."""
+        return seeds_for_verdict(self.design, self.spread) if self.design and self.spread else None
+
+    def probability(self, seeds: int) -> float | None:
+        """Return the probability of the right verdict with a number of seeds; None if it is not known."""
+        if self.design is None or self.spread is None or seeds < 2:
+            return None
+        looks = self.design.looks
+        is_first = looks is not None and not looks.announced and seeds <= looks.latest
+        return verdict_probability(replace(self.design, looks=None) if is_first else self.design, seeds, self.spread)
+
+
+@dataclass(frozen=True)
+class Open:
+    """An inconclusive comparison.
+
+    Attributes:
+        name, baseline: of its two cells.
+        seeds: the number of seeds in total with which it is conclusive with probability `POWER`; None if it is not known.
+        is_predicted: the number follows from its own result, and not only from the margin and the spread of its group.
+    """
+
+    name: str
+    baseline: str
+    seeds: int | None
+    is_predicted: bool
+
+
+@dataclass(frozen=True)
+class VerdictTime:
+    """The seeds and the time that the verdicts of a study take.
+
+    Attributes:
+        plan: the study.
+        pace: the rate of training.
+        comparisons: number of comparisons of the study; 0: it makes none by t-tests.
+        groups: of these comparisons.
+        judged: number of comparisons with a result.
+        open: the inconclusive ones among them.
+        finished: name of a cell -> number of its finished runs.
+    """
+
+    plan: Plan
+    pace: Pace
+    comparisons: int
+    groups: Sequence[Group] = ()
+    judged: int = 0
+    open: Sequence[Open] = ()
+    finished: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def planned(self) -> int:
+        """The number of seeds of the plan."""
+        return len(self.plan.seeds)
+
+    @property
+    def needed(self) -> int | None:
+        """The number of seeds with which each comparison is conclusive with probability `POWER`; None if it is not known."""
+        if self.judged == self.comparisons > 0:
+            numbers = [comparison.seeds for comparison in self.open]
+        else:
+            numbers = [group.seeds for group in self.groups]
+        known = [number for number in numbers if number is not None]
+        return max(known, default=None) if len(known) == len(numbers) else None
+
+    @property
+    def is_conclusive(self) -> bool:
+        """True if every comparison has a verdict."""
+        return self.judged == self.comparisons > 0 and not self.open
+
+    def runs(
+        self, seeds: int, *, cells: Collection[str] | None = None, values: int | None = None, evaluation: bool = True
+    ) -> list[float]:
+        """Return the FLOPs of each run that is left.
+
+        Args:
+            seeds: number of seeds of each cell.
+            cells: names of the cells that are trained; default: all of the plan.
+            values: number of values of a sweep; default: those of the plan.
+            evaluation: count evaluations, too.
+        """
+        plan, trials = self.plan, self.plan.study.search.trials if self.plan.study.search else 0
+        values = values if values is not None else max(1, len(plan.sweep_values))
+        counts = [(cell, trials + seeds * values) for cell in plan.cells if cell.refusal is None]
+        counts += [(stage, seeds + bool(trials)) for stage in plan.stages]
+        chosen = [(cell, n) for cell, n in counts if cells is None or cell.name in cells]
+        left = [(cell, max(0, n - self.finished.get(cell.name, 0))) for cell, n in chosen]
+        return [flops for cell, n in left for flops in [_flops(cell, evaluation=evaluation)] * n]
+
+    def examples(self, group: Group) -> Iterator[tuple[int, float]]:
+        """Yield numbers of seeds, and the largest standard deviation with which they are enough."""
+        for seeds in sorted({self.planned, *EXAMPLES}):
+            sd = largest_spread(group.design, seeds) if group.design else None
+            if sd is not None:
+                yield seeds, sd
+
+
+def verdict_time(plan: Plan, pace: Pace, *, root: str | Path | None = None) -> VerdictTime:
+    """Return the seeds and the time that the verdicts of a study take, as far as finished runs show it.
+
+    Args:
+        plan: the study.
+        pace: the rate of training.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    total = count_comparisons(plan) if plan.estimand.is_mean else 0
+    result = _finished_result(plan, root)
+    finished = Counter(row.cell for row in result.rows)
+    if not total:
+        return VerdictTime(plan, pace, 0, finished=finished)
+    if not finished:
+        return VerdictTime(plan, pace, total, _planned_groups(plan, total))
+    history = look_history(plan.study.study, root)
+    spec = result.comparison(history=history)
+    rows = [row for row in comparisons(table(result, history)) if row.difference is not None]
+    groups = list(_groups(rows, spec, total))
+    seeds_of = {row: group.seeds for group in groups for row in map(_key, group.comparisons)}
+    undecided = [_open(row, seeds_of[_key(row)]) for row in rows if row.is_inconclusive]
+    return VerdictTime(plan, pace, total, groups, len(rows), undecided, finished)
+
+
+def _key(row: CellSummary) -> tuple[str, str]:
+    return row.name, row.baseline
+
+
+def _open(row: CellSummary, in_group: int | None) -> Open:
+    """Return an inconclusive comparison; with too few pairs for a prediction, its number of seeds is that of its group."""
+    assert row.verdict is not None
+    is_predicted = row.verdict.reason is Reason.MORE_SEEDS
+    return Open(row.name, row.baseline, row.verdict.needed if is_predicted else in_group, is_predicted)
+
+
+def _finished_result(plan: Plan, root: str | Path | None) -> StudyResult:
+    """Return the finished runs of all cells of a study, those with other seeds included, and without trials of a search."""
+    seeds = sorted({*plan.seeds, *recorded_seeds(plan.study.study, root)})
+    whole = replace(with_seeds(plan, seeds), cells=[*plan.cells, *plan.unselected], unselected=[])
+    rows = [row_of_record(record, root=runs_folder(root)) for record in finished_records(whole, root).values()]
+    return StudyResult(whole, rows)
+
+
+def _planned_groups(plan: Plan, total: int) -> list[Group]:
+    """Return a group for each task of a plan without results."""
+    margins = plan.margin if isinstance(plan.margin, dict) else {"": plan.margin}
+    levels = len(plan.study.over[plan.study.over_axis]) if plan.study.over else 1
+    groups = len(margins) * levels
+    return [
+        Group(label, _design(margin, total, total // groups, several=groups > 1, moderate=plan.study.moderate))
+        for label, margin in margins.items()
+    ]
+
+
+def _groups(rows: Sequence[CellSummary], spec: ComparisonSpec, total: int) -> Iterator[Group]:
+    """Yield the comparisons with a result by task and level."""
+    levels = dict.fromkeys(row.axes.get(spec.over, "") for row in rows)
+    members = [
+        (part, level, [row for row in rows if part.includes(row.axes) and row.axes.get(spec.over, "") == level])
+        for part in spec.parts
+        for level in levels
+    ]
+    members = [(part, level, group) for part, level, group in members if group]
+    for part, level, group in members:
+        options = {"several": len(members) > 1, "moderate": spec.moderate}
+        design = _design(part.margin, total, len(group), **options)
+        spread = pooled_spread(row.difference.interval for row in group if row.difference)
+        yield Group(" ".join(filter(None, (part.task, level))), design and replace(design, looks=spec.looks), group, spread)
+
+
+def _design(margin: float | str | None, total: int, sharing: int, *, several: bool, moderate: bool) -> TableDesign | None:
+    if not isinstance(margin, float | int):
+        return None
+    most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS if several else MAX_DEGREES_OF_FREEDOM
+    return TableDesign(float(margin), total, sharing if moderate else 0, most)
+
+
+def _flops(cell: Cell, *, evaluation: bool) -> float:
+    return float((cell.train_flops or 0) + ((cell.eval_flops or 0) if evaluation else 0))
