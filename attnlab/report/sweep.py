@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -82,15 +83,17 @@ def describe_sweep(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) ->
 
 
 def _describe_shape(curves: Sequence[LearningRateCurve]) -> str:
-    fits = {(len(curve.shape) + 1, curve.shared_with, curve.fit_p) for curve in curves if curve.optimum}
+    fits = Counter((len(curve.shape) + 1, curve.shared_with, curve.fit_p) for curve in curves if curve.optimum)
     if not fits:
         return "No curve could be fitted."
     texts = []
     for degree, cells, p in sorted(fits, key=str):
         curve = "a parabola" if degree == 2 else f"a polynomial of degree {degree}"
-        shared = " with one curvature for" if degree == 2 else " of one shape for"
+        shared = "with one curvature for" if degree == 2 else "of one shape for"
+        alike = fits[degree, cells, p]
+        of = f"{shared} {cells} cells" if cells > 1 else f"for each of {alike} cells" if alike > 1 else "for 1 cell"
         tested = "its fit cannot be tested" if p is None else f"lack of fit: p {format_p_value(p, equals=True)}"
-        texts.append(f"{curve}{shared if cells > 1 else ' for'} {count(cells, 'cell')} ({tested})")
+        texts.append(f"{curve} {of} ({tested})")
     return f"The curve is {'; '.join(texts)}, over at most {WINDOW} values around the best of each cell."
 
 

@@ -90,7 +90,8 @@ def summarize_shares(
 
     A study over lengths of training has one share per trend, read from the scores of its trainings. Any
     other share is read from the curves on the validation split if they have at least `MIN_POINTS` points,
-    else from the running mean of the training loss.
+    else from the running mean of the training loss. Losses per token of different tokens, such as bytes and
+    subwords, are not comparable: these cells have no share without validation curves.
 
     Args:
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
@@ -109,7 +110,12 @@ def summarize_shares(
         return [share for share in shares if share is not None]
     valid = _curves_of(curves, f"valid/{spec.metric}", completed, spec)
     losses = _curves_of(curves, "train/loss", completed, spec)
-    shares = (_share_of_curves(cell, valid, losses, spec, costs) for cell in comparisons(cells) if cell.difference is not None)
+    data = {cell_of(record, spec): record.get("data") for record in completed}
+    compared = [cell for cell in comparisons(cells) if cell.difference is not None]
+    shares = (
+        _share_of_curves(cell, valid, losses if data.get(cell.name) == data.get(cell.baseline) else {}, spec, costs)
+        for cell in compared
+    )
     return [share for share in shares if share is not None]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, PageSection, make_page
-from attnlab.report.sweep import swept_path
+from attnlab.report.sweep import _describe_shape, swept_path
 from attnlab.report.table import Table
 from attnlab.report.wording import format_value, value_heading
 from attnlab.stats.compare import runs_at_best, summarize_cells
@@ -142,3 +143,13 @@ def test_a_cell_with_one_score_at_every_rate_has_no_optimum_but_a_verdict():
     assert rows_of(part.table)["none"][2] == "any" and not part.warnings
     assert any(note.startswith("Any:") for note in part.notes)
     assert any(text.startswith("worse") for text in rows_of(page.table)["none"])
+
+
+def test_each_curve_of_its_own_is_counted():
+    curves = [SimpleNamespace(shape=(1.0, 2.0), shared_with=1, fit_p=None, optimum=1.0)] * 2
+    curves += [SimpleNamespace(shape=(1.0,), shared_with=2, fit_p=0.5, optimum=1.0)] * 2
+    assert _describe_shape(curves) == (  # type: ignore[arg-type]
+        "The curve is a parabola with one curvature for 2 cells (lack of fit: p = 0.500); "
+        "a polynomial of degree 3 for each of 2 cells (its fit cannot be tested), "
+        "over at most 5 values around the best of each cell."
+    )

@@ -164,6 +164,14 @@ def test_too_few_points_give_no_share(points: int, metric: str) -> None:
     assert summarize_shares(summarize_cells(runs, SPEC), runs, curves, spec=SPEC) == []
 
 
+@pytest.mark.parametrize(("points", "metric", "count"), [(20, "valid/bits_per_byte", 1), (100, "train/loss", 0)])
+def test_losses_per_token_of_different_tokens_give_no_share(points: int, metric: str, count: int) -> None:
+    runs, curves = runs_with_curves(points, metric)
+    for run in runs:
+        run["data"] = "the text" if run["variant"] == "dense" else "the text byte_bpe:1024:1"
+    assert len(summarize_shares(summarize_cells(runs, SPEC), runs, curves, spec=SPEC)) == count
+
+
 def test_trainings_of_several_lengths_are_preferred_to_curves() -> None:
     """From 500 to 4,500 steps `dense` loses 0.2; a cell that is 0.1 better all along needs a third of the steps."""
     runs, spec = made_up_levels({"no_wo": [-0.1] * 3, "wide": [0.1] * 3}, noise=1e-6)

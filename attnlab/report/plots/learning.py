@@ -48,7 +48,8 @@ def learning_curves(
     dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
     faceted = len(cells) > MAX_CELLS and "variant" in spec.axes and 1 < len(dashes) <= MAX_PANELS
     plots = []
-    for metric, unit in ((f"valid/{spec.metric}", "validation split"), ("train/loss", "nats")):
+    nats = "nats" if len({r.get("data") for r in records}) < 2 else "nats per token, of different data"
+    for metric, unit in ((f"valid/{spec.metric}", "validation split"), ("train/loss", nats)):
         by_panel: dict[str, list[Curve]] = {}
         for cell, completed, path in _group_points(points.loc[points["metric"] == metric], runs):
             panel = panels[cell.name]
