@@ -20,6 +20,8 @@ from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks, levels_at
 
 STUDIES = 2_000  # of each kind: a mean number of seeds is accurate to about 1 %
+COMPARISONS = 20_000  # in all studies of a kind; large tables have fewer studies
+MIN_STUDIES = 50
 LARGE = 2.0  # margins, a difference that ends a study early
 MAX_ADDED = 6  # looks beyond those of a fixed number of seeds, which the correction for looks may take
 
@@ -65,14 +67,14 @@ def added_seeds(design: TableDesign, sd: float, *, first: int, fixed: int) -> Ad
     return outcomes[candidates[index]] if index < len(candidates) else None
 
 
-def simulate_added_seeds(design: TableDesign, sd: float, *, first: int, last: int, studies: int = STUDIES) -> AddedSeeds:
+def simulate_added_seeds(design: TableDesign, sd: float, *, first: int, last: int) -> AddedSeeds:
     """Return the outcome for a last look.
 
     Args:
         design, sd: as for `added_seeds`.
         first, last: numbers of seeds of the first and of the last look.
-        studies: number of studies of each kind.
     """
+    studies = max(MIN_STUDIES, min(STUDIES, COMPARISONS // design.comparisons))
     truths = (0.0, design.margin, LARGE * design.margin)
     (equal, right), (_, found), (large, _) = (_simulate(design, sd, truth, first, last, studies) for truth in truths)
     return AddedSeeds(first, last, equal, large, min(right, found))
