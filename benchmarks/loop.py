@@ -1,9 +1,10 @@
 """Breakdown of a run's wall time into steps and everything else: ``python -m benchmarks.loop``.
 
 It runs each byte task at default settings twice, each time in a fresh process; the second run uses the data that the first
-prepared. It writes ``reports/benchmarks/loop.csv``, one line per run with the seconds of its summary. Evaluation is a fixed
-amount of work, so its share falls as runs get longer; the last column is the number of steps from which everything else
-takes at most 5 % of a run. ``--limit`` evaluates that many bytes of each split, and the last column is scaled to all bytes.
+prepared. It writes ``loop.csv`` into the folder of this machine in ``reports/benchmarks``, one line per run with the seconds of
+its summary. Evaluation is a fixed amount of work, so its share falls as runs get longer; the last column is the number of
+steps from which everything else takes at most 5 % of a run. ``--limit`` evaluates that many bytes of each split, and the last
+column is scaled to all bytes.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from time import perf_counter
 
 import pandas as pd
 
+from benchmarks import processor
 from benchmarks.speed import page
 from benchmarks.speed.tables import LOOP_PARTS, loop_table
 
@@ -87,11 +89,12 @@ def main() -> None:
                 rows.append(
                     {"start": start, **run_in_fresh_process(task, steps=options.steps, limit=options.limit, cache=Path(cache))}
                 )
-    options.out.mkdir(parents=True, exist_ok=True)
+    folder = processor.folder(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
     frame = pd.DataFrame(rows)
-    frame.to_csv(options.out / "loop.csv", index=False, float_format="%.6g")
+    frame.to_csv(folder / "loop.csv", index=False, float_format="%.6g")
     print(loop_table(frame))
-    if (options.out / "about.csv").is_file():
+    if (folder / "about.csv").is_file():
         page.write(options.out)
 
 

@@ -1,7 +1,7 @@
 """Measure sections and write their part of ``reports/benchmarks``: ``python -m benchmarks.speed [SECTION ...]``.
 
-Each case is written to its section's CSV file as soon as it is measured. Run the command again to continue an interrupted
-benchmark; results of the same configuration and machine are not measured again, except with ``--fresh``.
+Each case is written to its section's CSV file, in the folder of this machine, as soon as it is measured. Run the command
+again to continue an interrupted benchmark; results of the same configuration are not measured again, except with ``--fresh``.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import processor
 from benchmarks.speed import imdb, page
 from benchmarks.speed.case import Case
 from benchmarks.speed.environment import PEERS, PEERS_XL, ROOT, Environment, split
@@ -40,7 +41,7 @@ def measure(
 
     Args:
         devices: devices to measure on.
-        out: the folder of the results.
+        out: the folder of this machine's results.
         rounds: how many times every case is measured.
         here: use this interpreter, without the peers that it cannot import.
         fresh: discard earlier results.
@@ -86,7 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Compare attnlab's speed with its peers'.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case (default 5)")
-    parser.add_argument("--out", type=Path, default=Path("reports/benchmarks"), help="folder of the results")
+    parser.add_argument(
+        "--out", type=Path, default=Path("reports/benchmarks"), help="folder of the page and the machines' results"
+    )
     parser.add_argument("--device", choices=DEVICES, help="default: the CPU, and CUDA if available")
     parser.add_argument("--here", action="store_true", help="use this environment, without peers that are not installed in it")
     parser.add_argument("--fresh", action="store_true", help="discard earlier results and measure everything again")
@@ -95,14 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown:
         parser.error(f"expected sections of {', '.join(SECTIONS)}, got {unknown[0]!r}")
     devices = [options.device] if options.device else DEVICES[: 1 + torch.cuda.is_available()]
+    folder = processor.folder(options.out)
     flags = [*(["--device", options.device] if options.device else []), *(["--here"] if options.here else [])]
-    options.out.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for section in options.sections or SECTIONS:
         reason = imdb.absent() if section == "imdb" else None
         if reason:
             print(reason)
             continue
-        store = measure(section, devices, options.out, rounds=options.rounds, here=options.here, fresh=options.fresh)
+        store = measure(section, devices, folder, rounds=options.rounds, here=options.here, fresh=options.fresh)
         command = " ".join(["python -m benchmarks.speed", section, "--rounds", str(options.rounds), *flags])
         for device in devices:
             store.note(device, {"command": command})

@@ -6,7 +6,7 @@ network, ``--here`` uses this interpreter and leaves out peers that cannot be im
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -47,14 +47,20 @@ NEEDS = {  # peer -> module that it imports besides torch
 
 def split(cases: Sequence[Case]) -> tuple[list[Case], dict[str, str]]:
     """Return the cases whose comparisons can run in this interpreter, and for each missing peer the reason."""
-    absent: dict[str, str] = {}
-    for name in {case.name for case in cases if case.name in NEEDS}:
+    missing = absent({case.name for case in cases})
+    parts = {case.part for case in cases if case.name in missing}
+    return [case for case in cases if case.part not in parts], missing
+
+
+def absent(peers: Collection[str]) -> dict[str, str]:
+    """Return the reason for each peer that this interpreter cannot import."""
+    reasons = {}
+    for name in sorted(NEEDS.keys() & set(peers)):
         try:
             import_module(NEEDS[name])
         except ImportError as error:
-            absent[name] = str(error)
-    parts = {case.part for case in cases if case.name in absent}
-    return [case for case in cases if case.part not in parts], dict(sorted(absent.items()))
+            reasons[name] = str(error)
+    return reasons
 
 
 PEERS = Environment(".venv-peers", "benchmarks/peers.txt")

@@ -1,30 +1,42 @@
 """Plots of the benchmark, as SVG text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 import pandas as pd
 
 from attnlab._util.colors import BUILT_IN
 from attnlab.report.plots import svg
-from attnlab.report.plots.seeds import SeedRow, seed_plot
+from benchmarks.speed.comparisons import SPEEDS, Measured
 from benchmarks.speed.profile import GROUPS
+from benchmarks.speed.ratio_plot import ratio_plot
 from benchmarks.speed.ratios import against, groups, medians, on
 
 COLORS = list(BUILT_IN.values())
-NOTE = "times as fast; one dot per round, the bar is the median"
+
+
+def overview(figures: Measured, devices: Sequence[str]) -> str:
+    """Return a plot of ``SPEEDS``: attnlab against the fastest peer of each comparison, on each device."""
+    rows: dict[str, dict[str, list[float]]] = {}
+    for comparison in SPEEDS:
+        for device in devices:
+            if values := figures[comparison, device].values:
+                rows.setdefault(comparison.what, {})[device] = values
+    return ratio_plot(rows, title="attnlab against the fastest peer")
 
 
 def step(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield (file, SVG) for each device and precision: attnlab's speed relative to each peer."""
-    for (device, precision), some in groups(against(frame), "device", "precision"):
-        yield f"step-{device}-{precision}.svg", _ratios(some, f"attnlab's training step, {precision}, {device}")
+    """Yield (file, SVG) for each precision: attnlab's speed relative to each peer."""
+    for (precision,), some in groups(against(frame), "precision"):
+        label = some["name"] + ", " + some["settings"]
+        yield f"step-{precision}.svg", _ratios(some.assign(label=label), f"attnlab's training step, {precision}")
 
 
 def xl(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    for (device,), some in groups(against(frame), "device"):
-        label = some["part"] + ", " + some["precision"]
-        yield f"xl-{device}.svg", _ratios(some.assign(name=label), f"Transformer-XL against the original, {device}")
+    some = against(frame)
+    if len(some):
+        label = some["part"] + ", " + some["precision"] + ", " + some["settings"]
+        yield "xl.svg", _ratios(some.assign(label=label), "Transformer-XL against the original")
 
 
 def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
@@ -50,12 +62,11 @@ def profile(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _ratios(some: pd.DataFrame, title: str) -> str:
-    """Return a plot with a row for each case and settings."""
-    rows = []
-    for i, ((name, settings), case) in enumerate(groups(some, "name", "settings")):
-        values = {int(r): float(v) for r, v in zip(case["round"], case["ratio"], strict=True)}
-        rows.append(SeedRow(f"{name}, {settings}", COLORS[i % len(COLORS)], values, median(values.values())))
-    return seed_plot(rows, title=title, note=NOTE)
+    """Return a plot with a row for each ``label``."""
+    rows: dict[str, dict[str, list[float]]] = {}
+    for (label, device), ratios in groups(some, "label", "device"):
+        rows.setdefault(label, {})[device] = ratios["ratio"].tolist()
+    return ratio_plot(rows, title=title)
 
 
 DRAWN = {"step": step, "xl": xl, "profile": profile}

@@ -1,67 +1,101 @@
-"""``reports/benchmarks/README.md``, generated from the CSV files next to it."""
+"""``reports/benchmarks/README.md``, generated from the CSV files in the folders next to it, one for each machine."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.speed import tables
+from benchmarks.speed import figures, tables
+from benchmarks.speed.comparisons import measured, overview, speeds, verdicts
 from benchmarks.speed.figures import DRAWN
 from benchmarks.speed.ratios import groups, on
-from benchmarks.speed.storage import CONFIGURATION, read, read_about
-from benchmarks.speed.targets import verdicts
+from benchmarks.speed.storage import CONFIGURATION, Stored, read_all
 
+MACHINE = ("processor", "instruction sets", "machine", "GPU")  # notes whose value describes itself
 HEAD = """\
 # attnlab compared with its peers
 
-Written by `python -m benchmarks.speed`, each section by the command below its title. attnlab and each peer take turns
-(A B A B), each case in a fresh process after a warm-up; every second round runs in reverse order. A ratio compares two cases
-measured one right after the other, by the medians of their steps. Figures are medians over the rounds, with (smallest to
-largest); every timing is in the CSV file of its section. Training cases must have a finite, falling loss; otherwise the
-command fails.
+attnlab against the fastest peer of each comparison, by processor:
 
-## Targets
+{overview}
 
-The median over the rounds on a CPU against the target.
+![overview](overview.svg)
 
-{targets}
+How many times as fast attnlab is, the median over the rounds with (smallest to largest), and the fastest peer:
+
+{speeds}
+## How it is measured
+
+`python -m benchmarks.speed` writes this page, each section by the command below its title.
+attnlab and each peer take turns (A B A B), each case in a fresh process; steps are timed after a warm-up, and every second
+round runs in reverse order. A ratio compares two cases measured one right after the other, by the medians of their steps.
+Figures are medians over the rounds; every timing is in the CSV file of its section. Training cases must have a finite, falling
+loss; otherwise the command fails. The [targets](#targets) are at the end.
 """
 LOOP = """
 ## The loop
 
 `python -m benchmarks.loop`: two runs of the default model (dense) on each byte task, the second with the data that the first
-prepared. Seconds of wall time, without Python's start. Timings: [loop.csv](loop.csv).
-
-{table}
+prepared. Seconds of wall time, without Python's start.
+{tables}
 Evaluation reads all of `valid` and `test`, regardless of the length of a run. The last column is the number of steps from
 which evaluation, logging and checkpoints take at most 5 % of a run. `attnlab plan` estimates the evaluation time of a study.
 """
+TARGETS = """
+## Targets
+
+The median over the rounds on a CPU against the target.
+
+{table}"""
 
 
 def write(out: Path) -> None:
-    """Write the page and its plots from the sections that have a CSV file in ``out``."""
-    frames = {name: read(out / f"{name}.csv") for name in tables.SECTIONS if (out / f"{name}.csv").is_file()}
-    about = read_about(out)
-    text = HEAD.format(targets=tables.markdown(["", "wanted", "found", ""], verdicts(frames)))
-    for name in frames:
-        text += _section(out, name, frames, about=on(about, section=name))
-    if (out / "loop.csv").is_file():
-        text += LOOP.format(table=tables.loop_table(pd.read_csv(out / "loop.csv")))
-    (out / "README.md").write_text(text, encoding="utf8")
+    """Write the page and its plots from the results in the folders of ``out``."""
+    stored = read_all(out, tables.SECTIONS)
+    frames, sets = stored.frames, _instruction_sets(stored)
+    cpus = list(sets)
+    devices = [*cpus, *(name for name in dict.fromkeys(stored.about["device"]) if name not in sets)]
+    ratios = measured(frames, devices)
+    lines = [f"- **{name}**{f' ({sets[name]})' if sets.get(name) else ''}: {overview(ratios, name)}" for name in devices]
+    (out / "overview.svg").write_text(figures.overview(ratios, devices), encoding="utf-8")
+    text = HEAD.format(overview="\n".join(lines), speeds=tables.markdown(["", *devices], speeds(ratios, devices)))
+    for name in stored.frames:
+        text += _section(out, name, stored)
+    text += _loop(out, stored)
+    text += TARGETS.format(table=tables.markdown(["", "wanted", *cpus], verdicts(ratios, cpus)))
+    (out / "README.md").write_text(text, encoding="utf-8")
 
 
-def _section(out: Path, name: str, frames: Mapping[str, pd.DataFrame], *, about: pd.DataFrame) -> str:
-    frame = frames[name]
+def _instruction_sets(stored: Stored) -> dict[str, str]:
+    """Return the processors, with their instruction sets, "" where they are unknown."""
+    cpus = on(stored.about, kind="cpu")
+    sets = dict.fromkeys(cpus["device"], "")
+    noted = on(cpus, name="instruction sets")
+    return sets | dict(zip(noted["device"], noted["value"], strict=True))
+
+
+def _section(out: Path, name: str, stored: Stored) -> str:
+    frame = stored.frames[name]
     parts = [f"\n## {tables.SECTIONS[name].title}\n"]
-    for (device,), described in groups(about, "device"):
+    for (folder, device), described in groups(on(stored.about, section=name), "folder", "device"):
         notes = dict(zip(described["name"], described["value"], strict=True))
         command, _ = notes.pop("command", ""), notes.pop(CONFIGURATION, "")
-        machine = ", ".join(value if key in ("machine", "GPU") else f"{key} {value}" for key, value in notes.items())
+        machine = ", ".join(value if key in MACHINE else f"{key} {value}" for key, value in notes.items() if value)
         loads = on(frame, device=device)["load"]
         load = f"load average {loads.min():.1f} to {loads.max():.1f}"
-        parts.append(f"`{command}`: {machine}; {load}. Timings: [{name}.csv]({name}.csv).\n")
-    parts.append(tables.SECTIONS[name].text(frames))
+        parts.append(f"`{command}`: {machine}; {load}. Timings: [{name}.csv]({folder}/{name}.csv).\n")
+    parts.append(tables.SECTIONS[name].text(stored.frames))
     for file, svg in DRAWN[name](frame) if name in DRAWN else ():
-        (out / file).write_text(svg, encoding="utf8")
+        (out / file).write_text(svg, encoding="utf-8")
         parts.append(f"\n![{file.removesuffix('.svg')}]({file})\n")
     return "\n".join(parts)
+
+
+def _loop(out: Path, stored: Stored) -> str:
+    """Return the section on the loop, with a table for each machine that measured it."""
+    machines = dict(zip(*(on(stored.about, kind="cpu")[name] for name in ("folder", "device")), strict=True))
+    parts = []
+    for path in sorted(out.glob("*/loop.csv")):
+        folder = path.parent.name
+        link = f"Timings: [loop.csv]({folder}/loop.csv)."
+        parts.append(f"\n### {machines.get(folder, folder)}\n\n{link}\n\n{tables.loop_table(pd.read_csv(path))}")
+    return LOOP.format(tables="".join(parts)) if parts else ""

@@ -46,3 +46,9 @@ def spread(values: Iterable[float], digits: int = 2) -> str:
         return ""
     middle, least, most = (f"{of(numbers):,.{digits}f}" for of in (median, min, max))
     return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def times_as_fast(values: Iterable[float], digits: int = 2) -> str:
+    """Return the median and range of ratios, marked where attnlab is slower: ``"0.85 (0.80 to 1.04), **slower**"``."""
+    numbers = [float(value) for value in values]
+    return spread(numbers, digits) + (", **slower**" if numbers and median(numbers) < 1 else "")

@@ -8,15 +8,23 @@ from benchmarks.speed.ratios import ALIKE, against, groups, medians, on
 from benchmarks.speed.sparse import DENSE
 
 
-def values(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
+def values(frame: pd.DataFrame, quantity: str, device: str) -> list[float]:
     """Return the values of a quantity that each round has once."""
     return on(frame, quantity=quantity, device=device)["value"].tolist()
 
 
-def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str = "cpu") -> tuple[list[float], str]:
+def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str) -> tuple[list[float], str]:
     """Return the ratios of the peer with the smallest median ratio, and its name. attnlab's own cases are not peers."""
     peers = against(on(frame, device=device, precision=precision, settings=settings))
-    peers = peers.drop(index=peers.index[peers["name"].str.startswith(OURS)])
+    return _smallest(peers.drop(index=peers.index[peers["name"].str.startswith(OURS)]))
+
+
+def fastest_reader(frame: pd.DataFrame, quantity: str, settings: str, device: str) -> tuple[list[float], str]:
+    """Return the ratios of the peer with the smallest median ratio in an ``epoch`` or on ``test`` of IMDb, and its name."""
+    return _smallest(against(on(scaled(frame), device=device, settings=settings), quantity=quantity))
+
+
+def _smallest(peers: pd.DataFrame) -> tuple[list[float], str]:
     if peers.empty:
         return [], ""
     name = str(peers.groupby("name")["ratio"].median().idxmin())
@@ -36,7 +44,7 @@ def fastest_ms(frame: pd.DataFrame, precision: str, settings: str, device: str) 
     return name, on(ms, name=name)["value"].tolist()
 
 
-def original(frame: pd.DataFrame, part: str, precision: str, settings: str, device: str = "cpu") -> list[float]:
+def original(frame: pd.DataFrame, part: str, precision: str, settings: str, device: str) -> list[float]:
     """Return the ratios of the original Transformer-XL's time to attnlab's."""
     return against(on(frame, device=device, part=part, precision=precision, settings=settings))["ratio"].tolist()
 
@@ -67,13 +75,13 @@ def rates(frame: pd.DataFrame, device: str) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["item", "part", "precision", "rate"])
 
 
-def beside_dense(frame: pd.DataFrame, name: str, length: int, settings: str, device: str = "cpu") -> list[float]:
+def beside_dense(frame: pd.DataFrame, name: str, length: int, settings: str, device: str) -> list[float]:
     """Return the ratios of dense SDPA's time to a sparse variant's."""
     some = on(frame, device=device, part=str(length), settings=settings)
     return on(against(some, base=name), name=DENSE)["ratio"].tolist()
 
 
-def growth(frame: pd.DataFrame, name: str, quantity: str, device: str = "cpu") -> list[float]:
+def growth(frame: pd.DataFrame, name: str, quantity: str, device: str) -> list[float]:
     """Return for each round the exponent of a quantity's growth with the length, by least squares on logarithms."""
     every = medians(on(frame, device=device, name=name, settings=SHIPPED), quantity)
     lines = [(np.log(rows["part"].astype(float)), np.log(rows["value"])) for _, rows in groups(every, "round")]
@@ -92,7 +100,7 @@ def scaled(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*ALIKE, "name", "round", "quantity", "value"])
 
 
-def alone(frame: pd.DataFrame, quantity: str, device: str = "cpu") -> list[float]:
+def alone(frame: pd.DataFrame, quantity: str, device: str) -> list[float]:
     """Return the values of ``scaled`` for the cases without a peer."""
     return values(on(scaled(frame), part=""), quantity, device)
 
@@ -109,5 +117,5 @@ def imdb_bounds(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["part", "epoch", "evaluation"])
 
 
-def padding_percent(frame: pd.DataFrame, device: str = "cpu") -> list[float]:
+def padding_percent(frame: pd.DataFrame, device: str) -> list[float]:
     return [100 * share for share in values(frame, "padding", device)]

@@ -1,14 +1,13 @@
 """Storage of results: a CSV file for each section, written as it is measured, and ``about.csv`` with commands and machines.
 
-Both hold the rows of several devices, so that a machine with a GPU adds to the results of other machines.
+Each machine has a folder of its own. Both files hold the rows of its devices, so that a GPU adds to the results of the CPU.
 """
 
 import hashlib
 import json
-import os
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import pandas as pd
 import torch
 
 from attnlab import __version__
+from benchmarks import processor
 from benchmarks.speed.case import Case
-from benchmarks.speed.ratios import ALIKE, on
-from benchmarks.speed.worker import cpu
+from benchmarks.speed.ratios import ALIKE, groups, on
 
 ABOUT = "about.csv"
 ABOUT_COLUMNS = ["section", "device", "name", "value"]
@@ -38,6 +37,43 @@ def read_about(out: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=ABOUT_COLUMNS)
 
 
+@dataclass(frozen=True)
+class Stored:
+    """The results of all machines.
+
+    Attributes:
+        frames: section -> the rows of its CSV files; the column ``device`` names the processor or the GPU.
+        about: the rows of ``about.csv``, with the same names, and the columns ``kind`` (``cpu`` or ``cuda``) and ``folder``.
+    """
+
+    frames: dict[str, pd.DataFrame]
+    about: pd.DataFrame
+
+
+def read_all(out: Path, sections: Iterable[str]) -> Stored:
+    """Return the results in the folders of ``out``, in the order of their names."""
+    tables: dict[str, list[pd.DataFrame]] = {}
+    abouts = [pd.DataFrame(columns=[*ABOUT_COLUMNS, "kind", "folder"])]
+    for folder in sorted(path.parent for path in out.glob(f"*/{ABOUT}")):
+        about = read_about(folder)
+        names = {keys: _device_name(rows) for keys, rows in groups(about, "section", "device")}
+        for section in sections:
+            if (folder / f"{section}.csv").is_file():
+                rows = read(folder / f"{section}.csv")
+                devices = [names.get((section, device), device) for device in rows["device"]]
+                tables.setdefault(section, []).append(rows.assign(device=devices))
+        devices = [names[keys] for keys in zip(about["section"], about["device"], strict=True)]
+        abouts.append(about.assign(kind=about["device"], folder=folder.name, device=devices))
+    frames = {section: pd.concat(tables[section], ignore_index=True) for section in sections if section in tables}
+    return Stored(frames, pd.concat(abouts, ignore_index=True))
+
+
+def _device_name(about: pd.DataFrame) -> str:
+    """Return the name of the GPU or of the processor that these rows of ``about.csv`` describe, else that of the device."""
+    notes = dict(zip(about["name"], about["value"], strict=True))
+    return notes["GPU"].partition(", CUDA")[0] if "GPU" in notes else notes.get("processor", about["device"].iloc[0])
+
+
 def configuration(cases: Sequence[Case], *, requirements: str) -> str:
     """Return a digest of what timings depend on: cases, machine and versions, but not the number of rounds.
 
@@ -46,7 +82,7 @@ def configuration(cases: Sequence[Case], *, requirements: str) -> str:
         requirements: identifies the environment that the cases run in.
     """
     gpu = torch.cuda.get_device_name() if any(case.device == "cuda" for case in cases) and torch.cuda.is_available() else ""
-    machine = [cpu(), os.cpu_count(), platform.platform(), gpu, platform.python_version()]
+    machine = [processor.machine(), processor.instruction_sets(), platform.platform(), gpu, platform.python_version()]
     identity = [[asdict(case) for case in cases], machine, torch.__version__, __version__, requirements]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 

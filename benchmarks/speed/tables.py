@@ -9,7 +9,7 @@ import pandas as pd
 from benchmarks.speed import results
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED
 from benchmarks.speed.profile import GROUPS
-from benchmarks.speed.ratios import ALIKE, against, groups, medians, on, spread
+from benchmarks.speed.ratios import ALIKE, against, groups, medians, on, spread, times_as_fast
 from benchmarks.speed.sparse import DENSE, SPARSE
 from benchmarks.speed.text import EVALUATION, FLOOR, IMDB, IMDB_BOUNDS, PROFILE, READERS, STEP, XL
 from benchmarks.speed.text import SPARSE as SPARSE_TEXT
@@ -47,7 +47,7 @@ def step(frames: Frames) -> str:
             row = [str(name), f"{on(some, name=name, quantity='parameters')['value'].iloc[0]:,.0f}"]
             for settings in (SHIPPED, EQUAL):
                 selection = {"name": name, "settings": settings}
-                row += [spread(on(ms, **selection)["value"], 0), spread(on(ratio, **selection)["ratio"])]
+                row += [spread(on(ms, **selection)["value"], 0), times_as_fast(on(ratio, **selection)["ratio"])]
             rows.append(row)
         text += f"\n### {precision}, {device}\n\n{markdown(heads, rows)}"
     return text
@@ -64,7 +64,7 @@ def floor(frames: Frames) -> str:
         ]
         text += f"\n### {device}\n\n{markdown(['', *(f'{p}, {way}' for p, way in ways)], rows)}"
         rows, peers = [], []
-        for (precision,), _ in groups(on(frame, name=OURS), "precision"):
+        for (precision,), _ in groups(on(frame, name=OURS, device=device), "precision"):
             floors = results.floors(frame, device, precision)
             for settings in (SHIPPED, EQUAL):
                 name, ms = results.fastest_ms(frames["step"], precision, settings, device) if "step" in frames else ("", [])
@@ -96,7 +96,7 @@ def xl(frames: Frames) -> str:
         for settings in (SHIPPED, EQUAL):
             selected = on(some, settings=settings)
             row += [spread(on(selected, name=OURS)["value"], 1), spread(on(selected, name=ORIGINAL)["value"], 0)]
-            row.append(spread(results.original(layers, part, precision, settings, device)))
+            row.append(times_as_fast(results.original(layers, part, precision, settings, device)))
         rows.append(row)
     return text + markdown(heads, rows) + _evaluation(evaluation)
 
@@ -105,8 +105,8 @@ def _evaluation(frame: pd.DataFrame) -> str:
     pairs = against(frame, base=SLIDING, quantity="bytes_per_s")
     rows = []
     for (device, part), some in groups(on(pairs, name=MEMORY), "device", "part"):
-        figures = [spread(some[name], digits) for name, digits in (("value_base", 1), ("value", 0), ("ratio", 0))]
-        rows.append([f"{part.removeprefix('context ')}, {device}", *figures])
+        figures = [spread(some[name], digits) for name, digits in (("value_base", 1), ("value", 0))]
+        rows.append([f"{part.removeprefix('context ')}, {device}", *figures, times_as_fast(some["ratio"], 0)])
     heads = ["context, bytes", "`dense`, sliding by 1, bytes/s", "`transformer_xl`, bytes/s", "times as fast"]
     return EVALUATION + markdown(heads, rows)
 
@@ -157,9 +157,9 @@ def _readers(frame: pd.DataFrame) -> str:
     epoch, test = (against(every, quantity=name) for name in ("epoch", "test"))
     rows = []
     for (device, settings, name), some in groups(epoch, "device", "settings", "name"):
-        figures = [spread(some["value"], 1), spread(some["ratio"])]
-        peer_rows = on(test, device=device, settings=settings, name=name)
-        rows.append([f"{name}, {device}, {settings}", *figures, spread(peer_rows["value"], 0), spread(peer_rows["ratio"])])
+        figures = [spread(some["value"], 1), times_as_fast(some["ratio"])]
+        reads = on(test, device=device, settings=settings, name=name)
+        rows.append([f"{name}, {device}, {settings}", *figures, spread(reads["value"], 0), times_as_fast(reads["ratio"])])
     heads = ["", "an epoch, minutes (scaled)", TIMES, "evaluation of test, s (scaled)", TIMES]
     count = max((len(group) for _, group in groups(steps, *ALIKE, "name", "round")), default=0)
     return f"\n{READERS.format(count=count)}{markdown(heads, rows)}" if rows else ""
@@ -176,7 +176,8 @@ def sparse(frames: Frames) -> str:
             row += [spread(on(ms, name=DENSE, settings=s)["value"], 1) for s in (SHIPPED, EQUAL)]
             for name in (DENSE, *SPARSE):
                 if name != DENSE:
-                    ratios = [spread(results.beside_dense(selected, name, int(length), s, device), 1) for s in (SHIPPED, EQUAL)]
+                    of = [results.beside_dense(selected, name, int(length), s, device) for s in (SHIPPED, EQUAL)]
+                    ratios = [times_as_fast(values, 1) for values in of]
                     row += [spread(on(ms, name=name, settings=EQUAL)["value"], 1), *ratios]
                 row += [spread(on(medians(selected, of), name=name, settings=EQUAL)["value"], 1) for of in memory]
             rows.append(row)

@@ -1,13 +1,13 @@
 """Measure one case in this process: ``python -m benchmarks.speed.worker CASE.json OUT.json``."""
 
 import json
-import os
 import platform
 import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from benchmarks import processor
 from benchmarks.speed.case import Case
 
 PACKAGES = ("torch", "x-transformers", "transformers")
@@ -24,7 +24,8 @@ def about(device: str) -> dict[str, str]:
     """Return the machine and the versions of packages in this process."""
     import torch
 
-    notes = {"machine": f"{cpu()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.platform()}"}
+    notes = {"processor": processor.machine(), "instruction sets": processor.instruction_sets()}
+    notes["machine"] = f"{torch.get_num_threads()} threads, {platform.platform()}"
     if device == "cuda":
         notes["GPU"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
     notes["Python"] = platform.python_version()
@@ -34,16 +35,6 @@ def about(device: str) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return notes
-
-
-def cpu() -> str:
-    """Return the processor's name, or the architecture if the system does not provide it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

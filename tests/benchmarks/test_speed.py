@@ -1,6 +1,7 @@
 """Tests of the figures and the page of ``benchmarks.speed``, its storage, and a tiny case of each section in this process."""
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,22 +13,25 @@ import pytest
 import torch
 
 from attnlab.registry import TASKS
+from attnlab.report.plots import svg
 from attnlab.training import costs
+from benchmarks import processor
 from benchmarks.speed import __main__ as speed
 from benchmarks.speed import (
     attnlab_step,
+    comparisons,
     floor,
     imdb,
     imdb_parts,
     page,
     profile,
+    ratio_plot,
     ratios,
     results,
     sparse,
     step,
     storage,
     tables,
-    targets,
     xl,
 )
 from benchmarks.speed import environment as places
@@ -78,7 +82,7 @@ def test_ratios_are_taken_within_a_pair_of_the_medians_of_its_steps() -> None:
 
 
 def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
-    assert results.fastest_peer(STEPS, "fp32", SHIPPED) == ([1.5, 2.0, 1.7], "quick")
+    assert results.fastest_peer(STEPS, "fp32", SHIPPED, "cpu") == ([1.5, 2.0, 1.7], "quick")
     assert results.fastest_ms(STEPS, "fp32", SHIPPED, "cpu") == ("quick", [150, 400, 170])
 
 
@@ -86,7 +90,7 @@ def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
     times = {(OURS, "a", "fp32", SHIPPED): [100], ("a", "a", "fp32", SHIPPED): [150]}
     times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab was slow next to b
     frame = lines("step", times)
-    assert results.fastest_peer(frame, "fp32", SHIPPED)[1] == "b"
+    assert results.fastest_peer(frame, "fp32", SHIPPED, "cpu")[1] == "b"
     assert results.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
     assert results.fastest_ms(frame, "bf16", SHIPPED, "cpu") == ("", [])
 
@@ -95,10 +99,11 @@ def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
     ("bound", "most", "verdict"), [(1.7, False, "met"), (1.8, False, "missed"), (1.7, True, "met"), (1.6, True, "missed")]
 )
 def test_a_target_is_met_by_the_median(bound: float, most: bool, verdict: str) -> None:
-    target = targets.Target("step", "it", bound, "times", lambda f: targets.Figures([1.5, 2.0, 1.7], "quick"), most)
-    wanted = f"at {'most' if most else 'least'} {bound} times"
-    assert target.verdict(STEPS) == ["it", wanted, "1.70 (1.50 to 2.00) times against quick", f"**{verdict}**"]
-    assert target.verdict(None) == ["it", wanted, "", "not measured"]
+    figures = comparisons.Figures([1.5, 2.0, 1.7], "quick")
+    target = comparisons.Comparison("step", "it", "times", lambda frame, device: figures, bound, most)
+    assert target.wanted() == f"at {'most' if most else 'least'} {bound} times"
+    assert target.verdict(figures) == f"1.70 (1.50 to 2.00) against quick: **{verdict}**"
+    assert target.verdict(comparisons.Figures([])) == "not measured"
 
 
 def reviews(name: str, part: str, settings: str, *, seconds: float, tokens: float = 100.0) -> pd.DataFrame:
@@ -113,7 +118,7 @@ def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_be
     adjacent = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
     peer = [reviews(ENCODER, ENCODER, of, seconds=seconds) for of, seconds in ((SHIPPED, 9.0), (EQUAL, 3.0))]
     frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *adjacent, *peer])
-    assert results.alone(frame, "epoch") == [2.0] and results.alone(frame, "test") == [30.0]
+    assert results.alone(frame, "epoch", "cpu") == [2.0] and results.alone(frame, "test", "cpu") == [30.0]
     text = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
     assert "| cpu | 1 | 2.00 | 30.0 |  |" in text and "1 training steps and 1 batches" in " ".join(text.split())
     assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in text
@@ -170,18 +175,60 @@ def test_the_page_is_made_of_the_csv_files_and_a_section_measured_again_replaces
         ("step", pd.concat([STEPS, COUNTS])),
     ]
     for number, (section, frame) in enumerate(sections):
-        frame.to_csv(tmp_path / f"{section}.csv", index=False)
-        notes = {"command": f"COMMAND {number}", "machine": "MACHINE", "torch": "2.99"}
-        storage.SectionStore(tmp_path, section, [], {}).note("cpu", notes)
+        add_results(tmp_path / "machine", section, frame, processor="Zen 9", command=f"COMMAND {number}", torch="2.99")
         page.write(tmp_path)
     page_text = (tmp_path / "README.md").read_text()
     assert "| quick | 1,234 | 170 (150 to 400) | 1.70 (1.50 to 2.00) |" in page_text
-    assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) times as fast against quick | **missed** |" in page_text
-    assert "| attention, fp32, cpu | 10.0 | 62 | 6.20 | 10.0 | 62 | 6.20 |" in page_text
-    assert "differ by at most 2.0e-06" in page_text and "| 64, cpu | 30.0 | 9,000 | 300 |" in page_text
-    assert "| an epoch of IMDb in bf16 | at most 4.3 minutes |  | not measured |" in page_text
-    assert "`COMMAND 2`: MACHINE, torch 2.99; load average 0.5 to 0.5" in page_text and "COMMAND 0" not in page_text
-    assert "![step-cpu-fp32](step-cpu-fp32.svg)" in page_text and (tmp_path / "xl-cpu.svg").read_text().startswith("<svg")
+    assert "at least 1.8 times as fast | 1.70 (1.50 to 2.00) against quick: **missed** |" in page_text
+    assert "| attention, fp32, Zen 9 | 10.0 | 62 | 6.20 | 10.0 | 62 | 6.20 |" in page_text
+    assert "differ by at most 2.0e-06" in page_text and "| 64, Zen 9 | 30.0 | 9,000 | 300 |" in page_text
+    assert "| epoch of IMDb, bf16 | at most 4.3 minutes | not measured |" in page_text
+    assert "`COMMAND 2`: Zen 9, torch 2.99; load average 0.5 to 0.5" in page_text and "COMMAND 0" not in page_text
+    assert "![step-fp32](step-fp32.svg)" in page_text and (tmp_path / "xl.svg").read_text().startswith("<svg")
+
+
+def add_results(folder: Path, section: str, frame: pd.DataFrame, **notes: str) -> None:
+    """Store a section of a machine's results."""
+    folder.mkdir(exist_ok=True)
+    frame.to_csv(folder / f"{section}.csv", index=False)
+    storage.SectionStore(folder, section, [], {}).note("cpu", notes)
+
+
+def test_processors_stand_side_by_side_with_slower_cases_marked_and_targets_last(tmp_path: Path) -> None:
+    peer_takes_less = STEPS.assign(value=STEPS["value"].where(STEPS["name"] != "quick", STEPS["value"] / 2))
+    for name, frame in (("Zen 8", STEPS), ("Zen 9", peer_takes_less)):
+        machine = {"processor": name, "instruction sets": "AVX9"}
+        add_results(tmp_path / name, "step", pd.concat([frame, COUNTS]), **machine, command="COMMAND")
+    page.write(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    opening, measured, final = text.partition("\n## ")[0], text.index("## A training step"), text.index("## Targets")
+    assert "- **Zen 8** (AVX9): faster in 1 of 1 comparisons, 1.7 to 1.7 times as fast. Slower in none." in opening
+    assert (
+        "- **Zen 9** (AVX9): faster in 0 of 1 comparisons. **Slower**: training step, fp32, peers as shipped (0.85" in opening
+    )
+    assert (
+        "|  | Zen 8 | Zen 9 |" in opening
+        and "| 1.70 (1.50 to 2.00), quick | 0.85 (0.75 to 1.00), **slower**, quick |" in opening
+    )
+    assert opening.index("overview.svg") < measured < final == text.rindex("\n## ") + 1
+    assert "1.70 (1.50 to 2.00) against quick: **missed** | 0.85 (0.75 to 1.00) against quick: **missed** |" in text
+    assert "0.85 slower" in (tmp_path / "overview.svg").read_text()
+
+
+def test_the_committed_page_is_that_of_the_committed_results(tmp_path: Path) -> None:
+    committed, copy = places.ROOT / "reports" / "benchmarks", tmp_path / "benchmarks"
+    shutil.copytree(committed, copy)
+    page.write(copy)
+    for path in committed.iterdir():
+        assert path.is_dir() or (copy / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_plot_of_ratios_has_a_line_at_parity() -> None:
+    drawn = ratio_plot.ratio_plot({"step": {"Zen 8": [2.0, 2.5], "Zen 9": [1.5]}}, title="speed")
+    (parity,) = re.findall(rf'<line x1="([0-9.]+)"[^>]*stroke="{svg.INK}" stroke-width="1.6"', drawn)
+    dots = [float(x) for x in re.findall(r'<circle cx="([0-9.]+)" cy="[0-9.]+" r="3.2"', drawn)]
+    assert len(dots) == 3 and float(parity) < min(dots), "slower and faster cases are on the same side of the line"
+    assert f'x="{parity}"' in drawn and ">1</text>" in drawn and "slower" not in drawn
 
 
 @pytest.fixture
@@ -203,7 +250,7 @@ def test_timings_of_a_gpu_are_added_to_those_of_a_cpu(tmp_path: Path, fake_cases
     for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
         speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
     assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
-    frame, page_text = storage.read(tmp_path / "sparse.csv"), (tmp_path / "README.md").read_text()
+    frame, page_text = storage.read(processor.folder(tmp_path) / "sparse.csv"), (tmp_path / "README.md").read_text()
     assert list(dict.fromkeys(frame["device"])) == ["cpu", "cuda"]
     assert len(frame) == 3 * 2 * len([*sparse.cases("cpu"), *sparse.cases("cuda")])
     assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in page_text
@@ -226,14 +273,14 @@ def test_an_interrupted_benchmark_continues_with_the_comparison_that_it_was_in(
     monkeypatch.setattr(speed, "in_fresh_process", interrupt)
     with pytest.raises(KeyboardInterrupt):
         speed.main(arguments)
-    measured = storage.read(tmp_path / "sparse.csv")
+    measured = storage.read(processor.folder(tmp_path) / "sparse.csv")
     assert len(measured) == 3 * (comparison + 1), "what was measured is not on disk"
 
     monkeypatch.setattr(speed, "in_fresh_process", measure_case)
     fake_cases.clear()
     speed.main(arguments)
     assert fake_cases[0] == cases[comparison] and len(fake_cases) == 2 * len(cases) - comparison
-    frame = storage.read(tmp_path / "sparse.csv")
+    frame = storage.read(processor.folder(tmp_path) / "sparse.csv")
     keys = ["round", "name", "part", "settings", "quantity"]
     assert len(frame) == 3 * 2 * len(cases) and not frame.duplicated(keys).any()
 
@@ -243,7 +290,7 @@ def test_an_interrupted_benchmark_continues_with_the_comparison_that_it_was_in(
     speed.main([*arguments, "--fresh"])
     assert len(fake_cases) == 2 * len(cases)
     fake_cases.clear()
-    monkeypatch.setattr(storage, "cpu", lambda: "another processor")
+    monkeypatch.setattr(processor, "instruction_sets", lambda: "others")
     speed.main(arguments)
     assert len(fake_cases) == 2 * len(cases), "timings of another machine were taken for those of this one"
 

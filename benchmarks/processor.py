@@ -1,0 +1,60 @@
+"""The processor of this machine, as pages name it."""
+
+import platform
+import re
+from pathlib import Path
+
+from attnlab._util.processors import processors
+
+CPU_INFO = Path("/proc/cpuinfo")
+INSTRUCTION_SETS = {  # flag of Linux -> the name that readers know
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_bf16": "AVX-512 bf16",
+    "amx_bf16": "AMX bf16",
+    "asimd": "Neon",
+    "sve": "SVE",
+    "bf16": "bf16",
+}
+AMD_GENERATIONS = {"23": "Zen 1 or 2", "26": "Zen 5"}  # by family; family 25 is Zen 3, and Zen 4 with AVX-512
+
+
+def machine() -> str:
+    """Return the processor and the number of its cores that may be used, such as ``"AMD EPYC, Zen 5, 2 cores"``."""
+    return f"{processor()}, {processors()} cores"
+
+
+def folder(out: Path) -> Path:
+    """Return the folder of this machine's results in ``out``."""
+    return out / re.sub(r"[^a-z0-9]+", "-", machine().lower()).strip("-")
+
+
+def processor() -> str:
+    """Return the processor's name, or the architecture if the system does not provide it.
+
+    Virtual machines often hide the model, so AMD's generation is added.
+    """
+    info = _cpu_info()
+    name = info.get("model name") or platform.processor() or platform.machine()
+    if info.get("vendor_id") != "AuthenticAMD":
+        return name
+    generation = AMD_GENERATIONS.get(info.get("cpu family", ""))
+    if info.get("cpu family") == "25":
+        generation = "Zen 4" if "avx512f" in info.get("flags", "").split() else "Zen 3"
+    return f"{name}, {generation}" if generation else name
+
+
+def instruction_sets() -> str:
+    """Return the instruction sets that decide the speed of matrix products, such as ``"AVX2, AVX-512"``; "" if unknown."""
+    info = _cpu_info()
+    flags = {*info.get("flags", "").split(), *info.get("Features", "").split()}
+    return ", ".join(name for flag, name in INSTRUCTION_SETS.items() if flag in flags)
+
+
+def _cpu_info() -> dict[str, str]:
+    """Return what Linux states of the first processor; nothing on another system."""
+    try:
+        lines = CPU_INFO.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -1,0 +1,156 @@
+"""The figures that the page opens with, and the targets for some of them; the median over the rounds decides."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+import pandas as pd
+
+from benchmarks.speed import results
+from benchmarks.speed.case import EQUAL, SHIPPED
+from benchmarks.speed.ratios import spread, times_as_fast
+from benchmarks.speed.sparse import SPARSE
+
+TIMES = "times as fast"
+Frames = Mapping[str, pd.DataFrame]  # section -> its rows
+
+
+class Figures(NamedTuple):
+    """One figure per round, and the name of what it is measured against."""
+
+    values: list[float]
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A figure of a section, on one device.
+
+    Attributes:
+        bound: the target, an upper bound if ``most``, else a lower bound; None: the figure has no target.
+    """
+
+    section: str
+    what: str
+    unit: str
+    of: Callable[[pd.DataFrame, str], Figures]
+    bound: float | None = None
+    most: bool = False
+
+    def verdict(self, figures: Figures) -> str:
+        """Return the measured figure, and whether it reaches the target."""
+        values, against = figures
+        if not values or self.bound is None:
+            return "not measured"
+        middle = median(values)
+        met = middle <= self.bound if self.most else middle >= self.bound
+        return f"{spread(values)}{f' against {against}' if against else ''}: **{'met' if met else 'missed'}**"
+
+    def wanted(self) -> str:
+        """Return the target, such as ``"at least 2 times as fast"``."""
+        return f"at {'most' if self.most else 'least'} {self.bound:g} {self.unit}"
+
+
+Measured = Mapping[tuple[Comparison, str], Figures]  # (comparison, device) -> its figures
+
+
+def _peer(precision: str, settings: str) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(*results.fastest_peer(frame, precision, settings, device))
+
+
+def _layer(settings: str) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(results.original(frame, "attention", "fp32", settings, device), "the original")
+
+
+def _reader(quantity: str, settings: str) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(*results.fastest_reader(frame, quantity, settings, device))
+
+
+def _imdb(quantity: str) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(results.alone(frame, quantity, device))
+
+
+def _padding(frame: pd.DataFrame, device: str) -> Figures:
+    return Figures(results.padding_percent(frame, device))
+
+
+def _growth(name: str, quantity: str) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(results.growth(frame, name, quantity, device))
+
+
+def _sparse(name: str, length: int) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(results.beside_dense(frame, name, length, SHIPPED, device), "dense SDPA")
+
+
+COMPARISONS = [
+    Comparison("step", "training step, fp32, peers as shipped", TIMES, _peer("fp32", SHIPPED), 1.8),
+    Comparison("step", "training step, bf16, peers as shipped", TIMES, _peer("bf16", SHIPPED), 1.5),
+    Comparison("step", "training step, fp32, equal settings", TIMES, _peer("fp32", EQUAL), 1.3),
+    Comparison("step", "training step, bf16, equal settings", TIMES, _peer("bf16", EQUAL), 1.3),
+    Comparison("imdb", "epoch of IMDb, bf16, peers as shipped", TIMES, _reader("epoch", SHIPPED)),
+    Comparison("imdb", "epoch of IMDb, bf16, equal settings", TIMES, _reader("epoch", EQUAL)),
+    Comparison("imdb", "evaluation of IMDb, bf16, peers as shipped", TIMES, _reader("test", SHIPPED)),
+    Comparison("imdb", "evaluation of IMDb, bf16, equal settings", TIMES, _reader("test", EQUAL)),
+    Comparison("xl", "Transformer-XL attention, fp32, as shipped", TIMES, _layer(SHIPPED), 5),
+    Comparison("xl", "Transformer-XL attention, fp32, equal settings", TIMES, _layer(EQUAL), 3),
+    *(
+        Comparison("sparse", f"{name}, length {length:,}, as shipped", TIMES, _sparse(name, length), bound)
+        for name in SPARSE
+        for length, bound in ((1_024, 4), (4_096, 9), (16_384, 20))
+    ),
+    Comparison("imdb", "epoch of IMDb, bf16", "minutes", _imdb("epoch"), 4.3, most=True),
+    Comparison("imdb", "evaluation of 25,000 reviews, bf16", "s", _imdb("test"), 40, most=True),
+    Comparison("imdb", "padding computed", "% of tokens", _padding, 5, most=True),
+    *(
+        Comparison(
+            "sparse", f"{name}, growth of {what} with the length", "as power of it", _growth(name, quantity), bound, most=True
+        )
+        for name in SPARSE
+        for what, quantity, bound in (("time", "ms", 1.4), ("saved bytes", "saved_mib", 1.1))
+    ),
+]
+SPEEDS = [comparison for comparison in COMPARISONS if comparison.unit == TIMES]
+
+
+def measured(frames: Frames, devices: Sequence[str]) -> Measured:
+    """Return the figures of all comparisons on all devices."""
+    return {
+        (comparison, device): comparison.of(frames[comparison.section], device) if comparison.section in frames else Figures([])
+        for comparison in COMPARISONS
+        for device in devices
+    }
+
+
+def speeds(figures: Measured, devices: Sequence[str]) -> list[list[str]]:
+    """Return a table row for each of ``SPEEDS`` that some device has measured, with a column for each device."""
+    rows = []
+    for comparison in SPEEDS:
+        row = [figures[comparison, device] for device in devices]
+        if any(values for values, _ in row):
+            cells = [times_as_fast(values) + (f", {against}" if values and against else "") for values, against in row]
+            rows.append([comparison.what, *cells])
+    return rows
+
+
+def overview(figures: Measured, device: str) -> str:
+    """Return a sentence on how many of ``SPEEDS`` attnlab is faster in on a device, and which it is slower in."""
+    found = {comparison.what: figures[comparison, device].values for comparison in SPEEDS}
+    ratios = {what: median(values) for what, values in found.items() if values}
+    slower = [f"{what} ({ratio:.2f} times as fast)" for what, ratio in ratios.items() if ratio < 1]
+    faster = [ratio for ratio in ratios.values() if ratio >= 1]
+    text = f"faster in {len(faster)} of {len(ratios)} comparisons"
+    if faster:
+        text += f", {min(faster):.3g} to {max(faster):.3g} times as fast"
+    unclear = [what for what, values in found.items() if values and min(values) < 1 <= median(values)]
+    if unclear:
+        text += f"; in {len(unclear)} of these, some rounds were slower ({', '.join(unclear)})"
+    return f"{text}. " + (f"**Slower**: {', '.join(slower)}." if slower else "Slower in none.")
+
+
+def verdicts(figures: Measured, devices: Sequence[str]) -> list[list[str]]:
+    """Return a table row for each target, with a column for each device."""
+    targets = [comparison for comparison in COMPARISONS if comparison.bound is not None]
+    return [
+        [target.what, target.wanted(), *(target.verdict(figures[target, device]) for device in devices)] for target in targets
+    ]

@@ -1,0 +1,41 @@
+"""Tests of the names of processors."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import processor
+
+AMD = """\
+processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: {family}
+model name\t: AMD EPYC
+flags\t\t: fpu avx2 {flags}
+
+processor\t: 1
+model name\t: another
+"""
+
+
+@pytest.mark.parametrize(
+    ("family", "flags", "name", "sets"),
+    [
+        ("25", "", "AMD EPYC, Zen 3", "AVX2"),
+        ("25", "avx512f avx512_bf16", "AMD EPYC, Zen 4", "AVX2, AVX-512, AVX-512 bf16"),
+        ("26", "avx512f", "AMD EPYC, Zen 5", "AVX2, AVX-512"),
+        ("99", "", "AMD EPYC", "AVX2"),
+    ],
+)
+def test_processors_with_the_same_name_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, flags: str, name: str, sets: str
+) -> None:
+    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
+    processor.CPU_INFO.write_text(AMD.format(family=family, flags=flags))
+    assert processor.processor() == name and processor.instruction_sets() == sets
+    assert processor.folder(tmp_path).name.startswith(name.lower().replace(",", "").replace(" ", "-"))
+
+
+def test_a_processor_without_a_name_has_that_of_its_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "none")
+    assert processor.processor() and processor.instruction_sets() == ""
