@@ -55,6 +55,10 @@ class Comparison:
 Measured = Mapping[tuple[Comparison, str], Figures]  # (comparison, device) -> its figures
 
 
+def _way(at_a_time: int) -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(*results.fastest_way(frame, at_a_time, device))
+
+
 def _peer(precision: str, settings: str) -> Callable[[pd.DataFrame, str], Figures]:
     return lambda frame, device: Figures(*results.fastest_peer(frame, precision, settings, device))
 
@@ -84,6 +88,8 @@ def _sparse(name: str, length: int) -> Callable[[pd.DataFrame, str], Figures]:
 
 
 COMPARISONS = [
+    Comparison("verdict", "35 trainings to a verdict, peers one after another", TIMES, _way(1), 2),
+    Comparison("verdict", "35 trainings to a verdict, peers two at a time", TIMES, _way(2), 1.3),
     Comparison("step", "training step, fp32, peers as shipped", TIMES, _peer("fp32", SHIPPED), 1.8),
     Comparison("step", "training step, bf16, peers as shipped", TIMES, _peer("bf16", SHIPPED), 1.5),
     Comparison("step", "training step, fp32, equal settings", TIMES, _peer("fp32", EQUAL), 1.3),

@@ -1,5 +1,6 @@
 """``reports/benchmarks/README.md``, generated from the CSV files in the folders next to it, one for each machine."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ from benchmarks.speed.comparisons import measured, overview, speeds, verdicts
 from benchmarks.speed.figures import DRAWN
 from benchmarks.speed.ratios import groups, on
 from benchmarks.speed.storage import CONFIGURATION, Stored, read_all
+from benchmarks.verdict import tables as verdict
 
 MACHINE = ("processor", "instruction sets", "machine", "GPU")  # notes whose value describes itself
 HEAD = """\
@@ -25,7 +27,7 @@ How many times as fast attnlab is, the median over the rounds with (smallest to 
 {speeds}
 ## How it is measured
 
-`python -m benchmarks.speed` writes this page, each section by the command below its title.
+`python -m benchmarks.speed` and `python -m benchmarks.verdict` write this page, each section by the command below its title.
 attnlab and each peer take turns (A B A B), each case in a fresh process; steps are timed after a warm-up, and every second
 round runs in reverse order. A ratio compares two cases measured one right after the other, by the medians of their steps.
 Figures are medians over the rounds; every timing is in the CSV file of its section. Training cases must have a finite, falling
@@ -51,13 +53,16 @@ The median over the rounds on a CPU against the target.
 def write(out: Path) -> None:
     """Write the page and its plots from the results in the folders of ``out``."""
     stored = read_all(out, tables.SECTIONS)
-    frames, sets = stored.frames, _instruction_sets(stored)
+    times = {path.parent.name: verdict.read(path) for path in sorted(out.glob(f"*/{verdict.FILE}"))}
+    frames = {**stored.frames, **({"verdict": pd.concat(times.values())} if times else {})}
+    sets = _instruction_sets(stored, times)
     cpus = list(sets)
     devices = [*cpus, *(name for name in dict.fromkeys(stored.about["device"]) if name not in sets)]
     ratios = measured(frames, devices)
     lines = [f"- **{name}**{f' ({sets[name]})' if sets.get(name) else ''}: {overview(ratios, name)}" for name in devices]
     (out / "overview.svg").write_text(figures.overview(ratios, devices), encoding="utf-8")
     text = HEAD.format(overview="\n".join(lines), speeds=tables.markdown(["", *devices], speeds(ratios, devices)))
+    text += _verdict(out, times)
     for name in stored.frames:
         text += _section(out, name, stored)
     text += _loop(out, stored)
@@ -65,12 +70,26 @@ def write(out: Path) -> None:
     (out / "README.md").write_text(text, encoding="utf-8")
 
 
-def _instruction_sets(stored: Stored) -> dict[str, str]:
+def _instruction_sets(stored: Stored, times: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """Return the processors, with their instruction sets, "" where they are unknown."""
     cpus = on(stored.about, kind="cpu")
     sets = dict.fromkeys(cpus["device"], "")
+    for frame in times.values():
+        sets |= dict(zip(frame["device"], frame["instruction_sets"], strict=True))
     noted = on(cpus, name="instruction sets")
     return sets | dict(zip(noted["device"], noted["value"], strict=True))
+
+
+def _verdict(out: Path, times: Mapping[str, pd.DataFrame]) -> str:
+    """Return the section on the time to a verdict, with a table for each machine."""
+    if not times:
+        return ""
+    parts = [f"\n## {verdict.TITLE}\n\n{verdict.TEXT}"]
+    for folder, results in times.items():
+        path = out / folder / verdict.FILE
+        about = f"{verdict.describe(path, results)} Timings: [{verdict.FILE}]({folder}/{verdict.FILE})."
+        parts.append(f"### {results['device'].iloc[0]}\n\n{about}\n\n{verdict.table(results)}")
+    return "\n".join([*parts, verdict.NOTES])
 
 
 def _section(out: Path, name: str, stored: Stored) -> str:

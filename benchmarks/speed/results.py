@@ -1,5 +1,7 @@
 """Figures of the tables and targets, one per round, from a section's CSV file."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -11,6 +13,12 @@ from benchmarks.speed.sparse import DENSE
 def values(frame: pd.DataFrame, quantity: str, device: str) -> list[float]:
     """Return the values of a quantity that each round has once."""
     return on(frame, quantity=quantity, device=device)["value"].tolist()
+
+
+def fastest_way(frame: pd.DataFrame, at_a_time: int, device: str) -> tuple[list[float], str]:
+    """Return the ratios of the peer with the smallest median ratio in the time to a verdict, and its name."""
+    rows: Any = frame[(frame["at_a_time"] == at_a_time) & frame["ratio"].notna()]
+    return _smallest(on(rows.assign(name=rows["way"]), device=device))
 
 
 def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str) -> tuple[list[float], str]:

@@ -1,0 +1,70 @@
+"""The results of ``benchmarks.verdict`` as text."""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import nan
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.speed.case import OURS
+from benchmarks.speed.ratios import groups, on, spread, times_as_fast
+from benchmarks.speed.tables import markdown
+
+FILE = "verdict.csv"
+TITLE = "Time to a verdict"
+TEXT = """\
+The seven cells of `ablations/quickstart.yaml` with five seeds each: 35 trainings and their evaluation, from the start of the
+first process to the last result. attnlab runs the study with its defaults, in an empty folder of runs, from the plan to the
+report with its verdicts. A peer trains the same cells for the same steps on the same batches, in fp32, in a script that a
+shell loop starts once for each run; it writes the scores, and no report. One after another, its processes have PyTorch's
+default number of threads; two at a time, half of the processors each. The ways take turns (A B C D E, A B C D E); a ratio
+compares two measurements of the same round. Bits per byte: of `dense` on `test`, mean over the seeds.
+"""
+NOTES = """
+`plain PyTorch` is a script in the manner of nanoGPT ([plain.py](../../benchmarks/verdict/plain.py)) with attnlab's model of
+each cell, parameter by parameter; its sparse cells pass their mask to `scaled_dot_product_attention`, which computes all pairs.
+x-transformers has `dense` and `wide`, and takes the masks of the sparse cells. It has no counterpart of `no_wo`, `narrow` and
+`basic`; there it trains its standard attention with as many heads, of the width that brings the number of parameters nearest to
+the cell's: 12, 5 and 1 features instead of 16, 16 and 64. Both use fused AdamW.
+"""
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return ``verdict.csv``, as ``frame`` does."""
+    return frame(pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records"))
+
+
+def frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
+    """Return rows of ``verdict.csv`` with numbers, a ``device``, and the ``ratio`` of the seconds to attnlab's in the round."""
+    types = {"round": int, "at_a_time": int, "runs": int, "seconds": float, "bits_per_byte": float, "load": float}
+    numbers = pd.DataFrame(rows).astype(types)
+    attnlab_rows = on(numbers, way=OURS)
+    own = dict(zip(attnlab_rows["round"], attnlab_rows["seconds"], strict=True))
+    ratios = [seconds / own.get(number, nan) for number, seconds in zip(numbers["round"], numbers["seconds"], strict=True)]
+    return numbers.assign(device=numbers["processor"], ratio=ratios)
+
+
+def label(way: str, at_a_time: int) -> str:
+    """Return the name of a way, such as ``"x-transformers, two at a time"``."""
+    return way + {0: "", 1: ", one after another", 2: ", two at a time"}[at_a_time]
+
+
+def table(results: pd.DataFrame) -> str:
+    """Return the table of one machine."""
+    rows = []
+    for (way, number), some in groups(results, "way", "at_a_time"):
+        ratio = "" if way == OURS else times_as_fast(some["ratio"].dropna())
+        rows.append([label(way, int(number)), spread(some["seconds"], 0), ratio, f"{some['bits_per_byte'].mean():.3f}"])
+    return markdown(["", "seconds", "attnlab, times as fast", "bits per byte"], rows)
+
+
+def describe(path: Path, results: pd.DataFrame) -> str:
+    """Return the machine, the versions and the command that the results in ``path`` were measured with."""
+    about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    versions = [f"{name} {about[name]}" for name in ("Python", "torch", "attnlab")]
+    peers = about["peers"] if isinstance(about["peers"], list) else []
+    machine = f"{about['processor']} ({about['instruction_sets']}), {about['platform']}"
+    load = f"load average {results['load'].min():.1f} to {results['load'].max():.1f}"
+    command = f"python -m benchmarks.verdict --rounds {results['round'].nunique()}"
+    return f"`{command}`: {', '.join([machine, *versions, *peers])}; {load}."
