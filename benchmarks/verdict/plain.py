@@ -1,4 +1,4 @@
-"""The cells of the quickstart as one would write them in plain PyTorch, in a file of its own, in the manner of nanoGPT.
+"""The cells of the quickstart in plain PyTorch, in one file, in the manner of nanoGPT.
 
 Every cell computes what attnlab's does, parameter by parameter. Attention is PyTorch's ``scaled_dot_product_attention``; the
 sparse cells pass it their mask, so that it computes all pairs.

@@ -1,7 +1,7 @@
-"""Train one run of a peer, as a script of a person: ``python -m benchmarks.verdict.script PEER RUN.json OUT.json``.
+"""Train one run of a peer: ``python -m benchmarks.verdict.script PEER RUN.json OUT.json``.
 
-A plain loop with the data, batches, learning rates, clipping and evaluations of attnlab's run. It prints the training loss,
-and ends when it has written the scores.
+A plain loop with the data, batches, learning rates, clipping and evaluations of attnlab's run. It prints the training loss
+and writes the scores.
 """
 
 import json
@@ -26,8 +26,9 @@ Config = Mapping[str, Any]  # the fields of a resolved RunConfig
 class XTransformers(nn.Module):
     """x-transformers' decoder for a cell: pre-norm, GELU, learned positions, its attention by PyTorch's fused kernel.
 
-    It has no attention without output projection, with narrow projections or without any. There, its standard attention has
-    the number of heads of the cell, of the width that brings its parameters nearest to those of the cell.
+    It has no attention without output projection, with narrow projections or without projections. For these cells it is its
+    standard attention with the cell's number of heads, and with the head width that brings its number of parameters nearest to
+    the cell's.
     """
 
     mask: Tensor | None

@@ -25,8 +25,8 @@ NOTES = """
 `plain PyTorch` is a script in the manner of nanoGPT ([plain.py](../../benchmarks/verdict/plain.py)) with attnlab's model of
 each cell, parameter by parameter; its sparse cells pass their mask to `scaled_dot_product_attention`, which computes all pairs.
 x-transformers has `dense` and `wide`, and takes the masks of the sparse cells. It has no counterpart of `no_wo`, `narrow` and
-`basic`; there it trains its standard attention with as many heads, of the width that brings the number of parameters nearest to
-the cell's: 12, 5 and 1 features instead of 16, 16 and 64. Both use fused AdamW.
+`basic`; there it trains its standard attention with as many heads, and with the head width that brings the number of parameters
+nearest to the cell's: 12, 5 and 1 features instead of 16, 16 and 64. Both peers use fused AdamW.
 """
 
 

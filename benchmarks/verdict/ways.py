@@ -1,4 +1,4 @@
-"""The ways to the results of all runs of a study, each from the start of its first process."""
+"""The ways to train all runs of a study, each timed from the start of its first process to its last result."""
 
 import csv
 import json
@@ -24,12 +24,12 @@ from benchmarks.verdict.script import PLAIN, X_TRANSFORMERS
 STUDY = ROOT / "ablations" / "quickstart.yaml"
 SEEDS = 5
 REPORT = Path("reports", "verdict", "runs.csv")  # of the study, in the folder that it runs in
-CHANGES = ("ATTNLAB_", "MLFLOW_", "OMP_", "MKL_", "OPTUNA_")  # prefixes of variables that would change the defaults
+OVERRIDES = ("ATTNLAB_", "MLFLOW_", "OMP_", "MKL_", "OPTUNA_")  # prefixes of variables that would change the defaults
 
 
 @dataclass(frozen=True)
 class Way:
-    """Who trains the runs.
+    """A way to train the runs.
 
     Attributes:
         name: ``attnlab``, or the name of a peer.
@@ -69,7 +69,7 @@ def measure(way: Way, content: dict[str, Any], *, python: Path, folder: Path) ->
         python: the interpreter.
         folder: an empty folder, for files.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(CHANGES)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OVERRIDES)}
     own = {f"ATTNLAB_{name}": str(folder / name.lower()) for name in ("RUNS", "CACHE", "STATE")}
     environment = {**kept, **own, "PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
 

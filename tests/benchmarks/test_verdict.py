@@ -140,7 +140,7 @@ def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, f
 def test_a_trial_runs_from_end_to_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways, "CHANGES", ("ATTNLAB_", "MLFLOW_"))  # one thread is faster on a machine that runs other tests
+    monkeypatch.setattr(ways, "OVERRIDES", ("ATTNLAB_", "MLFLOW_"))  # one thread is faster on a machine that runs other tests
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(verdict, "WAYS", [way for way in ways.WAYS if way.name != script.X_TRANSFORMERS])
     verdict.main(["--quick", "--here", "--rounds", "1", "--out", str(tmp_path)])
