@@ -83,6 +83,15 @@ def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_pat
 
 
 @pytest.mark.slow
+def test_chains_of_two_parents_on_postgresql_end_as_undisturbed_ones(
+    peaceful_chains: Peace, tmp_path: Path, postgres: Server
+) -> None:
+    addresses = postgres.database(), postgres.database()
+    torment = harness.Torment(peaceful_chains.study, tmp_path, 1, 2, addresses, pause=0.5)
+    endure(torment, peaceful_chains, "run", "family", "parent", "run", "parent", "any", seed=6)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
 def test_a_hundred_kills(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert harness.main(["--storage", storage, "--runs", "40", "--workers", "4", "--kills", "100"]) == 0
