@@ -163,7 +163,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     """
     from attnlab.cli._omissions import print_omissions
     from attnlab.cli._results import print_failures, print_left_out, print_results
-    from attnlab.study.adaptive import run_until_conclusive, table
+    from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive, table
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes, record_look
     from attnlab.study.run import run
@@ -171,6 +171,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.study.start_check import check_own_variants
 
     plan.require_runs()
+    if adaptive is not None:
+        require_seeds_can_be_added(plan, **adaptive)  # before the checks, which take seconds
     if not arguments.no_check:
         with ProgressLine() as progress:
             check_own_variants(plan, start=progress.show)

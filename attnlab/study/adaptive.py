@@ -72,7 +72,7 @@ def run_until_conclusive(
     from attnlab.study.run import StudyResult, run
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
-    _check(plan, max_seeds, futility)
+    require_seeds_can_be_added(plan, max_seeds=max_seeds, futility=futility)
     part, whole, rows = plan, plan, {}
     selected = {cell.name for cell in plan.cells}
     while True:
@@ -144,7 +144,8 @@ def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
     return replace(plan, study=study.model_copy(update=changed))
 
 
-def _check(plan: Plan, max_seeds: int, futility: float) -> None:
+def require_seeds_can_be_added(plan: Plan, *, max_seeds: int, futility: float = FUTILITY) -> None:
+    """Raise ``UserError`` if ``run_until_conclusive`` would refuse these options."""
     if not 0 <= futility < 1:
         raise UserError(f"expected a probability of at least 0 and below 1, got {futility}", "--futility")
     if plan.study.sweep is not None:
