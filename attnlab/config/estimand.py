@@ -59,4 +59,5 @@ def _short(value: Any) -> Any:
     return value
 
 
-Estimand = Annotated[EstimandConfig | None, BeforeValidator(_short)]
+_Written = EstimandConfig | Literal["mean", "median", "solve_rate", "superiority"] | None
+Estimand = Annotated[EstimandConfig | None, BeforeValidator(_short, json_schema_input_type=_Written)]

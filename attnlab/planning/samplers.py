@@ -39,6 +39,16 @@ NEEDS = {"CmaEsSampler": "cmaes"}  # packages that Optuna imports only when it s
 PLAIN = (str, int, float, bool, type(None))
 
 
+def classes(kind: str) -> dict[str, type]:
+    """Return the classes of Optuna that a study may name as its ``sampler`` or ``pruner``."""
+    return {name: cls for name, cls in _Builder(kind).known.items() if name not in REFUSED}
+
+
+def options_of(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the arguments of a class of Optuna that a study may set: all but the seed."""
+    return {name: parameter for name, parameter in inspect.signature(cls).parameters.items() if name != "seed"}
+
+
 def sampler(named: Named, *, seed: int, trial: int = 0) -> BaseSampler:
     """Return the sampler that a study file names, for one trial.
 
@@ -133,7 +143,7 @@ class _Builder:
         module = optuna.samplers if kind == "sampler" else optuna.pruners
         self._base = optuna.samplers.BaseSampler if kind == "sampler" else optuna.pruners.BasePruner
         exported = [(name, getattr(module, name)) for name in module.__all__]
-        self._known = {n: c for n, c in exported if isinstance(c, type) and not inspect.isabstract(c)}
+        self.known = {n: c for n, c in exported if isinstance(c, type) and not inspect.isabstract(c)}
         self._kind = kind
         self._sequence_seed, self._seed = (_seed(trial[0]), _seed(*trial)) if trial else (None, None)
 
@@ -142,14 +152,14 @@ class _Builder:
         name = named.name
         if name in REFUSED:
             raise UserError(f"{self._kind} {name}: {REFUSED[name]}", where("name"))
-        if name not in self._known:
-            known = [known_name for known_name in self._known if known_name not in REFUSED]
+        if name not in self.known:
+            known = list(classes(self._kind))
             message = f"unknown {self._kind} {name!r}{nearest(name, known)}: expected one of {', '.join(known)}"
             raise UserError(f"{message} (of Optuna)", where("name"))
         if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
             package = NEEDS[name]
             raise UserError(f"{name} needs the package {package}: pip install {package}", where("name"))
-        return self._known[name]
+        return self.known[name]
 
     def build(self, named: Named, where: Where) -> Any:
         """Return an instance of the class that ``named`` names, with its options as arguments."""
