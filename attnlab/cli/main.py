@@ -30,6 +30,7 @@ from attnlab.cli._arguments import Parser
 from attnlab.errors import UserError, one_line
 
 VERBS = (
+    "init",
     "plan",
     "run",
     "submit",
@@ -42,6 +43,7 @@ VERBS = (
     "ui",
     "generate",
     "list",
+    "schema",
     "check",
     "bench",
     "profile",

@@ -1,0 +1,1 @@
+../my_variant/cosine.py
