@@ -116,6 +116,8 @@ def check_levels(study: StudyConfig) -> None:
             _check_name(study, axis)
             for name, level in levels.items():
                 _check_level(study, axis, name, level)
+    for axis, levels in study.grid.items():  # of which each has been checked
+        if isinstance(levels, dict) and axis != LAYERS:
             _check_overlap(study, axis, paths_of_axis(study, axis, added=False))
         elif axis == "variant":
             paths = {path: loc for path, loc in paths_of_axis(study, axis).items() if path == "position"}

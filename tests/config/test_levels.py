@@ -123,3 +123,8 @@ def test_a_mistake_in_the_position_of_a_variant(old: str, new: str, expected: st
     assert misplanned(write(tmp_path, PLACED.replace(old, new, 1) if old != "seeds:" else PLACED.replace(old, new))).startswith(
         expected
     )
+
+
+def test_a_mistake_in_an_axis_is_found_before_axes_are_compared(tmp_path: Path) -> None:
+    text = SIZED.replace(SIZE, SIZE + "  task: {name: pydocs, length: 24}\n")
+    assert "grid.task: expected a list of values" in misread(write(tmp_path, text))

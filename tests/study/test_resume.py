@@ -129,7 +129,7 @@ def test_a_run_that_is_cut_off_after_its_last_evaluation_is_not_trained_further(
 
 def test_the_runs_to_be_interrupted_end_as_named(tmp_path: Path) -> None:
     ends = {kind: recorded(tiny(**RUNS[kind]))[0] for kind in RUNS}
-    assert ends["one that stops early"].state == "completed" and ends["one that stops early"].step == 4
+    assert ends["one that stops early"].state == "completed" and 4 <= ends["one that stops early"].step < 12
     assert ends["one that stops early"].summary["steps"] == ends["one that stops early"].step
     reached = ends["one that reaches its score"]
     assert (reached.state, reached.step) == ("completed", 6) and 8.1 < reached.summary["valid_bits_per_byte"] < 8.2
