@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -59,6 +60,25 @@ def fork(
                 raise UserError(message) from error
             time.sleep(pause)
     raise AssertionError("unreachable")
+
+
+def fork_with_pipe(
+    target: Callable[..., None], *arguments: Any, name: str, preload: str
+) -> tuple[ForkServerProcess, Connection]:
+    """Start a daemonic process that calls ``target(*arguments, pipe)``, and return it with the other end of its pipe.
+
+    Raises:
+        UserError: as ``fork``.
+    """
+    ends: list[Connection] = []
+
+    def with_pipe() -> tuple[Any, ...]:
+        ends[:] = multiprocessing.get_context("forkserver").Pipe()
+        return (*arguments, ends[1])
+
+    process = fork(target, with_pipe, name=name, preload=preload, daemon=True)
+    ends[1].close()  # so that the end of the process is the end of the pipe
+    return process, ends[0]
 
 
 def fork_server_id() -> int | None:

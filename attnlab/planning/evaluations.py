@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +55,11 @@ def evaluation_sample(config: RunConfig, task: Any) -> int | None:
     sample = task.valid_sample
     if sample is None or (options.valid_limit is not None and options.valid_limit <= sample):
         return None
-    try:
+    with suppress(Exception):  # any exception: the task may be the user's own; the plan reports it where it needs the answer
         if evaluation_schedule(config, task).early == 0:
             return None
         protocol: dict[str, Any] = {"protocol": options.protocol, "stride": options.stride}
         whole = task.eval_tokens("valid", limit=options.valid_limit, **protocol)
         if whole is not None and whole == task.eval_tokens("valid", limit=sample, **protocol):
             return None
-    except Exception:  # any exception: the task may be the user's own; the plan reports it where it needs the answer
-        return sample
     return sample

@@ -170,12 +170,14 @@ def run(
                 check_own_variants(plan)
             start_fork_server(PRELOAD)
             known_code.remember(_code(plan))
-            references, scores = BackgroundScores(plan), []
+            references = BackgroundScores(plan)
             with Tracker(plan, folder) as tracker, closing(references):
                 with closing(Store(folder, url)) as store:
                     options = {"tracker": tracker, "display": display, "workers": workers, "train": train}
-                    options["before_training"] = references.start if reference_scores else lambda: None
+                    if reference_scores:
+                        options["before_training"] = references.start
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
+                scores: list[ReferenceScore] = []
                 if reference_scores:
                     scores = references.result()
                     tracker.log_reference_scores(scores, partial=bool(only))

@@ -1,4 +1,4 @@
-"""The expected time to the verdicts of a study, and the measures that shorten it, before anything is trained.
+"""The expected time to the verdicts of a study, before its runs are trained.
 
 How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.power`). It is estimated from the
 finished runs of the study's own cells; without any, only the seeds for a given spread are known.

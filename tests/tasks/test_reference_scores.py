@@ -327,7 +327,7 @@ def test_a_whole_study_replaces_what_was_recorded_and_a_part_of_one_adds() -> No
     assert after() == [] and client.tags["attnlab.view"] == "another's"
 
 
-def test_the_report_finds_the_scores_computed_at_the_end_of_a_study(folders: Path) -> None:
+def test_the_report_finds_the_scores_of_a_study(folders: Path) -> None:
     def go(**words: Any) -> list[ReferenceScore]:
         config = study({"name": "pydocs"})
         return run(

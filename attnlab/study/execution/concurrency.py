@@ -14,7 +14,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from numbers import Integral
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnlab._util.files import replacing
 from attnlab._util.memory import available_memory, peak_memory
 from attnlab._util.plural import count
-from attnlab._util.process import fork
+from attnlab._util.process import fork_with_pipe
 from attnlab._util.processors import processors
 from attnlab._version import __version__
 from attnlab.errors import UserError
@@ -237,19 +236,12 @@ def _key(cells: Sequence[Cell], layouts: Mapping[int, int]) -> str:
 
 def _measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> list[tuple[float, int]] | None:
     """Return the seconds of a step and the peak memory in bytes of runs that train at the same time; None if one fails."""
-    context = get_context("forkserver")
     processes, pipes = [], []
     try:
         for config in configs:
-            ends: list[Connection] = []
-
-            def arguments(config: RunConfig = config, ends: list[Connection] = ends) -> tuple[object, ...]:
-                ends[:] = context.Pipe()
-                return config, threads, seconds, ends[1]
-
-            processes.append(fork(_take_steps, arguments, name="attnlab-steps", preload=PRELOAD, daemon=True))
-            ends[1].close()
-            pipes.append(ends[0])
+            process, pipe = fork_with_pipe(_take_steps, config, threads, seconds, name="attnlab-steps", preload=PRELOAD)
+            processes.append(process)
+            pipes.append(pipe)
         _receive(pipes)  # each is ready
         for pipe in pipes:
             pipe.send("start")

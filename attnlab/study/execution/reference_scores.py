@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import threading
 from collections.abc import Collection, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.process import fork
+from attnlab._util.process import fork_with_pipe
 from attnlab._util.user_code import load_sources
 from attnlab.config.comparability import text_identity
 from attnlab.config.run import RunConfig
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from attnlab.tasks import Task
 
 logger = logging.getLogger(__name__)
+PATIENCE = 0.5  # seconds of waiting that need no line
+INTERRUPTED = "interrupted while computing a reference score: all runs are recorded (--no-reference-scores skips this step)"
 Test = tuple[RunConfig, str]  # a configuration that is tested, and the metric by which the study compares it
 
 
@@ -44,19 +45,16 @@ class BackgroundScores:
         """Start the process, unless it has been started or no score is requested."""
         if self._process is not None or self._plan.study.reference_scores is False:
             return
-        ends: list[Connection] = []
-
-        def arguments() -> tuple[object, ...]:
-            ends[:] = multiprocessing.get_context("forkserver").Pipe()
-            return _tests(self._plan), self._plan.study.reference_scores, dict(os.environ), ends[1]
-
-        self._process = fork(_compute_for_parent, arguments, name="attnlab-reference-scores", preload=PRELOAD, daemon=True)
-        self._pipe = ends[0]
-        ends[1].close()
+        arguments = _tests(self._plan), self._plan.study.reference_scores, dict(os.environ)
+        self._process, self._pipe = fork_with_pipe(
+            _compute_for_parent, *arguments, name="attnlab-reference-scores", preload=PRELOAD
+        )
 
     def result(self) -> list[ReferenceScore]:
         """Return the scores, as soon as they are computed; in this process if none has been started or it has ended."""
         try:
+            if self._pipe is not None and not self._pipe.poll(PATIENCE):
+                logger.info("computing reference scores (cached afterwards)")
             while self._pipe is not None:
                 message = self._pipe.recv()
                 if isinstance(message, list):
@@ -65,7 +63,8 @@ class BackgroundScores:
         except (EOFError, OSError):
             logger.info("the process that computed the reference scores ended: computing them again")
         except KeyboardInterrupt as error:
-            raise _interrupted(error) from None
+            error.args = (INTERRUPTED,)
+            raise
         return compute_reference_scores(self._plan)
 
     def close(self) -> None:
@@ -79,7 +78,7 @@ class BackgroundScores:
 def _compute_for_parent(
     tests: Sequence[Test], requested: bool | Collection[str], environment: dict[str, str], pipe: Any
 ) -> None:
-    """Send log records, and at the end the list of scores. The runs come first: they get the processor, and the memory."""
+    """Send warnings, and at the end the list of scores. The runs come first: they get the processor, and the memory."""
     os.setpgid(0, 0)
     threading.Thread(target=die_with_parent, args=(pipe,), daemon=True).start()
     os.environ.clear()
@@ -90,7 +89,7 @@ def _compute_for_parent(
     output_to(Path(os.devnull))
     root = logging.getLogger("attnlab")
     root.addHandler(QueueHandler(SimpleNamespace(put_nowait=pipe.send)))  # type: ignore[arg-type]
-    root.setLevel(logging.INFO)
+    root.setLevel(logging.WARNING)
     for config, _ in tests:
         load_sources(config.sources)
     pipe.send(_compute(tests, requested))
@@ -151,7 +150,8 @@ def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> Re
             reference, limit, key=key, on_start=lambda: logger.info("computing the %s (cached afterwards)", label)
         )
     except KeyboardInterrupt as error:
-        raise _interrupted(error) from None
+        error.args = (INTERRUPTED,)
+        raise
     except Exception as error:  # no memory, no scikit-learn, an error in a user's own method
         logger.warning("%s: %s", label, _why(error))
         return None
@@ -161,8 +161,3 @@ def _score(name: str, reference: Reference, config: RunConfig, task: Task) -> Re
 
 def _why(error: Exception) -> str:
     return f"none, {one_line(f'{type(error).__name__}: {error}')}"
-
-
-def _interrupted(error: KeyboardInterrupt) -> KeyboardInterrupt:
-    message = "interrupted while computing a reference score: all runs are recorded (--no-reference-scores skips this step)"
-    return KeyboardInterrupt(message).with_traceback(error.__traceback__)
