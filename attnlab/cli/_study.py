@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_STUDY = "study.yaml"
+
 
 def add_study_arguments(parser: Parser) -> None:
     """Add the study file, `--set`, `--only` and `--seeds`."""
-    parser.add_argument("study", metavar="STUDY.yaml", help="a study file")
+    parser.add_argument(
+        "study", metavar="STUDY.yaml", nargs="?", default=DEFAULT_STUDY, help=f"a study file (default {DEFAULT_STUDY})"
+    )
     parser.add_repeatable("--set", metavar="KEY=VALUE", help="override a key: train.steps=50 (repeatable)")
     parser.add_repeatable("--only", metavar="AXIS=VALUE[,VALUE]", help="select cells: variant=no_wo,dense (repeatable)")
     parser.add_argument("--seeds", metavar="SEEDS", help="seeds of each cell: 0-4 or 0,1,7 (of a search: the confirming seeds)")

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from attnlab.cli._arguments import Parser
+from attnlab.cli._study import DEFAULT_STUDY
 from attnlab.errors import UserError
 
 HELP = "write a folder with a study, a variant and a task to start from"
@@ -26,7 +27,7 @@ def main(arguments: Namespace) -> int:
     (study,) = folder.glob("*.yaml")
     (folder / SCHEMA).write_text(schema_text(study), encoding="utf-8")
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    print(f"To train and compare: cd {folder} && attnlab run {study.name}")
+    print(f"To train and compare: cd {folder} && attnlab run{'' if study.name == DEFAULT_STUDY else f' {study.name}'}")
     return 0
 
 

@@ -94,3 +94,9 @@ def test_files_are_not_overwritten(kind: str, tmp_path: Path, capsys: pytest.Cap
     assert main(["init", str(target)]) == 2
     assert "expected a new or empty folder" in capsys.readouterr().err
     assert file.read_text() == "mine" and len(list(tmp_path.rglob("*"))) <= 2
+
+
+def test_without_a_study_the_missing_default_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run"]) == 2
+    assert "study.yaml: expected a study, but the file does not exist" in capsys.readouterr().err
