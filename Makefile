@@ -13,7 +13,7 @@ PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test fast lint types format package gpu overhead benchmarks clean
+.PHONY: help quickstart test fast lint types format package docs gpu overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,10 +24,11 @@ help:
 	@echo "make types       check types (pyright)"
 	@echo "make format      format the code and apply ruff's fixes"
 	@echo "make package     build the wheel and the source distribution, and run the wheel in an empty folder"
+	@echo "make docs        build the documentation site into site/, which opens offline"
 	@echo "make gpu         run the tests that need a CUDA device, with PYTHON, without the contract's matrix"
 	@echo "make overhead    measure what a study costs compared with a bare loop (half an hour on an idle machine)"
 	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
-	@echo "make clean       remove the environment and the caches (never runs/ or reports/)"
+	@echo "make clean       remove the environment, the caches and site/ (never runs/ or reports/)"
 
 # Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
 $(STAMP): pyproject.toml constraints.txt
@@ -62,6 +63,9 @@ format: $(STAMP)
 package: $(STAMP)
 	@.ci/package
 
+docs: $(STAMP)
+	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 overhead: $(STAMP)
 	$(BIN)/python -m benchmarks.overhead
 
@@ -69,4 +73,4 @@ benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks.speed
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info
+	rm -rf $(VENV) site .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info

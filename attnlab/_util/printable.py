@@ -12,7 +12,7 @@ def escape_controls(text: str, *, keep: str = "") -> str:
     Args:
         keep: control characters that stay, such as ``"\n"``.
 
-    Example:
+    Examples:
         >>> escape_controls("a\x1b[2Jb\u202e")
         'a\\x1b[2Jb\\u202e'
     """

@@ -2,7 +2,7 @@
 
 One component per file; ``attnlab list components`` prints them all.
 
-Example:
+Examples:
     >>> import torch
     >>> from attnlab.registry import COMPONENTS, VARIANTS
     >>> from attnlab.variants import AttentionConfig

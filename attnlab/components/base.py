@@ -95,7 +95,7 @@ class Component(nn.Module):
             (``attnlab.variants.Variant``).
         paper: the citation, such as ``"Henry et al. 2020"``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> class Doubled(Component):
         ...     def values(self, v):

@@ -96,7 +96,7 @@ def function_component(function: Callable[..., Any]) -> type[Component]:
     Raises:
         UserError: the function is of none of these kinds.
 
-    Example:
+    Examples:
         >>> from attnlab.components import ComponentConfig
         >>> def soft_cap(score, b, h, q_idx, kv_idx):
         ...     return 20 * (score / 20).tanh()

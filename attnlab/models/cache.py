@@ -47,7 +47,7 @@ def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
     Raises:
         ValueError: a variant or a component does not support a cache (``Variant.supports_cache``).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from attnlab.registry import VARIANTS
         >>> from attnlab.variants import AttentionConfig

@@ -53,7 +53,7 @@ def initialize(construct: Callable[[], M], seed: int) -> M:
             values, it is called once.
         seed: the seed of a run.
 
-    Example:
+    Examples:
         >>> small = initialize(lambda: nn.ModuleDict({"out": nn.Linear(2, 2)}), seed=0)
         >>> large = initialize(lambda: nn.ModuleDict({"gate": nn.Linear(3, 3), "out": nn.Linear(2, 2)}), seed=0)
         >>> torch.equal(small["out"].weight, large["out"].weight)

@@ -2,7 +2,7 @@
 
 Letters: ``b`` batch, ``h`` heads, ``t`` query positions, ``s`` key positions, ``d`` head width, ``dim`` model width.
 
-Example:
+Examples:
     >>> import torch
     >>> q = torch.zeros(1, 1, 2, 4)  # all visible keys get the same weight
     >>> v = torch.tensor([2.0, 4.0]).view(1, 1, 2, 1)

@@ -173,7 +173,7 @@ def attend(
     Raises:
         ValueError: ``scores`` or ``weights`` with another backend, or dropout with ``flex``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> q = k = torch.zeros(1, 1, 3, 2)  # all visible keys get the same weight
         >>> v = torch.tensor([1.0, 3.0, 5.0]).view(1, 1, 3, 1)

@@ -62,7 +62,7 @@ class KeyValueCache(Cache):
         keys: (b, g, s, d) of g heads, before the position scheme acts on them; None before the first call.
         values: (b, g, s, e).
 
-    Example:
+    Examples:
         >>> cache = KeyValueCache()
         >>> first, second = torch.zeros(1, 2, 3, 4), torch.ones(1, 2, 1, 4)
         >>> k, v = cache.extend(first, first)

@@ -40,7 +40,7 @@ def expand_heads(x: Tensor, heads: int) -> Tensor:
 def causal_mask(t: int, s: int, *, device: torch.device | None = None) -> Tensor:
     """Return the causal mask (t, s): True where query ``i`` may attend to key ``j``, that is ``j <= i + s - t``.
 
-    Example:
+    Examples:
         >>> causal_mask(2, 3).int()
         tensor([[1, 1, 0],
                 [1, 1, 1]], dtype=torch.int32)
@@ -51,7 +51,7 @@ def causal_mask(t: int, s: int, *, device: torch.device | None = None) -> Tensor
 def relative_distance(t: int, s: int, *, device: torch.device | None = None) -> Tensor:
     """Return the distance (t, s) of key ``j`` behind query ``i``: ``i + (s - t) - j``; negative for keys ahead.
 
-    Example:
+    Examples:
         >>> relative_distance(2, 3)
         tensor([[ 1,  0, -1],
                 [ 2,  1,  0]])
@@ -75,7 +75,7 @@ def relative_shift(x: Tensor, s: int) -> Tensor:
         (..., t, s), a view where the rows of ``x`` are contiguous. Entries whose distance ``x`` does not hold come from a
         neighboring row: these are keys that a causal mask hides.
 
-    Example:
+    Examples:
         >>> relative_shift(torch.tensor([[2, 1, 0, -1], [2, 1, 0, -1]]), 3)  # t = 2, s = 3
         tensor([[ 1,  0, -1],
                 [ 2,  1,  0]])
@@ -125,7 +125,7 @@ class Projections(nn.Module):
     Raises:
         ValueError: ``heads`` does not divide ``width``, or ``kv_heads`` does not divide ``heads``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from attnlab.variants import Projections
         >>> q, k, v = Projections(12, 12, heads=6, kv_heads=2)(torch.zeros(3, 5, 12), None)

@@ -49,7 +49,7 @@ def linear_attention(
     Returns:
         y (b, h, t, e), in the dtype of ``v``, and the state (b, h, d, e) after the last position.
 
-    Example:
+    Examples:
         >>> one = torch.ones(1, 1, 4, 1)
         >>> y, state = linear_attention(one, one, one, one * torch.tensor(0.5).log())
         >>> y.flatten()
@@ -79,7 +79,7 @@ def delta_rule(
     Returns:
         y (b, h, t, e), in the dtype of ``v``, and the state (b, h, d, e) after the last position.
 
-    Example:
+    Examples:
         >>> key, beta = torch.ones(1, 1, 3, 1), torch.ones(1, 1, 3, 1)
         >>> y, state = delta_rule(key, key, torch.tensor([1.0, 5.0, 3.0]).view(1, 1, 3, 1), beta)
         >>> y.flatten(), state.flatten()  # a new value replaces the one under the same key

@@ -2,7 +2,7 @@
 
 One scheme per file; ``attnlab list positions`` prints them all.
 
-Example:
+Examples:
     >>> import torch
     >>> from attnlab.registry import POSITIONS
     >>> scheme = POSITIONS.get("alibi")(PositionConfig(dim=4, heads=1, head_dim=4, length=3, role="causal"))

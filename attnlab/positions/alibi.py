@@ -42,7 +42,7 @@ class Alibi(Position):
 def slopes(heads: int) -> list[float]:
     """Return the slope of every head, as the authors' code does.
 
-    Example:
+    Examples:
         >>> slopes(2)
         [0.0625, 0.00390625]
     """

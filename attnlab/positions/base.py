@@ -62,7 +62,7 @@ class Position(nn.Module):
             draws those of tokens.
         paper: the citation, such as ``"Press et al. 2022"``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from attnlab.nn import relative_distance
         >>> from attnlab.positions import Position, PositionConfig

@@ -82,7 +82,7 @@ def bucket_starts(buckets: int, max_distance: int) -> list[int]:
 
         (N - e) log(n / e) / log(m / e) >= i,  that is  n^(N-e) >= m^i e^(N-e-i)
 
-    Example:
+    Examples:
         >>> bucket_starts(8, 16)
         [1, 2, 3, 4, 6, 8, 12]
     """

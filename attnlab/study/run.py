@@ -139,8 +139,9 @@ def run(
         workers: the number of runs that train at the same time; each takes a CUDA device in turn, or its share of the
             threads. ``"auto"``: one for each CUDA device, or as many as finish soonest, which is measured. Default
             ``ATTNLAB_WORKERS``, else ``"auto"``. All runs of a study have the same number of threads.
-        sets, only: as for ``attnlab.plan``. With a plan, ``only`` marks it as a part of its study: the records of other
-            cells do not change.
+        sets: as for ``attnlab.plan``.
+        only: as for ``attnlab.plan``. With a plan, it marks the plan as a part of its study: the records of other cells do
+            not change.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
         display: the progress display; default one on standard error.
         storage: ``postgresql://...``, a database whose queue several parents share, on any number of machines; default

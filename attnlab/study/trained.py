@@ -59,7 +59,7 @@ def load_model(
         UserError: no run or several runs match; the run left no model; its files are damaged; one of the Python files
             that define the model has changed since it was trained; or it is neither known nor trusted.
 
-    Example:
+    Examples:
         >>> import attnlab
         >>> model = {"dim": 16, "depth": 1, "heads": 2}
         >>> base = {"task": {"name": "pydocs", "length": 32}, "model": model, "train": {"steps": 2}}
@@ -237,7 +237,9 @@ class TrainedModel:
         """Return the softmax weights of every layer for your own input, as the backend ``reference`` computes them.
 
         Args:
-            inputs, mask, target: as for a call, at most one segment of a model with memory.
+            inputs: as for a call, at most one segment of a model with memory.
+            mask: as for a call.
+            target: as for a call.
             part: of an encoder-decoder, ``encoder``, ``decoder`` or ``cross``.
 
         Returns:

@@ -1,11 +1,11 @@
 """Tasks: the data, loss and metrics that variants are compared on. ``Task`` is the contract of a task.
 
->>> from attnlab.tasks.pydocs import PyDocs
->>> task = PyDocs(length=16)
->>> task.prepare()  # a task that needs a download fetches it here
->>> batch = task.train_batch(0, seed=0, batch_size=2)
->>> batch.inputs.shape, batch.targets.shape
-(torch.Size([2, 16]), torch.Size([2, 16]))
+    >>> from attnlab.tasks.pydocs import PyDocs
+    >>> task = PyDocs(length=16)
+    >>> task.prepare()  # a task that needs a download fetches it here
+    >>> batch = task.train_batch(0, seed=0, batch_size=2)
+    >>> batch.inputs.shape, batch.targets.shape
+    (torch.Size([2, 16]), torch.Size([2, 16]))
 
 Importing this package is cheap: ``base`` and torch are loaded when one of its names is used, so that ``attnlab data`` need not
 wait for them.

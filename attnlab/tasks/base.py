@@ -285,7 +285,9 @@ class Task:
         Args:
             generate: called with a batch and the keyword arguments of ``attnlab.models.decoding.decode``; returns the tokens
                 that the model generates for each row.
-            split, batch_size, limit: as for ``eval_batches``.
+            split: as for ``eval_batches``.
+            batch_size: as for ``eval_batches``.
+            limit: as for ``eval_batches``.
         """
         return {}
 

@@ -43,7 +43,7 @@ def sentences(text: str) -> list[str]:
     Abbreviations ("Dr. Smith") are split, too: next-sentence prediction needs passages that follow each other, not linguistic
     sentences.
 
-    Example:
+    Examples:
         >>> sentences('It is "new." See p. 4. and more!\\nThe end')
         ['It is "new."', 'See p.', '4. and more!', 'The end']
     """

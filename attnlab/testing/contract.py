@@ -94,7 +94,7 @@ def check(
     Raises:
         UserError: a name is unknown, or the constructor does not take the options.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import check
         >>> for result in check("dense", position="rotary", roles=["causal"], only=["shapes", "seed"]):
         ...     print(result.check, result.status)
@@ -176,7 +176,7 @@ def check_component(
     Raises:
         UserError: a name is unknown, or the constructor does not take the options.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import check_component
         >>> [result.status for result in check_component("gate", only=["components take effect"])]
         ['passed']

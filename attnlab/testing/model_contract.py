@@ -37,7 +37,7 @@ def check_model(
     Raises:
         UserError: a name is unknown, the constructor does not take the options, or a field does not accept its value.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import check_model
         >>> [result.status for result in check_model("encoder_decoder", only=["shapes", "causality"])]
         ['passed', 'passed']

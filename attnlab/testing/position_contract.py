@@ -41,7 +41,7 @@ def check_position(
     Raises:
         UserError: a name is unknown, or the constructor does not take the options.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import check_position
         >>> [result.status for result in check_position("rotary", only=["shapes", "relative"])]
         ['passed', 'passed']

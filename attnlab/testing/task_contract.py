@@ -35,7 +35,7 @@ def check_task(
     Raises:
         UserError: a name is unknown, the constructor does not take the options, or the data are not available.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import check_task
         >>> [result.status for result in check_task("pydocs", options={"length": 24}, only=["targets", "exact bytes"])]
         ['passed', 'passed']

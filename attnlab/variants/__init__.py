@@ -2,7 +2,7 @@
 
 One variant per file; ``attnlab list variants`` prints them all.
 
-Example:
+Examples:
     >>> import torch
     >>> from attnlab.registry import VARIANTS
     >>> variant = VARIANTS.get("dense")(AttentionConfig(dim=12, heads=3, role="causal"))

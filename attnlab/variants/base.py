@@ -44,7 +44,7 @@ class Variant(Declarations, nn.Module):
         config: width, heads, role, backend, dropout and position scheme. A subclass adds its options as keyword-only
             parameters; an exception in its constructor refuses the cell, with the message as the reason.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from attnlab.variants import AttentionConfig, Projections, Variant, merge_heads
         >>> class Attention(Variant):
@@ -135,7 +135,7 @@ class Variant(Declarations, nn.Module):
         Raises:
             ValueError: ``window`` below 1, or a number of heads of keys that does not divide h.
 
-        Example:
+        Examples:
             >>> import torch
             >>> from attnlab.variants import AttentionConfig, Variant
             >>> variant = Variant(AttentionConfig(dim=2, heads=1, role="causal"))

@@ -37,7 +37,7 @@ def adapt(ref: str, options: Mapping[str, Any]) -> type[Variant]:
     Raises:
         UserError: the library is not installed, it has no such layer, or the layer has no such option.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import check
         >>> [result] = check(adapt("torch:nn.MultiheadAttention", {}), heads=4, dim=16, only=["shapes"])
         >>> result.status

@@ -118,7 +118,7 @@ def bench(config: BenchConfig, *, report: Callable[[BenchResult], None] | None =
     Raises:
         UserError: a name is unknown, a constructor does not take the options, or the CPU time of a CUDA device is requested.
 
-    Example:
+    Examples:
         >>> from attnlab.testing import BenchConfig, bench
         >>> config = BenchConfig(["no_wo"], lengths=[16], backends=["reference"], dim=8, heads=2, rounds=3)
         >>> for result in bench(config):
