@@ -37,6 +37,8 @@ VERBS = (
     "train",
     "report",
     "attention-maps",
+    "bundle",
+    "merge",
     "runs",
     "redo",
     "delete",

@@ -23,6 +23,8 @@ from attnlab.config.types import NAMED_SCHEMA, Section, Seeds, expected
 from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest
 
+STUDY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"  # a name of files and folders, too
+
 
 def _axis(value: Any) -> Any:
     if not isinstance(value, list | dict):
@@ -135,7 +137,7 @@ class StudyConfig(Section):
     """One study. After reading, ``baseline`` and ``control`` map axes to labels, as ``Cell.axes`` does."""
 
     study: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        pattern=STUDY_NAME,
         max_length=100,
         description="its name: letters, digits, _ - .",
     )

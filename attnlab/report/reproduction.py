@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SCRIPT = "reproduce.sh"
 END = "END_OF_STUDY_FILE"
 ADAPTIVE = "--until-conclusive"
+MERGE = "attnlab merge "
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     first = min(started, default=0.0)
     before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
     calls = list(info.calls[max(before, default=0) :])
-    if looks and announced and not any(ADAPTIVE in call.command for call in calls):  # seeds were added by a call in Python
+    # Without such a call, seeds were added by one in Python. The bundles of a merge have the calls that added theirs.
+    if looks and announced and not any(ADAPTIVE in call.command or call.command.startswith(MERGE) for call in calls):
         adaptive_call = replace(calls[0], command=f"{calls[0].command} {ADAPTIVE} --max-seeds {looks.last}")
         return [adaptive_call, *(calls[1:] if looks.further else [])]
     return calls

@@ -90,7 +90,7 @@ def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     """Return a note if the next run of a plan makes a further look at its study, with the level of its tests."""
     try:
         recorded = _history(plan.study.study, root)
-        finished = finished_records(plan, root) if recorded.looks else {}
+        finished = finished_records(plan, root) if recorded.study or recorded.announced else {}
     except UserError as error:  # a plan needs no record
         return [f"the looks at this study are not known: {error.message}"]
     history, seeds = recorded.since(start_of(finished.values())), len(plan.seeds)

@@ -59,15 +59,20 @@ def record_call(client: MlflowClient, experiment_id: str, plan: Plan, *, partial
     earlier = read_calls(tags)
     if earlier and replace(earlier[-1], time=call.time) == call:
         return
+    new = call_tags(call, number=len(earlier))
+    for key, value in new.items():  # the call last: it refers to the file
+        if tags.get(key) != value:
+            client.set_experiment_tag(experiment_id, key, value)
+
+
+def call_tags(call: Call, *, number: int) -> dict[str, str]:
+    """Return the tags that record a call; `number` counts the earlier ones. The last tag refers to the others."""
     digest = hashlib.sha256(call.text.encode()).hexdigest()[:12]
     packed = base64.b64encode(zlib.compress(call.text.encode(), 9)).decode()
     parts = {
         f"{FILE_PREFIX}{digest}.{i}": packed[at : at + PART_LENGTH] for i, at in enumerate(range(0, len(packed), PART_LENGTH))
     }
-    new = {**parts, f"{CALL_PREFIX}{len(earlier):04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
-    for key, value in new.items():  # the call last: it refers to the file
-        if tags.get(key) != value:
-            client.set_experiment_tag(experiment_id, key, value)
+    return {**parts, f"{CALL_PREFIX}{number:04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
 
 
 def read_calls(tags: Mapping[str, str]) -> list[Call]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -20,6 +20,7 @@ ANNOUNCED_TAG = "attnlab.looks"  # first and last number of seeds, and (since 0.
 JUDGED_TAG = "attnlab.judged"  # number of seeds and time of each look, as JSON
 OWN_PREFIX = f"{JUDGED_TAG}."  # of a tag per comparison with looks of its own: its name and its looks, as JSON
 FUTILE_PREFIX = "attnlab.futile."  # of a tag per comparison that received no more seeds, as JSON
+LOOK_PREFIXES = (ANNOUNCED_TAG, JUDGED_TAG, FUTILE_PREFIX)  # of all tags that record looks
 MAX_LOOKS = 200  # MLflow rejects an experiment's tag longer than 5,000 characters
 
 Looks = tuple[tuple[int, int], ...]
@@ -46,9 +47,11 @@ def read_looks(study: str, root: str | Path | None = None) -> RecordedLooks:
         UserError: the MLflow store cannot be used or does not respond.
     """
     recorded = recorded_experiment(study, root)
-    if recorded is None:
-        return RecordedLooks()
-    tags = recorded[1].tags
+    return RecordedLooks() if recorded is None else looks_in(recorded[1].tags)
+
+
+def looks_in(tags: Mapping[str, str]) -> RecordedLooks:
+    """Return the looks that the tags of a study's experiment record; `look_tags` returns the tags."""
     own = dict(json.loads(value) for key, value in tags.items() if key.startswith(OWN_PREFIX))
     futile = [json.loads(value) for key, value in tags.items() if key.startswith(FUTILE_PREFIX)]
     announced = json.loads(tags[ANNOUNCED_TAG]) if ANNOUNCED_TAG in tags else None
@@ -60,6 +63,18 @@ def read_looks(study: str, root: str | Path | None = None) -> RecordedLooks:
     )
 
 
+def look_tags(looks: RecordedLooks) -> dict[str, str]:
+    """Return the tags that record looks; without any, a tag with none."""
+    tags = {JUDGED_TAG: json.dumps(looks.study)}
+    if looks.announced:
+        tags[ANNOUNCED_TAG] = json.dumps(looks.announced)
+    for name, own in looks.own.items():
+        tags[f"{OWN_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, own])
+    for name, numbers in looks.futile.items():
+        tags[f"{FUTILE_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, numbers])
+    return tags
+
+
 def add_looks(study: str, looks: RecordedLooks, root: str | Path | None = None) -> None:
     """Add looks at a study to its record; those that it has already are not added again.
 
@@ -68,17 +83,22 @@ def add_looks(study: str, looks: RecordedLooks, root: str | Path | None = None) 
     """
     client = connect(runs_folder(root))
     experiment = find_experiment(client, study)
-    earlier = read_looks(study, root)
-    new = {JUDGED_TAG: json.dumps(_merged(earlier.study, looks.study))}
-    if looks.announced and looks.announced[:2] != (earlier.announced or ())[:2]:
-        new[ANNOUNCED_TAG] = json.dumps(looks.announced)
-    for name, own in looks.own.items():
-        new[f"{OWN_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, _merged(earlier.own.get(name, ()), own)])
-    for name, numbers in looks.futile.items():
-        new[f"{FUTILE_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, numbers])
+    earlier = looks_in(experiment.tags)
+    announced = earlier.announced
+    if looks.announced and looks.announced[:2] != (announced or ())[:2]:
+        announced = looks.announced
+    new = look_tags(replace(joined_looks(earlier, looks), announced=announced))
     for key, value in new.items():
         if experiment.tags.get(key) != value:
             client.set_experiment_tag(experiment.experiment_id, key, value)
+
+
+def joined_looks(first: RecordedLooks, second: RecordedLooks) -> RecordedLooks:
+    """Return the looks of both; if both announced looks, those at any number of seeds from the smallest to the largest."""
+    ranges = [looks.announced for looks in (first, second) if looks.announced]
+    announced = (min(r[0] for r in ranges), max(r[1] for r in ranges), max(r[2] for r in ranges)) if ranges else None
+    own = {name: _merged(first.own.get(name, ()), second.own.get(name, ())) for name in (*first.own, *second.own)}
+    return RecordedLooks(announced, _merged(first.study, second.study), own, {**first.futile, **second.futile})
 
 
 def earliest_start(study: str, root: str | Path | None = None) -> int | None:

@@ -1,0 +1,132 @@
+"""Writing the record of a study to a bundle, and reading it.
+
+A bundle has these files besides the manifest of `attnlab.study.sharing.archive`:
+
+- `study.json`: the tags of the study's experiment, among them the calls that ran it and its looks;
+- `study.yaml`: the study file of the last call, to read;
+- `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
+- `code/DIGEST/`: the files of users' variants, tasks and so on, and the files that they import;
+- `report/`: the latest report, with its tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab._util.code_digest import code_files
+from attnlab._util.files import describe_error
+from attnlab._util.user_code import require_unchanged
+from attnlab._version import __version__
+from attnlab.config.study import STUDY_NAME
+from attnlab.errors import UserError
+from attnlab.study.sharing.archive import read_archive, write_archive
+from attnlab.tracking.calls import read_calls
+from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record
+
+DIGITS = 12  # of a code's digest, in the name of its folder
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was written or read.
+
+    Attributes:
+        digest: of its content; a bundle with another content has another one.
+        record: of the study.
+    """
+
+    path: Path
+    digest: str
+    record: StudyRecord
+
+
+def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path | None = None) -> Bundle:
+    """Write the record of a study to one file.
+
+    Args:
+        study: the study's name.
+        path: of the bundle; default `STUDY.zip` in the working directory. An earlier file is replaced.
+        root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
+
+    Raises:
+        UserError: the study does not exist or has no run that has ended; a file of the user's code is gone, or was changed
+            after a run that the study reports.
+    """
+    record = read_study_record(study, root)
+    if not any(run.is_current for run in record.runs):
+        raise UserError(f"expected a study with runs that have ended, got {study!r}, which has none")
+    files = {"study.json": json.dumps(dict(record.tags), indent=1).encode()}
+    calls = read_calls(record.tags)
+    if calls:
+        files["study.yaml"] = calls[-1].text.encode()
+    for number, run in enumerate(record.runs):
+        folder = f"runs/{number:04d}"
+        files[f"{folder}/run.json"] = _run_json(run)
+        files |= {f"{folder}/files/{name}": content for name, content in run.files.items()}
+    files |= dict(_code(record))
+    files |= {f"report/{name}": content for name, content in record.report.items()}
+    path = Path(path or f"{study}.zip")
+    return Bundle(path, write_archive(path, {"attnlab": __version__, "study": study}, files), record)
+
+
+def read_bundle(path: str | Path) -> Bundle:
+    """Read a bundle and check that it was not changed.
+
+    Raises:
+        UserError: as `attnlab.study.sharing.archive.read_archive`.
+    """
+    archive = read_archive(Path(path))
+    study = archive.manifest.get("study")
+    if not isinstance(study, str) or re.fullmatch(STUDY_NAME, study) is None:  # the name of files and folders
+        raise UserError(f"expected the name of a study, got {study!r}", str(path))
+    try:
+        folders = sorted({name.rpartition("/")[0] for name in archive.files if re.fullmatch(r"runs/\d+/run\.json", name)})
+        runs = [_read_run(folder, archive.files) for folder in folders]
+        record = StudyRecord(study, json.loads(archive.files["study.json"]), runs, _under("report", archive.files))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
+    return Bundle(Path(path), archive.digest, record)
+
+
+def _run_json(run: RunRecord) -> bytes:
+    fields = asdict(run)
+    del fields["files"]
+    fields["points"] = [[name, repr(value), time, step] for name, value, time, step in run.points]  # JSON has no NaN
+    return json.dumps(fields, indent=1).encode()
+
+
+def _read_run(folder: str, files: Mapping[str, bytes]) -> RunRecord:
+    fields: dict[str, Any] = json.loads(files[f"{folder}/run.json"])
+    points = [(name, float(value), time, step) for name, value, time, step in fields.pop("points")]
+    datasets = [tuple(dataset) for dataset in fields.pop("datasets")]
+    return RunRecord(**fields, points=points, datasets=datasets, files=_under(f"{folder}/files", files))
+
+
+def _under(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a folder, by their paths within it."""
+    return {name.removeprefix(f"{folder}/"): content for name, content in files.items() if name.startswith(f"{folder}/")}
+
+
+def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
+    """Yield the path in the bundle and the content of each file of the code that the study's runs used."""
+    sources = {
+        (path, digest)
+        for run in record.runs
+        if run.is_current
+        for path, digest in json.loads(run.tags["attnlab.config"]).get("sources", {}).items()
+    }
+    for name, digest in sorted(sources):
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"expected the file {name}, whose code the runs of {record.name} used: it does not exist")
+        require_unchanged(path, digest)
+        used = code_files(path.resolve())
+        top = os.path.commonpath([file.parent for file in used])
+        for file in sorted(used):
+            yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()

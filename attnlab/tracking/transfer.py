@@ -1,0 +1,177 @@
+"""Reading the whole record of a study from one store, and writing it to another."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from attnlab.errors import UserError
+from attnlab.tracking.client import (
+    REPORT_PHASE,
+    STUDY_TAG,
+    Point,
+    connect,
+    log_batch,
+    readable_errors,
+    runs_folder,
+    search_runs,
+    tracking_uri,
+)
+from attnlab.tracking.runs import find_experiment
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput
+    from mlflow.entities import Run as Record
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as a store holds it.
+
+    Attributes:
+        status: `FINISHED`, `FAILED` or `KILLED`.
+        start, end: in milliseconds since the epoch.
+        points: every point of every metric.
+        datasets: name, digest, source and context of each data set.
+        files: path -> content of its artifacts.
+    """
+
+    name: str
+    status: str
+    start: int
+    end: int
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    points: Sequence[Point]
+    datasets: Sequence[tuple[str, str, str, str]] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The fingerprint of its configuration, or the similar key of a trial or a refused cell."""
+        return self.tags["attnlab.fingerprint"]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the latest plan of its study contains it."""
+        return self.tags.get("attnlab.current") != "no"
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """The record of a study.
+
+    Attributes:
+        tags: those of its experiment.
+        runs: those that have ended, in the order in which they started.
+        report: path -> content of the files of its latest report; empty without one.
+        running: number of runs that have not ended.
+    """
+
+    name: str
+    tags: Mapping[str, str]
+    runs: Sequence[RunRecord]
+    report: Mapping[str, bytes] = field(default_factory=dict)
+    running: int = 0
+
+
+def read_study_record(study: str, root: str | Path | None = None) -> StudyRecord:
+    """Read the record of a study.
+
+    Raises:
+        UserError: the study does not exist, or the store cannot be used or does not respond.
+    """
+    client = connect(runs_folder(root))
+    experiment = find_experiment(client, study)
+    records = search_runs(client, experiment.experiment_id)
+    ended = [record for record in records if record.info.status != "RUNNING"]
+    reports = client.search_runs([experiment.experiment_id], f"tags.`attnlab.phase` = '{REPORT_PHASE}'", max_results=1)
+    return StudyRecord(
+        study,
+        dict(experiment.tags),
+        [_read_run(client, record) for record in ended],
+        _read_files(client, reports[0].info.run_id) if reports else {},
+        running=len(records) - len(ended),
+    )
+
+
+def write_study_record(record: StudyRecord, root: str | Path | None = None) -> None:
+    """Write the record of a study to a store that has no study of this name; the report is not written.
+
+    The study appears under its name once it is complete: what an interrupted call has written is no study.
+
+    Raises:
+        UserError: the store has an experiment of this name, or cannot be used.
+    """
+    folder = runs_folder(root)
+    client, uri = connect(folder, create=True), tracking_uri(folder)
+    with readable_errors(uri):
+        if client.get_experiment_by_name(record.name) is not None:
+            place = "ATTNLAB_RUNS names another folder of runs"
+            raise UserError(f"expected no study {record.name!r} in {folder}, which has one ({place})")
+        location = None if uri.startswith("http") else (folder / "artifacts" / record.name).as_uri()
+        unfinished = f"{record.name} (incomplete {uuid4().hex[:8]})"
+        experiment_id = client.create_experiment(unfinished, artifact_location=location)
+        for run in record.runs:
+            _write_run(client, experiment_id, run)
+        for key, value in {**record.tags, STUDY_TAG: record.name}.items():
+            client.set_experiment_tag(experiment_id, key, value)
+        client.rename_experiment(experiment_id, record.name)
+
+
+def _read_run(client: MlflowClient, record: Record) -> RunRecord:
+    info, data = record.info, record.data
+    points = [
+        (key, point.value, point.timestamp, point.step)
+        for key in sorted(data.metrics)
+        for point in client.get_metric_history(info.run_id, key)
+    ]
+    datasets = [
+        (used.dataset.name, used.dataset.digest, used.dataset.source, next((tag.value for tag in used.tags), ""))
+        for used in (record.inputs.dataset_inputs if record.inputs else ())
+    ]
+    files = _read_files(client, info.run_id)
+    end = info.end_time or info.start_time
+    return RunRecord(
+        info.run_name or "", info.status, info.start_time, end, dict(data.tags), dict(data.params), points, datasets, files
+    )
+
+
+def _read_files(client: MlflowClient, run_id: str) -> dict[str, bytes]:
+    """Return path -> content of the artifacts of a run."""
+    paths = list(_artifact_paths(client, run_id))
+    with tempfile.TemporaryDirectory() as folder:
+        return {path: Path(client.download_artifacts(run_id, path, folder)).read_bytes() for path in paths}
+
+
+def _artifact_paths(client: MlflowClient, run_id: str, folder: str | None = None) -> Iterator[str]:
+    for entry in client.list_artifacts(run_id, folder):
+        if entry.is_dir:
+            yield from _artifact_paths(client, run_id, entry.path)
+        else:
+            yield entry.path
+
+
+def _write_run(client: MlflowClient, experiment_id: str, run: RunRecord) -> None:
+    run_id = client.create_run(experiment_id, start_time=run.start, tags=dict(run.tags), run_name=run.name).info.run_id
+    log_batch(client, run_id, points=list(run.points), params=dict(run.params))
+    if run.datasets:
+        client.log_inputs(run_id, [_dataset(*fields) for fields in run.datasets])
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in run.files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        client.log_artifacts(run_id, folder)
+    client.set_terminated(run_id, run.status, end_time=run.end)
+
+
+def _dataset(name: str, digest: str, source: str, context: str) -> DatasetInput:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    return DatasetInput(Dataset(name, digest, "attnlab", source), [InputTag("mlflow.data.context", context)])
