@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DISTRIBUTIONS = {"PIL": "pillow", "ruamel": "ruamel-yaml", "sklearn": "scikit-learn"}  # where they are not named as the module
 USED_BY_OTHERS = {"psutil", "pyarrow", "tqdm"}  # MLflow, pandas and pooch import them if they are installed
-OPTIONAL = {"submitit": "slurm"}  # module -> extra
+OPTIONAL = {"optuna_dashboard": "dashboard", "submitit": "slurm"}  # module -> extra
 PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch._dynamo",
     "torch._subclasses.fake_tensor.FakeTensor",
@@ -64,7 +64,7 @@ def test_every_imported_package_is_a_dependency_and_every_dependency_is_used() -
 
 @pytest.mark.parametrize(("module", "extra"), OPTIONAL.items())
 def test_optional_packages_are_those_of_an_extra(module: str, extra: str) -> None:
-    assert module in {normalized(requirement) for requirement in PROJECT["optional-dependencies"][extra]}
+    assert normalized(module) in {normalized(requirement) for requirement in PROJECT["optional-dependencies"][extra]}
 
 
 def test_xformers_is_required_only_where_it_has_wheels() -> None:

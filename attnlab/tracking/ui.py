@@ -101,7 +101,8 @@ def ui_url(experiment: str | None, base: str) -> str:
     return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
 
 
-def _expect_free(host: str, port: int) -> None:
+def expect_free(host: str, port: int) -> None:
+    """Raise ``UserError`` if another process listens on the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore sockets that a server has just closed
         try:
@@ -124,7 +125,7 @@ class Server:
     """
 
     def __init__(self, uri: str, *, root: Path, port: int, host: str = "127.0.0.1") -> None:
-        _expect_free(host, port)
+        expect_free(host, port)
         self.base = f"http://{host}:{port}"
         settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
         settings |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}

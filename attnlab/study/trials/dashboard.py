@@ -1,0 +1,68 @@
+"""Optuna's dashboard of the searches of a runs folder, to look at only."""
+
+from __future__ import annotations
+
+import socketserver
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from attnlab._util.signals import as_interrupts
+from attnlab.errors import UserError
+from attnlab.study.trials.store import Store, shared_storage
+from attnlab.tracking.client import runs_folder
+from attnlab.tracking.ui import expect_free
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def serve_dashboard(
+    root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", storage: str | None = None
+) -> None:
+    """Serve Optuna's dashboard until Ctrl-C and print its address. Requests that would change a search are rejected.
+
+    Args:
+        root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
+        storage: `postgresql://...` of the queue that several machines share; default `ATTNLAB_STORAGE`, else the folder's own.
+
+    Raises:
+        UserError: optuna-dashboard is not installed, the folder has no searches, or the port is in use.
+    """
+    try:
+        from optuna_dashboard import wsgi
+    except ImportError:
+        raise UserError("expected the package optuna-dashboard: pip install 'attnlab[dashboard]'", "--search") from None
+    folder, url = runs_folder(root), shared_storage(storage)
+    if url is None and not (folder / "optuna.db").exists():
+        raise UserError(f"no searches in {folder} yet: expected its optuna.db (ATTNLAB_RUNS names another folder)")
+    expect_free(host, port)
+    application = read_only(wsgi(Store(folder, url).rdb))
+    with make_server(host, port, application, _Server, _Handler) as server:
+        print(f"searches: http://{host}:{port}/dashboard/\nPress Ctrl-C to stop.", flush=True)
+        try:
+            with as_interrupts():
+                server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+def read_only(application: Application) -> Application:
+    """Return the application without the requests that change anything: Optuna owns the queue of runs, too."""
+
+    def reading(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            return application(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "application/json")])
+        return [b'{"reason": "attnlab serves this page to look at only"}']
+
+    return reading
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print no line for each request."""

@@ -1,0 +1,52 @@
+"""`attnlab ui --search` serves Optuna's dashboard of the searches, and lets nobody change them there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from attnlab.cli.main import main
+from attnlab.study.trials.store import Store
+from tests.support.processes import free_port
+
+
+def test_searches_are_shown_and_cannot_be_changed(tmp_path: Path) -> None:
+    import optuna
+
+    optuna.create_study(study_name="small / dense", storage=Store(tmp_path).rdb)
+    port = free_port()
+    command = [sys.executable, "-m", "attnlab", "ui", "--search", "--port", str(port)]
+    environment = {**os.environ, "ATTNLAB_RUNS": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == f"searches: http://127.0.0.1:{port}/dashboard/\n"
+            address = f"http://127.0.0.1:{port}/api/studies"
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                (search,) = json.load(answer)["study_summaries"]
+            assert search["study_name"] == "small / dense"
+            delete = urllib.request.Request(f"{address}/{search['study_id']}", method="DELETE")
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(delete, timeout=60)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+    assert len(Store(tmp_path).rdb.get_all_studies()) == 1
+
+
+def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path))
+    assert main(["ui", "--search"]) == 2
+    assert f"no searches in {tmp_path} yet" in capsys.readouterr().err
+    assert main(["ui", "--search", "small"]) == 2
+    assert "expected no STUDY" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
+    assert main(["ui", "--search"]) == 2
+    assert "pip install 'attnlab[dashboard]'" in capsys.readouterr().err
