@@ -7,12 +7,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from attnlab.config.command import CommandConfig
 from attnlab.registry import TASKS
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
 TRAINING_OPTIONS = ("sampling", "role")  # options of tasks that change the training or the model, not what is tested
+PROGRAM = json.dumps({"scores": "of a program"})  # the test of a study of a program, which alone knows its data
 SUBWORDS = " byte_bpe:"  # begins the part of ``data`` that identifies a vocabulary of subwords instead of the text
 TOKEN_OPTIONS = ("tokens", "vocabulary")  # of tasks whose text is encoded as bytes or subwords
 
@@ -38,6 +40,13 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
     identity |= {"data": text, "length": length if isinstance(length, int) else None}
     identity |= {"protocol": evaluate.get("protocol"), "stride": evaluate.get("stride"), "limit": evaluate.get("test_limit")}
     return json.dumps({name: value for name, value in identity.items() if value is not None})
+
+
+def identity_of_test(settings: RunConfig | CommandConfig) -> str:
+    """Return ``test_identity`` of a run of attnlab's own training; runs of a program count as tested alike."""
+    if isinstance(settings, CommandConfig):
+        return PROGRAM
+    return test_identity(json.loads(settings.to_json()), task_length(settings))
 
 
 def text_identity(data: Any) -> str | None:

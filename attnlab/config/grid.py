@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.config.axes import LAYERS, Label, label_text, labels, pick
+from attnlab.config.command import CommandConfig, base_values, command_config
 from attnlab.config.composition import add_components, added_loc, with_components_of
 from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
@@ -33,15 +34,27 @@ class CellConfig:
     Attributes:
         name: the values of its axes, as in ``no_wo learned``.
         axes: axis -> short label of its value.
-        config: of the cell, with seed 0, as the study file writes it (``planning.resolve`` resolves it).
+        settings: of the cell, with seed 0, as the study file writes it (``planning`` resolves it).
         chosen: axis -> index of its value.
     """
 
     name: str
     axes: dict[str, Label]
-    config: RunConfig
+    settings: RunConfig | CommandConfig
     study: StudyConfig
     chosen: dict[str, int]
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration of attnlab's own training."""
+        assert isinstance(self.settings, RunConfig)
+        return self.settings
+
+    @property
+    def command(self) -> CommandConfig:
+        """The configuration of a program."""
+        assert isinstance(self.settings, CommandConfig)
+        return self.settings
 
     def where(self, *loc: str | int, key: bool = False) -> str:
         """Return the place that sets ``loc``: an item of the grid, an assignment, or a line of the base."""
@@ -89,6 +102,9 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
         if reasons:
             skipped.append(SkippedCell(cell_name(axes), axes, reasons[0]))
             continue
+        if study.command is not None:
+            cells.append(CellConfig(cell_name(axes), axes, command_config(study, chosen), study, chosen))
+            continue
         config = _config(study, chosen)
         axes = axes or {"variant": config.variant_label}
         name = design_cell_name(design, point) if design else cell_name(axes)
@@ -101,14 +117,16 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
 def cell_name(axes: Mapping[str, Label]) -> str:
     """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if last parts are equal).
 
-    Values of ``variant``, ``position``, ``task``, ``backend`` and ``model.layers``, and the names of levels, stand alone.
+    Values of ``variant``, ``position``, ``task``, ``backend`` and ``model.layers``, and the names of levels, stand alone. So do
+    texts that are values of a program, but not its numbers and booleans.
     """
     ends = [axis.rpartition(".")[2] for axis in axes]
     parts = []
     for axis, value in axes.items():
         end = axis.rpartition(".")[2]
         shown = label_text(value)
-        stands_alone = axis == LAYERS or ("." not in axis and axis not in (*SECTIONS, *NAMED_VALUES))
+        is_field = "." in axis or axis in (*SECTIONS, *NAMED_VALUES) or isinstance(value, int | float)
+        stands_alone = axis == LAYERS or not is_field
         parts.append(shown if stands_alone else f"{end if ends.count(end) == 1 else axis}={shown}")
     return " ".join(parts)
 
@@ -127,6 +145,8 @@ def _indices(study: StudyConfig, where: dict[str, Any]) -> dict[str, set[int]]:
 
 def assigned_base(study: StudyConfig) -> dict[str, Any]:
     """Return a copy of the base with the assignments over it."""
+    if study.command is not None:
+        return base_values(study)
     fields = copy.deepcopy(study.base)
     for path, value in study.sets.items():
         alternative = ONE_OF.get(path)

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import canonical, labels, pick, text
+from attnlab.config.command import check_command, check_training
 from attnlab.config.factors import check_design, with_factor_axes, with_named_factors
 from attnlab.config.include import with_included
 from attnlab.config.levels import check_levels, paths_of_axis
@@ -77,6 +78,18 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     study = validate(StudyConfig, complete, where=origin.at)
     study.set_source(path, origin, base_sets, merged=None if fields is written else fields)
     _check_seeds(study)
+    if study.command is None:
+        study = _checked_training(study)
+    else:
+        check_command(study)
+        study = study.model_copy(update={"reference_scores": False})
+    _check_skip(study)
+    return _with_control_labels(_with_baseline_labels(study))
+
+
+def _checked_training(study: StudyConfig) -> StudyConfig:
+    """Return a study of attnlab's own training with its factors as axes, after checks of all that this training decides."""
+    check_training(study)
     _check_base(study)
     check_stages(study)
     study = with_factor_axes(study)
@@ -87,8 +100,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     check_search(study)
     check_tasks(study)
     _check_sets(study)
-    _check_skip(study)
-    return _with_control_labels(_with_baseline_labels(study))
+    return study
 
 
 def _with_assignments(fields: dict[str, Any], sets: dict[str, Any]) -> dict[str, Any]:

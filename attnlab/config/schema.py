@@ -15,25 +15,38 @@ from attnlab.config.validation import FILLED_IN
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of a study: the fields of a run in ``base``, every dotted path in ``grid``, ``over``, ``space``."""
+    """Return the schema of a study: the fields of a run in ``base``, every dotted path in ``grid``, ``over``, ``space``.
+
+    The base and the grid of a study with ``command`` have names of their own.
+    """
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()
     definitions = run.pop("$defs")
     fields = {name: field for name, field in run["properties"].items() if name not in FILLED_IN}
     for definition in definitions.values():
         definition.pop("required", None)  # the grid may set what the base leaves out
-    description = study["properties"]["base"]["description"]
     part = {"type": "object", "properties": fields, "additionalProperties": False}
-    study["properties"]["base"] = {"description": description, **part}
     study["properties"]["stages"] |= {"additionalProperties": part}
     axes = _axes(fields, definitions)
-    study["properties"]["grid"] |= {"properties": axes}
+    training = {"base": {**part, "default": {}}, "grid": {"type": "object", "properties": axes}}
+    study |= {"if": {"required": ["command"]}, "then": _of_commands(), "else": {"properties": training}}
     study["properties"]["over"]["anyOf"][0] |= {"properties": axes}
     searched = [path for path in axes if "." in path and path.partition(".")[0] not in UNSEARCHABLE]
     space = study["$defs"]["SearchConfig"]["properties"]["space"]
     space |= {"properties": {path: {"$ref": "#/$defs/Dimension"} for path in searched}}
     study["$defs"] |= definitions
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **study, "title": "attnlab study"}
+
+
+def _of_commands() -> dict[str, Any]:
+    """Return what the schema of a study with ``command`` adds."""
+    value = {"type": ["string", "number", "boolean"]}
+    values = {"type": "object", "additionalProperties": value}
+    axis = {"anyOf": [{"type": "array", "items": value}, {"type": "object", "additionalProperties": values}]}
+    metric = {"name": {"type": "string"}, "direction": {"enum": ["min", "max"]}}
+    question = {"type": "object", "properties": metric, "required": list(metric), "additionalProperties": False}
+    parts = {"base": values, "grid": {"type": "object", "additionalProperties": axis}, "metric": question}
+    return {"properties": parts, "required": ["grid", "metric"]}
 
 
 def _axes(fields: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def stage_of(cell: CellConfig, resolved: RunConfig) -> StageConfig | None:
     chosen = {axis: index for axis, index in grid_cell.chosen.items() if _concerns(study, axis, upstream, later)}
     axes = {axis: grid_cell.axes[axis] for axis in chosen}
     full_name = f"{name}: {cell_name(axes)}" if axes else name
-    return replace(stage, name=full_name, axes=axes, chosen=chosen, config=_config(stage, resolved))
+    return replace(stage, name=full_name, axes=axes, chosen=chosen, settings=_config(stage, resolved))
 
 
 def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:

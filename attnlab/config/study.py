@@ -148,7 +148,24 @@ class StudyConfig(Section):
         default=None, description="a YAML file that this one is merged over; its path is relative to this file"
     )
     imports: list[str] = Field(default=[], description="Python files to import first, relative to this file")
-    base: dict[str, Any] = Field(default={}, description="the configuration that every cell starts from")
+    command: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a program that each run starts in place of attnlab's own training, in the folder of this file and without "
+        "a shell: python train.py --lr {lr} --seed {seed}; {lr} is a value of the base or the grid, and the program prints "
+        "JSON lines of metrics",
+    )
+    files: list[str] | None = Field(
+        default=None,
+        description="with command: files and patterns, such as '*.py', whose contents determine the results; null: those that "
+        "the command line names",
+    )
+    env: dict[str, str | int | float | bool] = Field(
+        default={}, description="with command: environment variables of its runs, which the records repeat"
+    )
+    base: dict[str, Any] = Field(
+        default={}, description="the configuration that every cell starts from; with command: placeholder -> value"
+    )
     grid: dict[str, Axis] = Field(
         default={},
         min_length=1,
@@ -191,7 +208,9 @@ class StudyConfig(Section):
         description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
     metric: Metric = Field(
-        default=None, description="null: the primary metric of the task; with several tasks also a metric for each of them"
+        default=None,
+        description="null: the primary metric of the task; with several tasks also a metric for each of them; with command "
+        "required: {name: accuracy, direction: max}",
     )
     estimand: Estimand = Field(
         default=None,

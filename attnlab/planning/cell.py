@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from attnlab.config.axes import Label, text
+from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import one_line
 
+C = TypeVar("C", bound=RunConfig | CommandConfig)
 Phase = Literal["grid", "search", "confirm", "sweep", "stage"]
 
 
@@ -20,9 +22,9 @@ class Cell:
     Attributes:
         name: its axis values, as in ``no_wo learned``.
         axes: axis -> short label.
-        config: resolved, with seed 0.
+        settings: the resolved configuration, with seed 0: of attnlab's own training, or of a program.
         refusal: the reason why it cannot run, or None.
-        parameters, attention_parameters, flops_per_token: None for a refused cell.
+        parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
         cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.decoding_costs``); None
             also for a model that does not decode, or decodes without a cache.
         train_flops: of all steps of one run: 3 x forward x tokens.
@@ -42,7 +44,7 @@ class Cell:
 
     name: str
     axes: dict[str, Label]
-    config: RunConfig
+    settings: RunConfig | CommandConfig
     refusal: str | None = None
     parameters: int | None = None
     attention_parameters: int | None = None
@@ -66,6 +68,12 @@ class Cell:
             object.__setattr__(self, "refusal", one_line(self.refusal))
 
     @property
+    def config(self) -> RunConfig:
+        """The configuration of attnlab's own training."""
+        assert isinstance(self.settings, RunConfig)
+        return self.settings
+
+    @property
     def stages(self) -> list[Cell]:
         """The stages of its chain, the first one to be trained first."""
         return [] if self.stage is None else [*self.stage.stages, self.stage]
@@ -76,12 +84,14 @@ class Cell:
         parts = [cell.train_flops for cell in (*self.stages, self)]
         return None if None in parts else sum(part for part in parts if part is not None)
 
-    def with_seed(self, config: RunConfig, seed: int) -> RunConfig:
+    def with_seed(self, settings: C, seed: int) -> C:
         """Return a configuration of this cell with a seed, which starts from the stage's run of the same seed."""
-        init = config.init
-        if init is not None and self.stage is not None:
-            init = init.model_copy(update={"fingerprint": self.stage.with_seed(self.stage.config, seed).fingerprint()})
-        return config.model_copy(update={"seed": seed, "init": init})
+        if settings.init is None or self.stage is None:
+            return settings.model_copy(update={"seed": seed})
+        stage = self.stage.with_seed(self.stage.settings, seed)
+        return settings.model_copy(
+            update={"seed": seed, "init": settings.init.model_copy(update={"fingerprint": stage.fingerprint()})}
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class Run:
     """One training of a cell with one seed.
 
     Attributes:
+        settings: as those of the cell, with the seed.
         phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported. All runs of a
             sweep have the phase ``sweep``. Runs of the phase ``stage`` are those that others start from.
         params: dotted path -> value that the search or the sweep set; empty in a study without either.
@@ -98,11 +109,17 @@ class Run:
 
     cell: Cell
     seed: int
-    config: RunConfig
+    settings: RunConfig | CommandConfig
     phase: Phase = "grid"
     params: dict[str, Any] = field(default_factory=dict)
     trial: int | None = None
     search: str = ""
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration of attnlab's own training."""
+        assert isinstance(self.settings, RunConfig)
+        return self.settings
 
     @property
     def name(self) -> str:
@@ -116,12 +133,17 @@ class Run:
     @cached_property
     def fingerprint(self) -> str:
         """The fingerprint of the configuration, seed included."""
-        return self.config.fingerprint()
+        return self.settings.fingerprint()
+
+    @property
+    def steps(self) -> int | None:
+        """The number of training steps, where the configuration states it."""
+        return self.settings.train.steps if isinstance(self.settings, RunConfig) else None
 
     @property
     def starts_from(self) -> str:
         """The key of the run whose weights training starts from, or ""."""
-        return self.config.init.fingerprint if self.config.init else ""
+        return self.settings.init.fingerprint if self.settings.init else ""
 
     @property
     def key(self) -> str:

@@ -112,7 +112,7 @@ class _Matching:
             config = self.cell.config.replace(changes)
         except UserError as error:
             raise _Refused(f"{error.where}: {error.message}") from error
-        resolved = self.resolver(replace(self.cell, config=config.without_match()))
+        resolved = self.resolver(replace(self.cell, settings=config.without_match()))
         if resolved.refusal is not None:
             shown = ", ".join(f"{path}={text(_short(value))}" for path, value in changes.items())
             raise _Refused(f"with {shown}: {resolved.refusal}")

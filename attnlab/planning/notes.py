@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from attnlab.config.axes import LAYERS
-from attnlab.config.comparability import describe_changes, task_length, test_identity
+from attnlab.config.axes import LAYERS, Label
+from attnlab.config.comparability import describe_changes, identity_of_test
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
@@ -131,19 +131,20 @@ def baseline_notes(
                 yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 
 
-def control_notes(study: StudyConfig, cells: Sequence[Cell], *, every: Sequence[CellPair]) -> Iterator[str]:
+def control_notes(
+    study: StudyConfig, cells: Sequence[Cell], *, refusals: Mapping[tuple[Label, ...], str | None]
+) -> Iterator[str]:
     """Yield notes on a control that supports nothing: without a margin, not in the grid, or refused.
 
     Args:
         cells: of the plan.
-        every: the cells of the whole grid, as resolved.
+        refusals: the labels of each cell of the whole grid -> the reason why it cannot run, or None.
     """
     if study.control is None:
         return
     shown = ", ".join(f"{axis} {value}" for axis, value in study.control.items())
     if study.margin is None:
         yield f"the control ({shown}) supports verdicts of equivalent, which need a margin: the study has none"
-    refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in every}
     for cell in cells:
         axes = tuple({**cell.axes, **study.control}.values())
         if axes not in refusals:
@@ -154,5 +155,5 @@ def control_notes(study: StudyConfig, cells: Sequence[Cell], *, every: Sequence[
 
 def _change_of_test(cell: Cell, base: Cell) -> str:
     """Return the difference of the test of a cell from that of its baseline; "" if they are the same."""
-    test, base_test = (json.loads(test_identity(json.loads(c.config.to_json()), task_length(c.config))) for c in (cell, base))
+    test, base_test = (json.loads(identity_of_test(c.settings)) for c in (cell, base))
     return describe_changes(test, base_test)

@@ -7,17 +7,19 @@ from typing import Any
 
 from attnlab._util.plural import count
 from attnlab._util.progress import Progress, no_progress, track
+from attnlab.config.command import metric_of
 from attnlab.config.estimand import EstimandConfig
-from attnlab.config.grid import SkippedCell, cell_name, expand
+from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig
 from attnlab.config.study_source import assignment
 from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError
 from attnlab.planning.cell import Cell, Phase, Run
+from attnlab.planning.command import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.estimand import estimand_notes, stop_notes
+from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
 from attnlab.planning.factorial import check_factors, design_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
@@ -74,7 +76,9 @@ class Plan:
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
-        cells = [f"{c.name}: {f'refused: {c.refusal}' if c.refusal else f'{c.parameters:,} parameters'}" for c in self.cells]
+        sizes = [f": {c.parameters:,} parameters" if c.parameters is not None else "" for c in self.cells]
+        texts = [f": refused: {c.refusal}" if c.refusal else size for c, size in zip(self.cells, sizes, strict=True)]
+        cells = [f"{c.name}{text}" for c, text in zip(self.cells, texts, strict=True)]
         size = f"{count(len(cells), 'cell')}, {count(self.total, 'run')}"
         goals = ", ".join(f"{metric} ({way})" for metric, way in dict.fromkeys(map(self.metric_of, self.cells)))
         head = f"plan of {self.study.study}: {size}, {goals}"
@@ -222,7 +226,7 @@ class Plan:
 
 
 def _run(cell: Cell, seed: int, *, phase: Phase = "grid") -> Run:
-    return Run(cell, seed, cell.with_seed(cell.config, seed), phase)
+    return Run(cell, seed, cell.with_seed(cell.settings, seed), phase)
 
 
 def plan(
@@ -247,6 +251,8 @@ def plan(
         UserError: a mistake in the study, with ``file:line:column``.
     """
     study = read_study(source, sets=sets)
+    if study.command is not None:
+        return _plan_commands(study, only=only or {})
     cells, skipped = expand(study)
     resolver = Resolver(study)
     cells, auto_precision, on_precision = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
@@ -259,12 +265,9 @@ def plan(
     estimand = resolve_estimands(study, resolved, questions)
     check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
-    wanted = [cell.name for cell, _ in resolved if is_selected(study, cell, only or {})]
+    wanted = _selected(study, [cell for cell, _ in resolved], only or {})
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
-    if not kept:
-        selection = ", ".join(assignment(axis, value) for axis, value in (only or {}).items())
-        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
     on_data = data_notes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
@@ -276,6 +279,36 @@ def plan(
         planned = replace(planned, task_axis=axis, tasks=questions)
     notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_precision=on_precision)
     return replace(planned, notes=list(notes))
+
+
+def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
+    """Plan a study of a program."""
+    configs, skipped = expand(study)
+    wanted = _selected(study, configs, only)
+    cells = resolve_commands(study, configs)
+    kept, rest = ([cell for cell in cells if (cell.name in wanted) is chosen] for chosen in (True, False))
+    metric, direction = metric_of(study)
+    estimand = resolve_estimand(study, [], metric=metric)
+    planned = Plan(study, kept, skipped, [], metric, direction, unselected=rest, estimand=estimand)
+    notes = [
+        *baseline_notes(study, kept, planned.baseline_of, every=configs),
+        *control_notes(study, kept, refusals={tuple(cell.axes.values()): None for cell in cells}),
+        *direction_notes(metric, direction),
+    ]
+    return replace(planned, notes=notes)
+
+
+def _selected(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str, Any]) -> list[str]:
+    """Return the names of the cells that ``only`` selects.
+
+    Raises:
+        UserError: there are none.
+    """
+    names = [cell.name for cell in cells if is_selected(study, cell, only)]
+    if not names:
+        selection = ", ".join(assignment(axis, value) for axis, value in only.items())
+        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
+    return names
 
 
 def _notes(
@@ -300,7 +333,8 @@ def _notes(
     yield from design_notes(study, [*cells, *planned.unselected], planned.doubles)
     yield from (f"{cell.name!r} is matched: {cell.matched}" for cell in cells if cell.matched)
     yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
-    yield from control_notes(study, cells, every=resolved)
+    refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in resolved}
+    yield from control_notes(study, cells, refusals=refusals)
     yield from estimand_notes(study, planned.estimand)
     yield from stop_notes(kept, planned.estimand, metric=planned.metric)
     yield from length_notes(kept)

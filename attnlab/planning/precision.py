@@ -96,4 +96,4 @@ def _kind(config: RunConfig) -> str:
 
 def _in(cell: CellConfig, precision: str) -> CellConfig:
     train = cell.config.train.model_copy(update={"precision": precision})
-    return replace(cell, config=cell.config.model_copy(update={"train": train}))
+    return replace(cell, settings=cell.config.model_copy(update={"train": train}))

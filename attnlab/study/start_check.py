@@ -26,6 +26,8 @@ def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None
     Raises:
         UserError: a check failed.
     """
+    if plan.study.command is not None:
+        return
     configs = [cell.config for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
     if not any(config.sources or config.packages for config in configs):
         return

@@ -41,7 +41,7 @@ def test_one_more_field_is_in_the_schema() -> None:
     written = schema.json_schema()
     field = written["$defs"]["LongerTrainConfig"]["properties"]["ema_decay"]
     assert (field["default"], field["minimum"], field["type"]) == (0.25, 0, "number")
-    assert written["properties"]["grid"]["properties"]["train.ema_decay"]["items"]["minimum"] == 0
+    assert written["else"]["properties"]["grid"]["properties"]["train.ema_decay"]["items"]["minimum"] == 0
     assert "train.ema_decay" in written["$defs"]["SearchConfig"]["properties"]["space"]["properties"]
 
 

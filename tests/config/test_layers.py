@@ -136,7 +136,7 @@ def test_the_schema_knows_lists_and_named_patterns() -> None:
     schema = json_schema()
     entry, matched = schema["$defs"]["ModelConfig"]["properties"]["layers"]["anyOf"][:2]
     assert entry["type"] == "array" and set(matched["properties"]) == {"pattern", "match"}
-    lists, named = schema["properties"]["grid"]["properties"]["model.layers"]["anyOf"]
+    lists, named = schema["else"]["properties"]["grid"]["properties"]["model.layers"]["anyOf"]
     assert lists["type"] == "array" and named["additionalProperties"] == lists["items"]
 
 

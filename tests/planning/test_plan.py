@@ -250,8 +250,8 @@ def test_the_schema_that_ships_is_the_code_s(tmp_path: Path) -> None:
     written = json.loads((ABLATIONS / "study.schema.json").read_text())
     message = "python -m attnlab.config.schema > ablations/study.schema.json"
     assert written == json.loads(json.dumps(json_schema())), message
-    assert written["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
-    assert set(written["properties"]["base"]["properties"]).isdisjoint({"seed", "sources", "packages", "data"})
+    assert written["else"]["properties"]["grid"]["properties"]["train.lr"]["items"]["exclusiveMinimum"] == 0
+    assert set(written["else"]["properties"]["base"]["properties"]).isdisjoint({"seed", "sources", "packages", "data"})
 
 
 def test_cells_with_one_shape_share_one_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,108 @@
+"""Resolve the cells of a study of a program: find the program, and the files that determine its results."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from attnlab._util.code_digest import code_digest
+from attnlab._util.files import sha256
+from attnlab.config.command import CommandConfig
+from attnlab.config.grid import CellConfig
+from attnlab.config.study import StudyConfig
+from attnlab.errors import UserError
+from attnlab.planning.cell import Cell
+
+PYTHON = "python"  # as the first word, the interpreter that runs attnlab
+
+
+def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Cell]:
+    """Return the cells of a plan, each with the digests of its files.
+
+    Raises:
+        UserError: the program, or a file that the study lists, does not exist.
+    """
+    listed = None if study.files is None else _listed_files(study)
+    digests: dict[Path, str] = {}
+    resolved = []
+    for cell in cells:
+        command = cell.command
+        _check_program(study, command)
+        files = _named_files(study.folder, command.arguments) if listed is None else listed
+        for path in files.values():
+            if path not in digests:
+                digests[path] = _digest(path)
+        command = command.model_copy(update={"files": {name: digests[path] for name, path in files.items()}})
+        resolved.append(Cell(cell.name, cell.axes, command, where=cell.place))
+    return resolved
+
+
+def find_program(word: str, folder: Path) -> str | None:
+    """Return the path of the program that the first word of a command names; None if there is none.
+
+    Args:
+        folder: of the study, to which a word with a slash is relative; others are looked up in ``PATH``.
+    """
+    if word == PYTHON:
+        return sys.executable
+    return shutil.which(str((folder / word).resolve()) if "/" in word else word)
+
+
+def _check_program(study: StudyConfig, command: CommandConfig) -> None:
+    if not command.arguments:
+        raise UserError("command: expected a program, got an empty command line", study.where("command"))
+    program = command.arguments[0]
+    if find_program(program, study.folder) is None:
+        where = f"in {study.folder.resolve()}" if "/" in program else "in PATH"
+        raise UserError(f"command: expected a program, but there is no executable {program!r} {where}", study.where("command"))
+
+
+def _listed_files(study: StudyConfig) -> dict[str, Path]:
+    """Return name -> path of the files that the study lists."""
+    files: dict[str, Path] = {}
+    for i, pattern in enumerate(study.files or []):
+        try:
+            paths = sorted(path for path in study.folder.glob(pattern) if path.is_file())
+        except (ValueError, NotImplementedError) as error:  # an empty or an absolute pattern
+            message = f"files: expected a path or a pattern relative to the study, got {pattern!r} ({error})"
+            raise UserError(message, study.where("files", i)) from None
+        if not paths:
+            raise UserError(
+                f"files: expected a file or a pattern of files, but none matches {pattern!r}", study.where("files", i)
+            )
+        files |= {path.relative_to(study.folder).as_posix(): path for path in paths}
+    return files
+
+
+def _named_files(folder: Path, arguments: Sequence[str]) -> dict[str, Path]:
+    """Return name -> path of the files in the folder of a study that a command line names.
+
+    A word, the part of a word after ``=``, and the module after ``-m`` can name a file.
+    """
+    named: dict[str, Path] = {}
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        for name in _candidates(before, word):
+            try:
+                path = folder / name
+                inside = path.resolve().is_relative_to(folder.resolve())
+                if inside and path.is_file():
+                    named[Path(name).as_posix()] = path
+            except (OSError, ValueError):  # a word that is no path, such as one that is too long
+                continue
+    return named
+
+
+def _candidates(before: str, word: str) -> Iterator[str]:
+    yield word
+    if "=" in word:
+        yield word.partition("=")[2]
+    if before == "-m":
+        module = word.replace(".", "/")
+        yield from (f"{module}.py", f"{module}/__main__.py")
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a file; of Python code without comments, and with the files that it imports from its folder."""
+    return code_digest(path) if path.suffix == ".py" else sha256(path)
