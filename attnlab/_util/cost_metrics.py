@@ -144,6 +144,15 @@ COST_METRICS = [  # in the order of the tables' columns
         shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns", "mlflow charts"),
     ),
     CostMetric(
+        "wall_seconds",
+        "wall s",
+        "s",
+        "time of the program of a study with `command`, from its start to its end",
+        measured=True,
+        shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns", "mlflow charts"),
+        plot="speed",
+    ),
+    CostMetric(
         "chain_seconds",
         "chain s",
         "s",
@@ -160,6 +169,9 @@ COST_METRICS = [  # in the order of the tables' columns
     ),
     CostMetric("data_seconds", "data s", "s", "part of `train_seconds` spent waiting for batches", measured=True, shown_in=()),
 ]
+
+
+PROGRAM_COSTS = ("wall_seconds", "host_peak_mib")  # of a study with `command`; the first one only there
 
 
 def shown_in(place: Place) -> list[CostMetric]:

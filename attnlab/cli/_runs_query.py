@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab._util.cost_metrics import shown_in
+from attnlab._util.cost_metrics import PROGRAM_COSTS, shown_in
 from attnlab._util.metrics import GENERATED_SCORES
 from attnlab.config.axes import text
+from attnlab.config.command import COLUMNS
 from attnlab.errors import UserError, nearest, one_line
 
 Frame = Series = Any  # pandas' own types do not define the type of an indexing result
@@ -60,6 +61,10 @@ def _columns(frame: Frame, columns: str) -> list[str]:
         return list(frame.columns)
     if columns:
         return [_column(frame, name.strip(), place=f"--columns {columns}") for name in columns.split(",")]
+    if "command" in frame:  # axes and results, which the study named
+        results = [name for name in map(str, frame.columns) if name not in COLUMNS and "." not in name]
+        named = [name for name in results if name not in ("run_id", "seed", "params", *PROGRAM_COSTS)]
+        return [name for name in ("run_id", "name", "state", *named, *PROGRAM_COSTS, "reason") if name in frame]
     searched = set(frame["phase"]) != {"grid"}
     valid = [f"valid_{name}" for name in SCORES] if searched else []  # the only scores of a trial
     names = ["run_id", "name", *(["phase"] if searched else []), "state", *SCORES, *valid]

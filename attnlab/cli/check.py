@@ -107,6 +107,8 @@ def _check_study(arguments: Namespace) -> int:
             raise UserError(f"--{'with' if name == 'components' else name} is part of the study, got it with --study")
     study_plan = plan(arguments.study)
     study_plan.require_runs()
+    if study_plan.study.command is not None:
+        raise UserError("expected a study of attnlab's own training, got one with 'command'", str(arguments.study))
     configs = [cell.config for cell in (*study_plan.stages, *study_plan.cells) if cell.refusal is None]
     targets = study_targets(configs, device=resolve_check_device(arguments.device or "auto"), seed=arguments.seed or 0)
     any_failed = False

@@ -14,7 +14,7 @@ from typing import Any
 from attnlab._util import cost_metrics
 from attnlab._util.run_state import RunState
 from attnlab.config.axes import label_text
-from attnlab.config.comparability import describe_changes
+from attnlab.config.comparability import PROGRAM, describe_changes
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
@@ -121,6 +121,8 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
 
 def _batch_fields(run: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that the batches of a run depend on; the option ``role`` of a task changes the model alone."""
+    if run.get("test") == PROGRAM:  # its axes may have the same names
+        return {}
     fields = {name: label_text(run[name]) for name in BATCH_FIELDS if is_present(run.get(name))}
     if "task" in fields:
         fields["task"] = " ".join(part for part in fields["task"].split(" ") if not part.startswith("role="))

@@ -23,7 +23,7 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     Args:
         root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
     """
-    code = {cell.name: _digests(json.loads(cell.config.to_json())) for cell in plan.cells if cell.refusal is None}
+    code = {cell.name: _digests(json.loads(cell.settings.to_json())) for cell in plan.cells if cell.refusal is None}
     if not any(code.values()):
         return []
     try:
@@ -50,5 +50,6 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
 
 
 def _digests(config: dict[str, Any]) -> dict[str, str]:
-    """Return the digests of the user's code by file name or module, from a configuration as JSON."""
-    return {Path(path).name: digest for path, digest in config.get("sources", {}).items()} | config.get("packages", {})
+    """Return the digests of the user's code, or of the files of a program, by name, from a configuration as JSON."""
+    sources = {Path(path).name: digest for path, digest in config.get("sources", {}).items()}
+    return sources | config.get("packages", {}) | config.get("files", {})

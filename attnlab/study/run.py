@@ -21,8 +21,9 @@ from attnlab._util.log import log_to
 from attnlab._util.process import start_fork_server
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab._util.signals import as_interrupts
-from attnlab.config.comparability import task_length, test_identity
+from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.factors import factorial_design
+from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, nearest
 from attnlab.stats.cells import ComparisonSpec, TaskMetric
 from attnlab.stats.margin import with_margin
@@ -33,7 +34,7 @@ from attnlab.study.execution.reference_scores import BackgroundScores
 from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.execution.worker import PRELOAD, TRAIN
+from attnlab.study.execution.worker import PRELOAD, PRELOAD_OF_COMMANDS, TRAIN
 from attnlab.study.record import finished_records, recorded_precision
 from attnlab.study.start_check import check_own_variants
 from attnlab.study.sweep import extend_sweep, log_extension
@@ -169,7 +170,7 @@ def run(
         try:
             if check:
                 check_own_variants(plan)
-            start_fork_server(PRELOAD)
+            start_fork_server(PRELOAD if plan.study.command is None else PRELOAD_OF_COMMANDS)
             known_code.remember(_code(plan))
             references = BackgroundScores(plan)
             with Tracker(plan, folder) as tracker, closing(references):
@@ -206,7 +207,8 @@ def _train(
 
 def _code(plan: Plan) -> dict[str, str]:
     """Return the users' files and modules that the plan runs -> digests."""
-    configs = [cell.config for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
+    configs = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
+    configs = [config for config in configs if isinstance(config, RunConfig)]
     return {name: digest for config in configs for name, digest in {**config.sources, **config.packages}.items()}
 
 
@@ -221,11 +223,12 @@ def _other_rows(plan: Plan, folder: Path) -> list[Row]:
 
 def _comparison_fields(cell: Cell) -> dict[str, Any]:
     """Return the columns of `attnlab.load_runs` that decide whether two cells can be compared."""
-    config = json.loads(cell.config.to_json())
-    flat = flatten_config(config)
-    length = task_length(cell.config)
+    test = {"test": identity_of_test(cell.settings)}
+    if not isinstance(cell.settings, RunConfig):
+        return test
+    flat = flatten_config(json.loads(cell.settings.to_json()))
     fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
-    return {**fields, "length": length, "test": test_identity(config, length)}
+    return {**fields, "length": task_length(cell.settings), **test}
 
 
 def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:

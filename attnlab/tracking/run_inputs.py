@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.config.run import RunConfig
 from attnlab.tracking.client import log_batch
 from attnlab.tracking.tags import run_params, to_yaml
 
@@ -24,9 +25,10 @@ DIGEST_LIMIT = 36  # characters of a data set's digest in MLflow
 def log_run_inputs(client: MlflowClient, run_id: str, run: Run, study_text: str) -> None:
     """Log the params, data sets and configuration of a run, and its study as YAML. A repeated call changes nothing."""
     log_batch(client, run_id, params=run_params(run))
-    client.log_inputs(run_id, run_datasets(run))
+    if isinstance(run.settings, RunConfig):  # the data of a program are not known
+        client.log_inputs(run_id, run_datasets(run))
     with tempfile.TemporaryDirectory() as folder:
-        text = run.config.to_json()
+        text = run.settings.to_json()
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
         (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)), encoding="utf-8")
         (Path(folder) / "study.yaml").write_text(study_text, encoding="utf-8")

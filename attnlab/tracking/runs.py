@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.printable import escape_controls
 from attnlab._util.run_state import NOT_COMPARED
-from attnlab.config.comparability import test_identity
+from attnlab.config.comparability import PROGRAM, test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
 from attnlab.tracking.client import (
@@ -142,6 +142,8 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``task variant position``     as one text: ``strided_sparse stride=16``
     ``backend``, ``data``         the backend that ``auto`` resolved to; the identity of the task's data
     ``model.dim``, ``train.lr``   every other field of the configuration by its dotted name, with its own type
+    ``command``, ``values.lr``    in place of the fields above, in a study with ``command``: the command line with its
+                                  placeholders, the values of these; ``env.NAME``; ``files.NAME``, the digest of a file
     ``length``                    of the task's sequences, in tokens
     ``test``                      what the run is tested on (task, data, length, protocol, limit), as JSON; scores with
                                   different tests are not compared
@@ -233,6 +235,9 @@ def _protocol(record: Record) -> str:
     tags = record.data.tags
     config = json.loads(tags["attnlab.config"])
     varied = [*json.loads(tags["attnlab.axes"]), *json.loads(tags.get("attnlab.params", "{}"))]
+    if "command" in config:
+        values = {name: value for name, value in config["values"].items() if name not in varied}
+        return json.dumps([config["command"], values, config["env"], config["files"]], sort_keys=True)
     sections = {"task": ["task", "data"], "train": ["train"], "evaluate": ["evaluate"]}
     compared = {part: config[part] for section in sections if section not in varied for part in sections[section]}
     flat = flatten_config(compared)
@@ -263,13 +268,14 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= {"fingerprint": tag["fingerprint"], "attempt": int(tag.get("attempt", 1))}
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
     row |= {"params": json.loads(tag.get("params", "{}"))}
-    row |= {**flatten_config(json.loads(tag["config"])), **json.loads(tag["axes"])}
+    config = json.loads(tag["config"])
+    row |= {**flatten_config(config), **json.loads(tag["axes"])}
     row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
     row |= final_metrics(record)
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"init.taken": tag["init"]} if "init" in tag else {}
     row |= {"length": int(text) if (text := record.data.params.get("length", "")).isdigit() else None}
-    row |= {"test": test_identity(json.loads(tag["config"]), row["length"])}
+    row |= {"test": PROGRAM if "command" in config else test_identity(config, row["length"])}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     seconds = ended - info.start_time / 1_000  # negative if the clock was set back: unknown
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}

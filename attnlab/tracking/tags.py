@@ -9,6 +9,7 @@ import getpass
 import json
 import os
 import platform
+import shlex
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +24,8 @@ from attnlab._util.files import replacing
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import LAYERS, layers_text, text
-from attnlab.config.comparability import task_length, test_identity
+from attnlab.config.command import CommandConfig
+from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
 from attnlab.tracking.client import DOUBLES_TAG, PRECISION_TAG
@@ -87,10 +89,14 @@ def run_params(run: Run) -> dict[str, str]:
 
     A run of a searched or swept study also has its phase and the values that the search chose or the sweep set.
     """
-    config, axes = run.config, run.cell.axes
-    fields = flatten_config(json.loads(config.to_json()))
+    axes = run.cell.axes
     names = param_names([*axes, *run.params])
     params = {names[axis]: str(axes[axis]) for axis in axes}
+    if isinstance(run.settings, CommandConfig):
+        values = {name: _short(value) for name, value in run.settings.values.items()}
+        return values | params | {"seed": str(run.seed)}
+    config = run.config
+    fields = flatten_config(json.loads(config.to_json()))
     if run.phase != "grid":
         params |= {"phase": run.phase, **{names[path]: _short(value) for path, value in run.params.items()}}
     for key in ("variant", "position", "task"):
@@ -109,7 +115,9 @@ def _short(value: Any) -> str:
 
 def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     """Return the MLflow tags of a run: its origin, how to repeat it, and how the UI shows it."""
-    config = run.config
+    text = run.settings.to_json()
+    settings = run.cell.settings
+    variant = run.cell.axes.get("variant", "" if isinstance(settings, CommandConfig) else settings.variant_label)
     tags = {
         "attnlab.study": plan.study.study,
         "attnlab.cell": run.cell.name,
@@ -117,8 +125,8 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "attnlab.phase": run.phase,
         "attnlab.fingerprint": run.key,
         "attnlab.axes": json.dumps(run.cell.axes),
-        "attnlab.config": json.dumps(json.loads(config.to_json()), separators=(",", ":")),
-        "attnlab.test": test_identity(json.loads(config.to_json()), task_length(config)),
+        "attnlab.config": json.dumps(json.loads(text), separators=(",", ":")),
+        "attnlab.test": identity_of_test(run.settings),
         "attnlab.versions": versions(),
         "attnlab.folder": f"work/{run.key}",
         "attnlab.command": command(),
@@ -126,7 +134,7 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
         # A report draws the cells of a variant in shades of this color.
-        "mlflow.runColor": color_of(str(run.cell.axes.get("variant", run.cell.config.variant_label))),
+        "mlflow.runColor": color_of(str(variant)),
         "mlflow.note.content": run_note(run, plan=plan),
         **git_tags(str(plan.folder)),
     }
@@ -147,7 +155,6 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
 
 def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
     """Return Markdown for the run's page: its name, axes, size and task, and the ``reason`` if it was refused."""
-    fields = flatten_config(json.loads(run.config.to_json()))
     identity = f"seed {run.seed}" if run.trial is None else f"trial {run.trial} of its search (seed {run.seed})"
     lines = [f"**{run.cell.name}**, {identity}, of the study *{plan.study.study}*", ""]
     source = "of the sweep" if run.phase == "sweep" else "chosen by the search"
@@ -165,9 +172,17 @@ def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
         "",
     ]
     lines += [f"{run.cell.parameters:,} parameters" if run.cell.parameters else "", ""]
-    task = f"{fields['task']}, {fields['model.depth']} x {fields['model.dim']}, {fields['model.heads']} heads"
-    lines += [f"{task}; backend {fields['backend']}; the full configuration is the artifact `config.yaml`."]
+    lines += [f"{_summary(run)}; the full configuration is the artifact `config.yaml`."]
     return "\n".join(lines)[:NOTE_LIMIT]
+
+
+def _summary(run: Run) -> str:
+    """Return a line on the configuration of a run: its command, or its task, size and backend."""
+    if isinstance(run.settings, CommandConfig):
+        return f"`{redact(shlex.join(run.settings.arguments))}`"
+    fields = flatten_config(json.loads(run.config.to_json()))
+    task = f"{fields['task']}, {fields['model.depth']} x {fields['model.dim']}, {fields['model.heads']} heads"
+    return f"{task}; backend {fields['backend']}"
 
 
 def all_names(plan: Plan) -> set[str]:

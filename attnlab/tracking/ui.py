@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util import supervise
-from attnlab._util.cost_metrics import shown_in
+from attnlab._util.cost_metrics import PROGRAM_COSTS, Place, shown_in
 from attnlab._util.redact import without_login
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
@@ -43,14 +43,14 @@ def view_state(plan: Plan) -> str:
     longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
     widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
     columns = list(widths)
-    costs = [cost.name for cost in shown_in("mlflow columns")]
-    columns += [f"metrics.`{name}`" for name in (*metrics, *costs)] + ["tags.`attnlab.state`"]
+    columns += [f"metrics.`{name}`" for name in (*metrics, *_costs(plan, "mlflow columns"))] + ["tags.`attnlab.state`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
+    curve = "valid" if plan.study.command is None else "curve"
     charts = [
         *(_bar(plan, sections["Result"], name) for m in metrics for name in (m, f"valid_{m}")),
-        *(_line(plan, sections["Learning curves"], f"valid/{m}") for m in metrics),
+        *(_line(plan, sections["Learning curves"], f"{curve}/{m}") for m in metrics),
         *(_line(plan, sections["Learning curves"], name) for name in ("train/loss", "train/tokens_per_s")),
-        *(_bar(plan, sections["Cost"], cost.name) for cost in shown_in("mlflow charts")),
+        *(_bar(plan, sections["Cost"], name) for name in _costs(plan, "mlflow charts")),
     ]
     state = {
         "searchFilter": "tags.`attnlab.current` = 'yes'",
@@ -77,6 +77,13 @@ def view_state(plan: Plan) -> str:
     }
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     return f"deflate;{packed}"
+
+
+def _costs(plan: Plan, place: Place) -> list[str]:
+    """Return the names of the costs that attnlab records of the runs of a study."""
+    if plan.study.command is None:
+        return [cost.name for cost in shown_in(place) if cost.name not in PROGRAM_COSTS[:1]]
+    return [cost.name for cost in shown_in(place) if cost.name in PROGRAM_COSTS]
 
 
 def _id(plan: Plan, name: str) -> str:

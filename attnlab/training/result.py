@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from attnlab._util.files import replacing
 from attnlab._util.run_state import RunState
+from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import one_line
 
@@ -43,7 +44,7 @@ class Result:
     tags: dict[str, str] = field(default_factory=dict)
 
 
-def save_result(result: Result, history: History, *, config: RunConfig, folder: Path) -> None:
+def save_result(result: Result, history: History, *, config: RunConfig | CommandConfig, folder: Path) -> None:
     """Record the result of a run; afterwards the run is not trained again."""
     record = {"fingerprint": config.fingerprint(), "result": asdict(result), "history": history}
     with replacing(folder / FILE) as half:
@@ -55,7 +56,7 @@ def digest(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def load_result(folder: Path, *, config: RunConfig) -> tuple[Result, History] | None:
+def load_result(folder: Path, *, config: RunConfig | CommandConfig) -> tuple[Result, History] | None:
     """Return the recorded result and history of a run; None if there is no record, or, with a warning, if it is unusable."""
     path = folder / FILE
     if not path.exists():

@@ -114,6 +114,8 @@ def choose(
         train: the function that trains a run.
         measure: measure steps where no earlier measurement is known.
     """
+    if plan.study.command is not None:
+        return _choose_for_programs(plan, workers, recorded=recorded)
     import torch
 
     threads, runs = torch.get_num_threads(), max(1, plan.total)
@@ -143,6 +145,14 @@ def choose(
     if times is None:
         return Concurrency(1, threads, "its steps could not be measured")
     return _fastest(times, layouts, runs=runs)
+
+
+def _choose_for_programs(plan: Plan, workers: Workers, *, recorded: int | None) -> Concurrency:
+    """Return one run at a time with all threads unless ``workers`` is a number: the steps of a program cannot be measured."""
+    number = 1 if workers == AUTO else workers
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    every = int(threads) if threads.isdecimal() and int(threads) else processors()
+    return Concurrency(number, recorded or max(1, every // min(number, max(1, plan.total))))
 
 
 def _layouts(most: int, threads: int) -> dict[int, int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attnlab._util.process import describe_exit_code
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.messages import DiskFull, Ended, Outcome, Raised
+from attnlab.study.execution.messages import DiskFull, Ended, Killed, Outcome, Raised
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ def decide_ending(
             return Ending(state, summary, reason)
         case Raised(reason, traceback):
             return Ending(RunState.FAILED, reason=reason, traceback=traceback)
+        case Killed(number, peak):
+            exit_code, memory, lost_server = -number, replace(memory, peak=int(peak * 2**20)), False
         case DiskFull(reason):
             raise UserError(reason)
     if lost_server:  # not a fault of the run

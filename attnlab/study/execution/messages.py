@@ -68,6 +68,14 @@ class Raised:
 
 
 @dataclass(frozen=True)
+class Killed:
+    """A signal ended the program of the run, whose peak memory was ``peak_mib`` MiB (0: unknown)."""
+
+    signal: int
+    peak_mib: float
+
+
+@dataclass(frozen=True)
 class DiskFull:
     """A file of the study could not be written because the disk is full or read-only: every other run would fail too."""
 
@@ -75,5 +83,5 @@ class DiskFull:
 
 
 Update = Notice | Started | Metrics | Evaluation | Tag
-Outcome = Ended | Raised | DiskFull
+Outcome = Ended | Raised | Killed | DiskFull
 Message = Update | Outcome

@@ -19,7 +19,18 @@ from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
 from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
-from attnlab.study.execution.messages import DiskFull, Ended, Evaluation, Metrics, Notice, Outcome, Raised, Started, Tag
+from attnlab.study.execution.messages import (
+    DiskFull,
+    Ended,
+    Evaluation,
+    Killed,
+    Metrics,
+    Notice,
+    Outcome,
+    Raised,
+    Started,
+    Tag,
+)
 from attnlab.study.execution.result_rows import ResultRows
 from attnlab.study.execution.rows import Row, log_path, row_of_refusal, run_folder
 from attnlab.study.execution.worker import Job, Worker
@@ -126,7 +137,9 @@ class Runner:
     # ---------------------------------------------------------------- the loop
 
     def _prepare_data(self) -> None:
-        """Download and prepare the data once, in the parent: the children only open it."""
+        """Download and prepare the data once, in the parent: the children only open it. A program has data of its own."""
+        if self._plan.study.command is not None:
+            return
         from attnlab.registry import TASKS
 
         tasks = [cell.config.task for cell in (*self._plan.stages, *self._plan.cells) if cell.refusal is None]
@@ -211,14 +224,15 @@ class Runner:
     def _launch(self, claimed: ClaimedRun, *, slot: int) -> None:
         run = claimed.run
         job = Job(
-            config=run.config,
+            settings=run.settings,
+            metric=self._plan.metric_of(run.cell)[0],
             folder=run_folder(self._root, run.key),
             threads=self._concurrency.threads,
             train=self._train,
             pruning_metric=claimed.search.metric if claimed.search else None,
             memory_limit=self._limits.memory_limit,
             reset=self._scheduler.to_remove.get(run.key, Reset.NONE),
-            environment={**os.environ, **device_environment(run.config, self._devices, slot=slot)},
+            environment={**os.environ, **device_environment(run, self._devices, slot=slot)},
         )
         try:
             worker = Worker(job)  # before its record is opened: a process that cannot start leaves no record
@@ -226,7 +240,7 @@ class Runner:
             claimed.queue.release(claimed.ticket)
             raise
         try:
-            self._display.start_run(run.name, total=run.config.train.steps)
+            self._display.start_run(run.name, total=run.steps)
             if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
                 logger.info("  %s: its record was %s; training it again", run.name, reason)
             run_id = self._tracker.start(run, reset=job.reset)
@@ -256,7 +270,7 @@ class Runner:
                     self._display.evaluation(name, label, done, total)
                 case Tag(tag, text):
                     self._tracker.set_tag(run_id, f"attnlab.{tag}", text)
-                case Ended() | Raised() | DiskFull():
+                case Ended() | Raised() | Killed() | DiskFull():
                     active.outcome = message
 
     def _answer_trial(self, active: _ActiveRun, step: int, values: dict[str, float]) -> None:

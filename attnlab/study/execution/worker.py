@@ -36,14 +36,28 @@ from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
 from attnlab._util.user_code import load_sources
+from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
-from attnlab.study.execution.messages import DiskFull, Ended, Evaluation, Message, Metrics, Notice, Raised, Started, Tag
+from attnlab.study.execution.command import run_command
+from attnlab.study.execution.messages import (
+    DiskFull,
+    Ended,
+    Evaluation,
+    Message,
+    Metrics,
+    Notice,
+    Outcome,
+    Raised,
+    Started,
+    Tag,
+)
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 
 TRAIN = "attnlab.training.train:train"
 PRELOAD = "attnlab.study.execution.preload"
+PRELOAD_OF_COMMANDS = "attnlab.study.execution.worker"  # without torch, whose memory would count as the program's
 logger = logging.getLogger(__name__)
 
 
@@ -52,23 +66,31 @@ class Job:
     """The instructions for a child.
 
     Args:
+        settings: the configuration of attnlab's own training, or of a program.
         folder: for checkpoints and the child's output (``log.txt``).
+        metric: by which the study compares its cells.
         threads: CPU threads, where the configuration leaves their number open.
-        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``.
+        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``; not of a program.
         pruning_metric: the curve by which a trial is judged; after each of its points the child waits for an answer.
         memory_limit: in bytes; None for no limit.
         reset: the files of an earlier attempt that are removed from the folder before training.
         environment: the environment variables of the child.
     """
 
-    config: RunConfig
+    settings: RunConfig | CommandConfig
     folder: Path
+    metric: str = ""
     threads: int = 1
     train: str = TRAIN
     pruning_metric: str | None = None
     memory_limit: int | None = None
     reset: Reset = Reset.NONE
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @property
+    def preload(self) -> str:
+        """The module that the server of the run's process has imported."""
+        return PRELOAD_OF_COMMANDS if isinstance(self.settings, CommandConfig) else PRELOAD
 
 
 class Worker:
@@ -81,7 +103,7 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self._ends: list[Connection] = []
-        self._process = fork(_child, lambda: (job, *self._open_pipes()), name="attnlab-run", preload=PRELOAD)
+        self._process = fork(_child, lambda: (job, *self._open_pipes()), name="attnlab-run", preload=job.preload)
         self._server_id = fork_server_id()
         for end in self._ends[:2]:
             end.close()
@@ -207,6 +229,8 @@ def _remove_files(folder: Path, reset: Reset) -> None:
     ``Reset.RESULT`` keeps the checkpoints of a run without a result: the result was removed earlier, or the run had none
     because memory ran out.
     """
+    if reset is Reset.NONE:
+        return
     from attnlab._util.metrics import ITEMS_FILE
     from attnlab.training import checkpoint
     from attnlab.training.result import FILE, remove_result
@@ -227,17 +251,19 @@ def _exit(code: int) -> None:
     os._exit(code)
 
 
-def _train(job: Job, pipe: Connection) -> Ended:
-    device = _set_up_threads(job)
-    pipe.send(Started(device, _total_steps(job)))
-
+def _train(job: Job, pipe: Connection) -> Outcome:
     def report(step: int, metrics: dict[str, float]) -> bool:
         """Send points of curves; return whether to stop."""
         pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
         return job.pruning_metric in metrics and pipe.recv()
 
+    if isinstance(job.settings, CommandConfig):
+        pipe.send(Started(f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
+        return run_command(job.settings, metric=job.metric, threads=job.threads, report=report, folder=job.folder)
+    device = _set_up_threads(job.settings, job.threads)
+    pipe.send(Started(device, _total_steps(job.settings, job.train)))
     with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
-        result = _function(job.train)(job.config, report=report, folder=job.folder)
+        result = _function(job.train)(job.settings, report=report, folder=job.folder)
     for name, text in result.tags.items():
         pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}
@@ -249,27 +275,27 @@ def _function(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _set_up_threads(job: Job) -> str:
-    """Set the number of threads of this process; return a description of its device."""
+def _set_up_threads(config: RunConfig, threads: int) -> str:
+    """Set the number of threads of this process, ``threads`` unless its run has its own; return a description of its device."""
     import torch
 
-    threads = job.config.machine.threads or job.threads
+    threads = config.machine.threads or threads
     torch.set_num_threads(threads)
-    device = job.config.machine.device
+    device = config.machine.device
     return device_name(device) + ("" if device.startswith("cuda") else f" ({count(threads, 'thread')})")
 
 
-def _total_steps(job: Job) -> int | None:
+def _total_steps(config: RunConfig, train: str) -> int | None:
     """Return the length of the run in steps, for the display; None where it is not known in advance."""
-    if job.config.train.steps is not None or job.train != TRAIN:
-        return job.config.train.steps
+    if config.train.steps is not None or train != TRAIN:
+        return config.train.steps
     from attnlab.registry import TASKS
     from attnlab.training.train import total_steps
 
-    load_sources(job.config.sources)  # the task may be the user's own
-    task = TASKS.get(job.config.task.name)(**job.config.task.options)
+    load_sources(config.sources)  # the task may be the user's own
+    task = TASKS.get(config.task.name)(**config.task.options)
     task.prepare()
-    return total_steps(job.config.train, task)
+    return total_steps(config.train, task)
 
 
 def die_with_parent(lifeline: Connection) -> None:
