@@ -25,6 +25,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     Args:
         history: the looks at the study, this one included.
     """
+    from attnlab.report.command import notes_on_equal_seeds
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.predictive_validity import describe_agreement
     from attnlab.report.stages import chain_notes
@@ -56,7 +57,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     if len(tables) > 1:
         _print_pooled(tables)
-    for note in (*notes_on_intervals(cells), *chain_notes(cells)):
+    for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_seeds(cells)):
         print_text(note)
     for part, of_task in tables:
         print_effects(of_task, part)
@@ -76,12 +77,14 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     from attnlab.report.estimand import caption_of_estimand
     from attnlab.report.margin import margin_notes
     from attnlab.report.reference_scores import labels
-    from attnlab.report.wording import better, format_metric
+    from attnlab.report.wording import better, describe_test, format_metric
 
     headings, rows, costs = _cell_rows(cells, spec)
-    configs = [cell.config for cell in result.plan.cells if spec.includes(cell.axes)]
-    tests = {(config.data, config.evaluate.test_limit) for config in configs}
-    scores = [score for score in result.reference_scores if not spec.task or (score.data, score.limit) in tests]
+    scores = result.reference_scores
+    if spec.task:
+        configs = [cell.config for cell in result.plan.cells if spec.includes(cell.axes)]
+        tests = {(config.data, config.evaluate.test_limit) for config in configs}
+        scores = [score for score in scores if (score.data, score.limit) in tests]
     references = [
         [label, format_metric(score.value), *[""] * (len(headings) - 2)]
         for score, label in zip(scores, labels(scores), strict=True)
@@ -91,7 +94,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
         if spec.estimand.is_mean
         else f"compared by {caption_of_estimand(spec)}"
     )
-    caption = f"{spec.metric} on the test split, {better(spec.direction)}; {summary}"
+    caption = f"{spec.metric} {describe_test(cells)}, {better(spec.direction)}; {summary}"
     caption += f"; at the optimum of the curve fitted over {spec.sweep}" if spec.sweep else ""
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()

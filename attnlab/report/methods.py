@@ -15,6 +15,7 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
+from attnlab.report.command import describe_command, is_of_program
 from attnlab.report.sweep import swept_path
 from attnlab.stats.cells import ComparisonSpec, TaskMetric
 from attnlab.stats.items import UncertaintyParts
@@ -218,6 +219,8 @@ def describe_methods(
         fields = [name for name in names if name.startswith(f"{section}.") and name not in axes]
         parts = [f"{name.partition('.')[2]} {text}" for name in fields if (text := _values(records, name))]
         rows.append((section, ", ".join(parts)))
+    of_program = is_of_program(records)
+    rows += describe_command(records, axes=axes) if of_program else []
     rows.append(("seeds", ", ".join(map(str, sorted({int(record["seed"]) for record in records})))))
     rows += [(name, _values(records, name, separator="; ")) for name in ENVIRONMENT if name in names]
     started = [record["started"] for record in records if record.get("started") is not None]
@@ -226,7 +229,8 @@ def describe_methods(
     minutes = _total_seconds(records, "seconds") / 60
     before = f"; plus {_total_seconds(stages, 'seconds') / 60:.1f} minutes of stages" if stages else ""
     search = f"; plus {_total_seconds(trials, 'seconds') / 60:.1f} minutes of search" if trials else ""
-    rows.append(("time", f"{minutes:.1f} minutes over all runs, including evaluation{_time_shares(records)}{search}{before}"))
+    evaluation = "" if of_program else ", including evaluation"
+    rows.append(("time", f"{minutes:.1f} minutes over all runs{evaluation}{_time_shares(records)}{search}{before}"))
     return [(name, text) for name, text in rows if text]
 
 

@@ -37,7 +37,7 @@ from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
 from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
 from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
-from attnlab.report.wording import better, count, value_heading
+from attnlab.report.wording import better, count, describe_test, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.factorial import estimate_effects
@@ -277,7 +277,7 @@ def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     """Return the paragraph above the verdicts: number of cells and runs, the metric, and the baseline."""
     runs = sum(n for cell in cells for state, n in cell.states.items() if state not in (RunState.REFUSED, NOT_CONFIRMED))
     text = f"{count(len(cells), 'cell')}, {count(runs, 'run')}. "
-    text += f"The metric is {spec.metric} on the test split: {better(spec.direction)}."
+    text += f"The metric is {spec.metric} {describe_test(cells)}: {better(spec.direction)}."
     if not spec.estimand.is_mean:
         described = describe_estimand(spec.estimand, metric=spec.metric, direction=spec.direction)
         text += f" Cells are compared by {described}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from attnlab.report.command import is_of_program
 from attnlab.tracking.calls import Call
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ def reproduction(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> Repro
     texts = list(dict.fromkeys(text for _, _, text in calls))
     several = len(texts) > 1
     commands = [f"{line}{changed}" for line in checkout]
+    place = "a folder with the files of its program" if is_of_program(records) else "an empty folder or a checkout"
     script = [
         "#!/bin/sh",
-        f"# Makes the report of the study {study} again. Run it in an empty folder or a checkout.",
+        f"# Makes the report of the study {study} again. Run it in {place}.",
         *checkout,
     ]
     written = ""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab._version import __version__
 from attnlab.report.export import PRIVATE
 from attnlab.report.methods import StudyInfo
+from attnlab.report.plots.learning import drawn_curves
 from attnlab.tracking.artifacts import AttentionMap
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ def save(
     spec = info.spec.for_task(info.task) if info.task else info.spec
     drawn: dict[tuple[str, str, str], list[tuple[int, float | None]]] = {}
     columns = (curves[name].tolist() for name in (*CURVES, "step", "value"))
+    names = drawn_curves(curves, spec)
     for run_id, name, metric, step, value in zip(*columns, strict=True):
-        if metric in (f"valid/{spec.metric}", "train/loss"):
+        if metric in names:
             drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
     content = {
         "version": __version__,

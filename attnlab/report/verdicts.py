@@ -10,7 +10,8 @@ from zlib import crc32
 from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.metrics import GENERATED_SCORES
 from attnlab._util.run_state import RunState
-from attnlab.config.comparability import describe_changes
+from attnlab.config.comparability import PROGRAM, describe_changes
+from attnlab.report.command import is_of_program, notes_on_equal_seeds
 from attnlab.report.control import control_notes
 from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
@@ -31,6 +32,10 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparis
 from attnlab.stats.records import is_present
 from attnlab.stats.search import NOT_CONFIRMED
 
+RANGES = (
+    "Parentheses after a measured cost give its lowest and highest seed, if they differ: cells whose seeds overlap may well "
+    "cost the same. Speeds are comparable only on an otherwise idle machine."
+)
 TRAINING_PASSES = 3  # FLOPs of a training step in those of its forward pass
 PETA = 1e15
 
@@ -210,11 +215,14 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     texts += [*margin_notes(spec), *control_notes(cells, spec)]
     if spec.looks is not None and spec.looks.count > 1 and spec.estimand.is_mean:
         texts.append(describe_looks(spec.looks))
+    texts += notes_on_equal_seeds(cells)
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
 
 
 def _note_on_batches(cells: Sequence[CellSummary]) -> str:
     """State what the runs of one seed share, and which cells see other batches than their baseline."""
+    if any(cell.test == PROGRAM for cell in cells):
+        return "The program decides what two runs with one seed have in common."
     by_name = {cell.name: cell for cell in cells}
     compared = [cell for cell in cells if cell.difference]
     changes: dict[str, dict[str, None]] = {}  # change -> names of the cells, each once
@@ -236,15 +244,19 @@ def _note_on_batches(cells: Sequence[CellSummary]) -> str:
 
 def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the note below the table of costs."""
+    if is_of_program(records):
+        return (
+            "wall s is the time from the start of the program to its end, host peak MiB that of its largest process, which is "
+            f"unknown below that of the process that starts it. {RANGES}"
+        )
     has_rms_norm = any(record.get("model.norm_type") == "rms" for record in records)
     early = any(is_present(record.get(f"train.{field}")) for record in records for field in ("patience", "stop_at"))
     means = " Runs may end early: steps, tokens and times are means over the seeds." if early else ""
     except_rms_norm = " except for RMSNorm, with which it is less on CUDA" if has_rms_norm else ""
     return (
         "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
-        f"the same on every device{except_rms_norm}. Parentheses after a measured cost give its lowest and highest seed, if "
-        "they differ: cells whose seeds overlap may well cost the same. Speeds are comparable only on an otherwise idle "
-        f"machine. Training PFLOP: 3 x the forward pass x the tokens trained on.{means}"
+        f"the same on every device{except_rms_norm}. {RANGES} Training PFLOP: 3 x the forward pass x the tokens trained "
+        f"on.{means}"
     )
 
 

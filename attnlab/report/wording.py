@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from attnlab._util.plural import count
+from attnlab.config.comparability import PROGRAM
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.estimand import ExactDifference, ExactInterval
 from attnlab.stats.paired import LEVEL, Difference, Interval
@@ -167,6 +168,11 @@ def describe_level(margin: float | None) -> str:
 def better(direction: str) -> str:
     """Return "lower is better" for the direction "min", else "higher is better"."""
     return "lower is better" if direction == "min" else "higher is better"
+
+
+def describe_test(cells: Iterable[CellSummary]) -> str:
+    """Return the data of the metric: "on the test split", or "as the program prints it"."""
+    return "as the program prints it" if any(cell.test == PROGRAM for cell in cells) else "on the test split"
 
 
 def describe_verdict(verdict: Verdict | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.config.axes import Label
+from attnlab.config.command import CURVE
 from attnlab.config.grid import cell_name
 from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
@@ -17,9 +18,17 @@ if TYPE_CHECKING:
 MAX_POINTS = 120  # of one curve; more are averaged in bins
 MAX_CELLS = 9  # in one plot of curves; with more, one plot for each value of the other axes
 MAX_PANELS = 12
+MAX_PRINTED = 4  # curves of a program
 MEAN_WIDTH, RUN_WIDTH = 1.9, 0.8  # line width of the mean over completed runs, and of an incomplete run
 
 CurvePoints = list[tuple[float, ...]]  # (step, mean, lowest, highest)
+
+
+def drawn_curves(points: pandas.DataFrame, spec: ComparisonSpec) -> list[str]:
+    """Return the names of the curves that a report draws: those of attnlab's own training, and the first of a program."""
+    printed = [name for name in dict.fromkeys(points["metric"]) if name.startswith(CURVE)]
+    printed.sort(key=lambda name: name != f"{CURVE}{spec.metric}")
+    return [f"valid/{spec.metric}", "train/loss", *printed[:MAX_PRINTED]]
 
 
 def learning_curves(
@@ -30,7 +39,7 @@ def learning_curves(
     spec: ComparisonSpec,
     colors: Mapping[str, str],
 ) -> list[tuple[str, str, str]]:
-    """Draw the metric on the validation split and the training loss over steps.
+    """Draw the metric on the validation split and the training loss over steps; of a program, what it prints.
 
     Args:
         cells: In the report's order.
@@ -49,7 +58,8 @@ def learning_curves(
     faceted = len(cells) > MAX_CELLS and "variant" in spec.axes and 1 < len(dashes) <= MAX_PANELS
     plots = []
     nats = "nats" if len({r.get("data") for r in records}) < 2 else "nats per token, of different data"
-    for metric, unit in ((f"valid/{spec.metric}", "validation split"), ("train/loss", nats)):
+    units = {f"valid/{spec.metric}": "validation split", "train/loss": nats}
+    for metric in drawn_curves(points, spec):
         by_panel: dict[str, list[Curve]] = {}
         for cell, completed, path in _group_points(points.loc[points["metric"] == metric], runs):
             panel = panels[cell.name]
@@ -62,12 +72,13 @@ def learning_curves(
         if max((len(curve.points) for curve in every), default=0) < 2:
             continue
         limits, has_bands = late_limits(every), any(curve.band for curve in every)
+        unit = units.get(metric, "as the program prints it")
         note = f"{unit}; {'mean and range of seeds' if has_bands else 'one seed per cell'}"
         most = max(len(curve.points) for curve in every)
         note += f"; {most} evaluations" if most <= MAX_MARKERS and metric != "train/loss" else ""
         for i, (panel, curves) in enumerate(by_panel.items()):
             name = f"{metric.replace('/', '-')}{f'-{i}' if panel else ''}"
-            title = f"{metric}{f', {panel}' if panel else ''}"
+            title = f"{metric.removeprefix(CURVE)}{f', {panel}' if panel else ''}"
             plots.append((name, title, curve_plot(curves, title=title, note=note, name=name, limits=limits)))
     return plots
 
