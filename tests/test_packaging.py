@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DISTRIBUTIONS = {"PIL": "pillow", "ruamel": "ruamel-yaml", "sklearn": "scikit-learn"}  # where they are not named as the module
 USED_BY_OTHERS = {"psutil", "pyarrow", "tqdm"}  # MLflow, pandas and pooch import them if they are installed
-OPTIONAL = {"optuna_dashboard": "dashboard", "submitit": "slurm"}  # module -> extra
+OPTIONAL = {"optuna_dashboard": "dashboard", "submitit": "slurm", "wandb": "export"}  # module -> extra
 PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch._dynamo",
     "torch._subclasses.fake_tensor.FakeTensor",

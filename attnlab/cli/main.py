@@ -39,6 +39,7 @@ VERBS = (
     "attention-maps",
     "bundle",
     "merge",
+    "export",
     "runs",
     "redo",
     "delete",

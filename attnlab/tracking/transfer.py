@@ -80,8 +80,13 @@ class StudyRecord:
     running: int = 0
 
 
-def read_study_record(study: str, root: str | Path | None = None) -> StudyRecord:
+def read_study_record(study: str, root: str | Path | None = None, *, files: bool = True) -> StudyRecord:
     """Read the record of a study.
+
+    Args:
+        study: the study's name.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``runs``.
+        files: read the artifacts of its runs and its latest report, too.
 
     Raises:
         UserError: the study does not exist, or the store cannot be used or does not respond.
@@ -94,8 +99,8 @@ def read_study_record(study: str, root: str | Path | None = None) -> StudyRecord
     return StudyRecord(
         study,
         dict(experiment.tags),
-        [_read_run(client, record) for record in ended],
-        _read_files(client, reports[0].info.run_id) if reports else {},
+        [_read_run(client, record, files=files) for record in ended],
+        _read_files(client, reports[0].info.run_id) if reports and files else {},
         running=len(records) - len(ended),
     )
 
@@ -124,7 +129,7 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
         client.rename_experiment(experiment_id, record.name)
 
 
-def _read_run(client: MlflowClient, record: Record) -> RunRecord:
+def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord:
     info, data = record.info, record.data
     points = [
         (key, point.value, point.timestamp, point.step)
@@ -135,10 +140,16 @@ def _read_run(client: MlflowClient, record: Record) -> RunRecord:
         (used.dataset.name, used.dataset.digest, used.dataset.source, next((tag.value for tag in used.tags), ""))
         for used in (record.inputs.dataset_inputs if record.inputs else ())
     ]
-    files = _read_files(client, info.run_id)
-    end = info.end_time or info.start_time
     return RunRecord(
-        info.run_name or "", info.status, info.start_time, end, dict(data.tags), dict(data.params), points, datasets, files
+        info.run_name or "",
+        info.status,
+        info.start_time,
+        info.end_time or info.start_time,
+        dict(data.tags),
+        dict(data.params),
+        points,
+        datasets,
+        _read_files(client, info.run_id) if files else {},
     )
 
 

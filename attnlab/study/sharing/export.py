@@ -1,0 +1,95 @@
+"""Exporting the runs of a study to the formats of other tools: TensorBoard's event files and W&B's offline runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from attnlab._util.metrics import is_curve
+from attnlab.errors import UserError
+from attnlab.tracking.system_metrics import PREFIX
+from attnlab.tracking.tags import flatten_config
+from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record
+
+Tool = Literal["tensorboard", "wandb"]
+TOOLS: tuple[Tool, ...] = get_args(Tool)
+
+
+def export(study: str, tool: Tool, out: str | Path | None = None, *, root: str | Path | None = None) -> Path:
+    """Write the runs that a study reports, with their configurations, curves and scores, and return their folder.
+
+    Args:
+        study: the study's name.
+        tool: `tensorboard` or `wandb`.
+        out: a new or empty folder; default `STUDY-TOOL` in the working directory.
+        root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
+
+    Raises:
+        UserError: the study does not exist or has no run that has ended, the folder holds files, or the tool is not installed.
+    """
+    folder = Path(out or f"{study}-{tool}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"expected a new or empty folder, got {folder}", "--out")
+    write = {"tensorboard": _write_tensorboard, "wandb": _write_wandb}[tool]
+    record = read_study_record(study, root, files=False)
+    if not any(_shown(record)):
+        raise UserError(f"expected a study with runs that have ended, got {study!r}, which has none")
+    try:
+        write(record, folder)
+    except ImportError as error:
+        raise UserError(f"expected the package {error.name}: pip install 'attnlab[export]'", "--to") from None
+    return folder
+
+
+def _write_tensorboard(record: StudyRecord, folder: Path) -> None:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    for run in _shown(record):
+        with SummaryWriter(str(folder / run.name.replace("/", "_"))) as writer:
+            for name, value, time, step in run.points:
+                if is_curve(name):
+                    writer.add_scalar(name, value, step, walltime=time / 1_000)
+            hyperparameters = {
+                key: value if isinstance(value, bool | int | float) else str(value) for key, value in _settings(run).items()
+            }
+            writer.add_hparams(hyperparameters, _scores(run), run_name=".")
+
+
+def _write_wandb(record: StudyRecord, folder: Path) -> None:
+    import wandb
+
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True, x_disable_meta=True)
+    for run in _shown(record):
+        about = {"project": record.name, "name": run.name, "group": run.tags["attnlab.cell"], "config": _settings(run)}
+        with wandb.init(**about, dir=str(folder), mode="offline", settings=settings) as logged:
+            for step, values in _by_step(run):
+                logged.log(values, step=step)
+            logged.summary.update(_scores(run))
+
+
+def _shown(record: StudyRecord) -> Iterator[RunRecord]:
+    return (run for run in record.runs if run.is_current and run.tags.get("attnlab.state") != "refused")
+
+
+def _settings(run: RunRecord) -> dict[str, Any]:
+    """Return the configuration of a run with dotted names, its axes, cell and state."""
+    tags = run.tags
+    fields = flatten_config(json.loads(tags["attnlab.config"])) | json.loads(tags["attnlab.axes"])
+    return fields | {"cell": tags["attnlab.cell"], "state": tags.get("attnlab.state", "")}
+
+
+def _scores(run: RunRecord) -> dict[str, float]:
+    """Return the scores and costs of a run."""
+    return {name: value for name, value, _, _ in run.points if not is_curve(name) and not name.startswith(PREFIX)}
+
+
+def _by_step(run: RunRecord) -> Iterator[tuple[int, dict[str, float]]]:
+    """Yield each step, in order, with the values of the curves there."""
+    points: dict[int, dict[str, float]] = {}
+    for name, value, _, step in run.points:
+        if is_curve(name):
+            points.setdefault(step, {})[name] = value
+    yield from sorted(points.items())
