@@ -27,7 +27,7 @@ def trained(root: Path) -> Path:
 def recorded(root: Path, name: str) -> tuple[dict[tuple[str, int], float], dict[str, float]]:
     """Return (metric, step) -> value of the curves of a run, and its scores."""
     curves = load_curves("small", root)
-    points = {(p.metric, p.step): p.value for p in curves[curves["name"] == name].itertuples(index=False)}
+    points = {(p["metric"], p["step"]): p["value"] for p in curves.to_dict("records") if p["name"] == name}
     (row,) = (row for row in load_runs("small", root).to_dict("records") if row["name"] == name)
     return points, {"bits_per_byte": row["bits_per_byte"], "seed": row["seed"], "train.lr": row["train.lr"]}
 
@@ -61,13 +61,11 @@ def test_event_files_of_tensorboard(trained: Path, tmp_path: Path) -> None:
 
 
 def test_offline_runs_of_wandb(trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    protocol = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     folder = export("small", "wandb", tmp_path / "offline", root=trained)
     runs = {}
     for file in folder.glob("wandb/offline-run-*/*.wandb"):
-        records = [Record.FromString(data) for data in log_records(file.read_bytes())]
+        records = [protocol.Record.FromString(data) for data in log_records(file.read_bytes())]
         (name,) = {record.run.display_name for record in records if record.HasField("run")}
         runs[name] = records
     assert len(runs) == 4
