@@ -33,7 +33,7 @@ def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Ce
         files = _named_files(study.folder, command.arguments) if listed is None else listed
         for path in files.values():
             if path not in digests:
-                digests[path] = _digest(path)
+                digests[path] = file_digest(path)
         command = command.model_copy(update={"files": {name: digests[path] for name, path in files.items()}})
         resolved.append(Cell(cell.name, cell.axes, command, where=cell.place))
     return resolved
@@ -103,6 +103,6 @@ def _candidates(before: str, word: str) -> Iterator[str]:
         yield from (f"{module}.py", f"{module}/__main__.py")
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """Return the digest of a file; of Python code without comments, and with the files that it imports from its folder."""
     return code_digest(path) if path.suffix == ".py" else sha256(path)

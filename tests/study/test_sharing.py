@@ -160,6 +160,38 @@ def test_code_of_own_variants_travels_and_must_agree(person: Person, tmp_path: P
         write_bundle("small", "gone.zip")
 
 
+PROGRAM = """import sys
+print('{"score": %s}' % (int(sys.argv[2]) + len(sys.argv[1])))
+"""
+
+
+def test_a_study_of_a_program_is_merged_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = []
+    config = {
+        "study": "small",
+        "command": "python p.py {size} {seed}",
+        "grid": {"size": ["a", "bb"]},
+        "baseline": {"size": "a"},
+    }
+    for name, seeds in (("anne", "0-1"), ("bob", "2-3")):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        monkeypatch.setenv("ATTNLAB_RUNS", "runs")
+        Path("p.py").write_text(PROGRAM, encoding="utf-8")
+        Path("s.yaml").write_text(to_yaml(config | {"metric": {"name": "score", "direction": "max"}}), encoding="utf-8")
+        assert main(["run", "s.yaml", "--seeds", seeds, "--no-report"]) == 0
+        paths.append(write_bundle("small").path.resolve())
+    with ZipFile(paths[0]) as archive:
+        assert [name for name in archive.namelist() if name.endswith("/p.py")]
+    assert merge(paths, root=tmp_path / "merged").seeds == [0, 1, 2, 3]
+    scores = load_runs("small", tmp_path / "merged").groupby("cell")["score"].apply(list).to_dict()
+    assert scores == {"a": [1, 2, 3, 4], "bb": [2, 3, 4, 5]}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "anne/runs"))
+    with pytest.raises(UserError, match=r"expected p.py as the runs of small used it, in the working directory"):
+        write_bundle("small")
+
+
 def read_bundle_files(path: Path) -> dict[str, bytes]:
     with ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist() if name != MANIFEST}

@@ -5,7 +5,7 @@ A bundle has these files besides the manifest of `attnlab.study.sharing.archive`
 - `study.json`: the tags of the study's experiment, among them the calls that ran it and its looks;
 - `study.yaml`: the study file of the last call, to read;
 - `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
-- `code/DIGEST/`: the files of users' variants, tasks and so on, and the files that they import;
+- `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import;
 - `report/`: the latest report, with its tables.
 """
 
@@ -25,6 +25,7 @@ from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
 from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError
+from attnlab.planning.command import file_digest
 from attnlab.study.sharing.archive import read_archive, write_archive
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record
@@ -55,8 +56,8 @@ def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path
         root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
 
     Raises:
-        UserError: the study does not exist or has no run that has ended; a file of the user's code is gone, or was changed
-            after a run that the study reports.
+        UserError: the study does not exist or has no run that has ended; a file that its runs depend on is gone, or was
+            changed since. Those of a program (`command`) are looked up in the working directory.
     """
     record = read_study_record(study, root)
     if not any(run.is_current for run in record.runs):
@@ -114,19 +115,25 @@ def _under(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
-    """Yield the path in the bundle and the content of each file of the code that the study's runs used."""
-    sources = {
-        (path, digest)
-        for run in record.runs
-        if run.is_current
-        for path, digest in json.loads(run.tags["attnlab.config"]).get("sources", {}).items()
-    }
-    for name, digest in sorted(sources):
+    """Yield the path in the bundle and the content of each file that the results of the study's runs depend on."""
+    configs = [json.loads(run.tags["attnlab.config"]) for run in record.runs if run.is_current]
+    for name, digest in sorted({item for config in configs for item in config.get("sources", {}).items()}):
         path = Path(name)
         if not path.is_file():
             raise UserError(f"expected the file {name}, whose code the runs of {record.name} used: it does not exist")
         require_unchanged(path, digest)
-        used = code_files(path.resolve())
-        top = os.path.commonpath([file.parent for file in used])
-        for file in sorted(used):
-            yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()
+        yield from _files_of(path, digest)
+    for name, digest in sorted({item for config in configs for item in config.get("files", {}).items()}):  # of a program
+        path = Path(name)
+        if not path.is_file() or file_digest(path) != digest:
+            message = f"expected {name} as the runs of {record.name} used it, in the working directory"
+            raise UserError(f"{message}: call this in the folder of the study")
+        yield from _files_of(path, digest)
+
+
+def _files_of(path: Path, digest: str) -> Iterator[tuple[str, bytes]]:
+    """Yield a file, and if it is Python code, those that it imports from its folder."""
+    used = code_files(path.resolve()) if path.suffix == ".py" else {path.resolve()}
+    top = os.path.commonpath([file.parent for file in used])
+    for file in sorted(used):
+        yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()
