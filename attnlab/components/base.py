@@ -94,6 +94,8 @@ class Component(nn.Module):
         constant_first_output: True where the first output of a causal role is the same for every input
             (``attnlab.variants.Variant``).
         paper: the citation, such as ``"Henry et al. 2020"``.
+        references: its papers for the bibliography of ``attnlab report --paper``: keys of
+            ``attnlab/report/paper/references.bib``, or BibTeX entries of your own.
 
     Examples:
         >>> import torch
@@ -112,6 +114,7 @@ class Component(nn.Module):
     constant_first_output: ClassVar[bool] = False
     window: int | None = None
     paper: ClassVar[str] = ""
+    references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__()

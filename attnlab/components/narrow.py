@@ -23,6 +23,7 @@ class Narrow(Component):
     """Projections within each head's slice of the features, the same for all heads."""
 
     paper = "Bloem 2019"
+    references = ("bloem2019",)
 
     @classmethod
     def unsupported(cls, *, dim: int, heads: int, head_dim: int, **config: Any) -> str | None:

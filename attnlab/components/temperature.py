@@ -27,6 +27,7 @@ class Temperature(Component):
     """Logits divided by a temperature, ``value`` at first."""
 
     paper = "Hinton et al. 2015"
+    references = ("hinton2015",)
 
     def __init__(self, config: ComponentConfig, *, value: float = 1.0, learned: bool = True) -> None:
         super().__init__(config)

@@ -40,6 +40,7 @@ class TokenShiftQKV(Component):
     supports_memory = False  # the queries of the memory's positions, which the first ones would mix with, are not computed
     permutation_equivariant = False
     paper = "Allen-Zhu 2025"
+    references = ("allenzhu2025",)
 
     def __init__(self, config: ComponentConfig, *, width: int = 4) -> None:
         super().__init__(config)

@@ -61,6 +61,8 @@ class Position(nn.Module):
         embedding_parameters: names of the parameters that are embeddings, which ``model.initialization: gpt2`` draws as it
             draws those of tokens.
         paper: the citation, such as ``"Press et al. 2022"``.
+        references: its papers for the bibliography of ``attnlab report --paper``: keys of
+            ``attnlab/report/paper/references.bib``, or BibTeX entries of your own.
 
     Examples:
         >>> import torch
@@ -85,6 +87,7 @@ class Position(nn.Module):
     extrapolates: ClassVar[bool] = True
     embedding_parameters: ClassVar[tuple[str, ...]] = ()
     paper: ClassVar[str] = ""
+    references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: PositionConfig) -> None:
         super().__init__()

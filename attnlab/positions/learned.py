@@ -27,6 +27,7 @@ class Learned(Position):
     extrapolates = False
     embedding_parameters = ("table",)
     paper = "Gehring et al. 2017"
+    references = ("gehring2017",)
 
     def __init__(self, config: PositionConfig, *, std: float = 0.1) -> None:
         super().__init__(config)

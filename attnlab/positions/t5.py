@@ -44,6 +44,7 @@ class T5(Position):
     relative = True
     embedding_parameters = ("table",)
     paper = "Raffel et al. 2020"
+    references = ("raffel2020",)
 
     def __init__(self, config: PositionConfig, *, buckets: int = 32, max_distance: int = 128) -> None:
         super().__init__(config)

@@ -50,6 +50,8 @@ class Declarations:
         supports_compile: True for a variant that ``torch.compile`` captures without a graph break, with backends
             ``reference`` and ``sdpa``.
         paper: the citation, such as ``"Vaswani et al. 2017"``.
+        references: its papers for the bibliography of ``attnlab report --paper``: keys of
+            ``attnlab/report/paper/references.bib``, or BibTeX entries of your own.
     """
 
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)
@@ -71,6 +73,7 @@ class Declarations:
     supports_compile: ClassVar[bool] = True
     places: ClassVar[frozenset[str]] = frozenset()
     paper: ClassVar[str] = ""
+    references: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

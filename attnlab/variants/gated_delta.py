@@ -41,6 +41,7 @@ class GatedDelta(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Yang et al. 2025"
+    references = ("yang2025gated",)
 
     def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False) -> None:
         super().__init__(config)

@@ -48,6 +48,7 @@ class Ssd(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Dao & Gu 2024"
+    references = ("dao2024",)
 
     def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64) -> None:
         super().__init__(config)

@@ -25,3 +25,4 @@ class TransformerXL(Dense):
     roles = frozenset({"causal", "bidirectional"})
     default_position = "relative"
     paper = "Dai et al. 2019"
+    references = ("dai2019",)

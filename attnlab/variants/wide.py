@@ -19,6 +19,7 @@ class Wide(Dense):
     """``dense`` whose heads do not divide the width among them."""
 
     paper = "Bloem 2019"
+    references = ("bloem2019",)
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:
