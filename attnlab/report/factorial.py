@@ -151,9 +151,7 @@ def effects_section(result: FactorialResult | None, spec: ComparisonSpec) -> Pag
 def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
     """Draw the main effects, the interactions, and all effects against half-normal scores."""
     margin = "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
-    groups = (("main effects", result.main, MAIN_COLOR), ("interactions", result.interactions, INTERACTION_COLOR))
-    for name, effects, color in groups:
-        rows = [_forest_row(effect, color) for effect in effects]
+    for name, rows in effect_rows(result).items():
         if rows:
             title = f"{name} on {spec.metric}"
             thin = " (thin: simultaneous)" if any(row.outer_low is not None for row in rows) else ""
@@ -162,6 +160,14 @@ def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
             yield Figure(f"{name.replace(' ', '-')}.svg", title, svg)
     if len(result.effects) >= MIN_HALF_NORMAL:
         yield Figure("half-normal.svg", "half-normal plot of the effects", _half_normal(result, spec))
+
+
+def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
+    """Return the rows of the plots of main effects and of interactions."""
+    return {
+        "main effects": [_forest_row(effect, MAIN_COLOR) for effect in result.main],
+        "interactions": [_forest_row(effect, INTERACTION_COLOR) for effect in result.interactions],
+    }
 
 
 def _forest_row(effect: Effect, color: str) -> ForestRow:

@@ -46,10 +46,11 @@ def draw_differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors:
     return _differences(cells, spec, colors) + _seeds(cells, spec, colors)
 
 
-def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
+def difference_rows(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[ForestRow]:
+    """Return a row for each difference from a baseline: its distance from the value without a difference, and its intervals."""
     by_name = {cell.name: cell for cell in cells}
     rows, several = [], any(cell.further for cell in cells)
-    in_unit = spec.estimand.name in ("mean", "median")  # of the metric
+    in_unit = _in_unit(spec)
     for cell in comparisons(cells):
         if cell.difference is not None:
             name = comparison_name(plot_label(cell, spec), cell.baseline) if several else plot_label(cell, spec)
@@ -63,19 +64,37 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
             center, low, high, outer_low, outer_high = [None if end is None else end - null for end in ends]
             ends = (center or 0.0, low, high)
             rows.append(ForestRow(name, colors[cell.name], values, *ends, text, outer_low, outer_high))
-    if not rows:
-        return []
+    return rows
+
+
+def _in_unit(spec: ComparisonSpec) -> bool:
+    """Return True if differences are in the metric's unit, as the scores of single seeds are."""
+    return spec.estimand.name in ("mean", "median")
+
+
+def direction_of_differences(spec: ComparisonSpec) -> str:
+    """Return "min" if a negative difference is better, else "max": more seeds that solve the task, or more wins, are better."""
+    return spec.direction if _in_unit(spec) else "max"
+
+
+def differences_title(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
+    """Return what a plot of differences shows, with the baseline's name if there is one, and it is short."""
     baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
     title = f"{difference_heading(spec)} {next(iter(baselines))}"
-    if len(baselines) > 1 or not fits_title(title):
-        title = f"{difference_heading(spec)} the baseline"
+    return f"{difference_heading(spec)} the baseline" if len(baselines) > 1 or not fits_title(title) else title
+
+
+def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
+    rows, in_unit = difference_rows(cells, spec, colors), _in_unit(spec)
+    if not rows:
+        return []
+    title = differences_title(cells, spec)
     note = f"{'mean' if spec.estimand.is_mean else 'estimate'}, 95 % interval{'; rings: each seed' if in_unit else ''}"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
     if any(row.outer_low is not None for row in rows):
         note = f"95 % interval; thin: simultaneous{'; rings: seeds' if in_unit else ''}"
         note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
-    direction = spec.direction if in_unit else "max"  # more seeds that solve the task, or more wins, are better
-    drawing = forest_plot(rows, title=title, note=note, direction=direction, margin=spec.margin)
+    drawing = forest_plot(rows, title=title, note=note, direction=direction_of_differences(spec), margin=spec.margin)
     return [Figure("forest.svg", title, drawing)]
 
 

@@ -214,42 +214,42 @@ def describe_methods(
         trials, stages: The trials of a search and the runs that others start from, for their time.
     """
     names = list(dict.fromkeys(name for record in records for name in record))
-    rows = [(name, _values(records, name)) for name in SINGLE_FIELDS if name in names and name not in axes]
+    rows = [(name, values_text(records, name)) for name in SINGLE_FIELDS if name in names and name not in axes]
     for section in SECTIONS:
         fields = [name for name in names if name.startswith(f"{section}.") and name not in axes]
-        parts = [f"{name.partition('.')[2]} {text}" for name in fields if (text := _values(records, name))]
+        parts = [f"{name.partition('.')[2]} {text}" for name in fields if (text := values_text(records, name))]
         rows.append((section, ", ".join(parts)))
     of_program = is_of_program(records)
     rows += describe_command(records, axes=axes) if of_program else []
     rows.append(("seeds", ", ".join(map(str, sorted({int(record["seed"]) for record in records})))))
-    rows += [(name, _values(records, name, separator="; ")) for name in ENVIRONMENT if name in names]
+    rows += [(name, values_text(records, name, separator="; ")) for name in ENVIRONMENT if name in names]
     started = [record["started"] for record in records if record.get("started") is not None]
     if started:
         rows.append(("started", f"{min(started):%Y-%m-%d %H:%M} to {max(started):%Y-%m-%d %H:%M} UTC"))
-    minutes = _total_seconds(records, "seconds") / 60
-    before = f"; plus {_total_seconds(stages, 'seconds') / 60:.1f} minutes of stages" if stages else ""
-    search = f"; plus {_total_seconds(trials, 'seconds') / 60:.1f} minutes of search" if trials else ""
+    minutes = total_seconds(records, "seconds") / 60
+    before = f"; plus {total_seconds(stages, 'seconds') / 60:.1f} minutes of stages" if stages else ""
+    search = f"; plus {total_seconds(trials, 'seconds') / 60:.1f} minutes of search" if trials else ""
     evaluation = "" if of_program else ", including evaluation"
     rows.append(("time", f"{minutes:.1f} minutes over all runs{evaluation}{_time_shares(records)}{search}{before}"))
     return [(name, text) for name, text in rows if text]
 
 
-def _total_seconds(records: Sequence[Mapping[str, Any]], name: str) -> float:
+def total_seconds(records: Sequence[Mapping[str, Any]], name: str) -> float:
     """Return the sum of a column over the runs that have it."""
     return sum(float(record[name]) for record in records if record.get(name) and record[name] == record[name])
 
 
 def _time_shares(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the share of each part in the runs' time; "" if the runs do not record it."""
-    seconds = {part: _total_seconds(records, f"{part}_seconds") for part in TIME_PARTS}
+    seconds = {part: total_seconds(records, f"{part}_seconds") for part in TIME_PARTS}
     if not seconds["startup"]:
         return ""
     total = sum(seconds.values())
     parts = [f"{TIME_PARTS[part]} {value / total:.1%}" for part, value in seconds.items()]
-    return f": {', '.join(parts)} (steps include {_total_seconds(records, 'data_seconds') / total:.1%} for drawing batches)"
+    return f": {', '.join(parts)} (steps include {total_seconds(records, 'data_seconds') / total:.1%} for drawing batches)"
 
 
-def _values(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
+def values_text(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
     """Return every value of a field; "" if it has none (as the unused one of steps and epochs)."""
     values = [record.get(name) for record in records]
     texts = dict.fromkeys(_text(value) for value in values if value is not None and value == value and value != "")

@@ -65,7 +65,7 @@ EFFECT_FILES = ("effects.csv", "effects.parquet")
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a study's page, which is also a part of the page on several studies."""
+    """The contents of a study's page, which is also a part of the page on several studies. `records` are the compared runs."""
 
     info: StudyInfo
     introduction: Sequence[str]
@@ -81,6 +81,7 @@ class Page:
     search: PageSection | None
     runs: Table
     results: StudyTable = field(repr=False)
+    records: Sequence[RunRecord] = field(repr=False)
 
     @property
     def study(self) -> str:
@@ -172,6 +173,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         search=search,
         runs=run_table(records, spec),
         results=StudyTable(info.task or spec.study, spec, cells, trends, shares),
+        records=records,
     )
 
 

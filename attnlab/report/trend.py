@@ -96,14 +96,19 @@ def _conditions(trend: Trend) -> list[str]:
     return conditions
 
 
-def _p_value(trend: Trend) -> str:
-    """Format the p-value that the outcome rests on."""
+def p_value_of(trend: Trend) -> float | None:
+    """Return the p-value that the outcome rests on."""
     if trend.slope is None:
-        return ""
+        return None
     if trend.kind is TrendKind.STEADY and not trend.slope.identical:
-        return f"{format_p_value(trend.slope.p_equivalent_holm)} (equivalence)"
-    size = trend.kind in (TrendKind.SHRINKS, TrendKind.GROWS)
-    return format_p_value(trend.p_size if size else trend.slope.p_holm)
+        return trend.slope.p_equivalent_holm
+    return trend.p_size if trend.kind in (TrendKind.SHRINKS, TrendKind.GROWS) else trend.slope.p_holm
+
+
+def _p_value(trend: Trend) -> str:
+    """Format the p-value that the outcome rests on, with a remark if it is that of the equivalence test."""
+    steady = trend.kind is TrendKind.STEADY and trend.slope is not None and not trend.slope.identical
+    return format_p_value(p_value_of(trend)) + (" (equivalence)" if steady else "")
 
 
 def _format_slope(trend: Trend) -> str:
@@ -194,9 +199,7 @@ def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
 
 def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> list[Figure]:
     """Draw the differences over the levels, at most `MAX_LINES` trends in a plot."""
-    drawn = [trend for trend in trends if len(trend.levels) > 1]
-    several = len({trend.baseline for trend in drawn}) > 1
-    lines = [_line(trend, colors, i, several=several) for i, trend in enumerate(drawn)]
+    lines = trend_lines(trends, colors)
     chunks = [lines[i : i + MAX_LINES] for i in range(0, len(lines), MAX_LINES)]
     title = f"difference in {spec.metric} over {noun(spec)}"
     note = f"{'negative' if spec.direction == 'min' else 'positive'} is better; 95 % intervals"
@@ -207,6 +210,13 @@ def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
         drawing = trend_plot(chunk, title=title, note=note, axis=noun(spec), margin=spec.margin)
         figures.append(Figure(file, title, drawing))
     return figures
+
+
+def trend_lines(trends: Sequence[Trend], colors: Mapping[str, str]) -> list[TrendLine]:
+    """Return a line for each trend of at least two levels."""
+    drawn = [trend for trend in trends if len(trend.levels) > 1]
+    several = len({trend.baseline for trend in drawn}) > 1
+    return [_line(trend, colors, i, several=several) for i, trend in enumerate(drawn)]
 
 
 def _line(trend: Trend, colors: Mapping[str, str], number: int, *, several: bool) -> TrendLine:

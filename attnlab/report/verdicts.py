@@ -53,7 +53,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     several = any(cell.further for cell in cells)
     has_effects = any(_effect_size(cell) for cell in comparisons(cells))
     has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
-    costs = _present(cells, shown_in("verdict table"))
+    costs = present_costs(cells, shown_in("verdict table"))
     columns = [Column("cell", is_text=True), Column(value_heading(spec)), Column("seeds")]
     columns += [Column("compared with", is_text=True)] if several else []
     if compared:
@@ -101,7 +101,7 @@ def _effect_size(cell: CellSummary) -> str:
     return "" if effect_size is None else f"{effect_size:+.2f}"
 
 
-def _present(cells: Sequence[CellSummary], metrics: Sequence[CostMetric]) -> list[CostMetric]:
+def present_costs(cells: Sequence[CellSummary], metrics: Sequence[CostMetric]) -> list[CostMetric]:
     """Return those of the metrics that at least one cell has; a counted one that is 0 in every cell is left out."""
 
     def shown(metric: CostMetric) -> bool:
@@ -130,10 +130,10 @@ def _cost(cell: CellSummary, metric: CostMetric, baseline: CellSummary | None) -
 def cost_table(cells: Sequence[CellSummary], *, colors: Mapping[str, str] | None = None) -> Table | None:
     """Return the costs of one run of each cell, as means over seeds; None if no run completed."""
     by_name = {cell.name: cell for cell in cells}
-    costs = _present(cells, shown_in("cost table"))
+    costs = present_costs(cells, shown_in("cost table"))
     if not costs:
         return None
-    has_flops = any(_training_pflop(cell) for cell in cells)
+    has_flops = any(training_pflop(cell) for cell in cells)
     columns = [Column("one run of", is_text=True), *(Column(metric.heading) for metric in costs)]
     columns += [Column("training PFLOP")] if has_flops else []
     has_chains = any("chain_flops" in cell.costs for cell in cells)
@@ -141,14 +141,14 @@ def cost_table(cells: Sequence[CellSummary], *, colors: Mapping[str, str] | None
     rows = []
     for cell in cells:
         texts = [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
-        texts += [_training_pflop(cell)] if has_flops else []
+        texts += [training_pflop(cell)] if has_flops else []
         texts += [_chain_pflop(cell)] if has_chains else []
         if any(texts):
             rows.append(TableRow([cell.name, *texts], (colors or {}).get(cell.name, "")))
     return Table(columns, rows)
 
 
-def _training_pflop(cell: CellSummary) -> str:
+def training_pflop(cell: CellSummary) -> str:
     if "flops_per_token" not in cell.costs or "tokens" not in cell.costs:
         return ""
     return f"{TRAINING_PASSES * cell.costs['flops_per_token'].mean * cell.costs['tokens'].mean / PETA:.3g}"
@@ -186,7 +186,7 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
-    texts = [f"Differences are paired by seed. {_note_on_batches(cells)}"]
+    texts = [f"Differences are paired by seed. {note_on_batches(cells)}"]
     if spec.estimand.is_mean:
         texts.append(
             f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
@@ -219,7 +219,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
 
 
-def _note_on_batches(cells: Sequence[CellSummary]) -> str:
+def note_on_batches(cells: Sequence[CellSummary]) -> str:
     """State what the runs of one seed share, and which cells see other batches than their baseline."""
     if any(cell.test == PROGRAM for cell in cells):
         return "The program decides what two runs with one seed have in common."

@@ -88,10 +88,14 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
 
 def format_consistent(difference: Difference) -> str:
     """Format a difference with the interval that agrees with its verdict, as in "+0.0100 ± 0.0213 ‡" for a simultaneous one."""
+    shown = consistent(difference)
+    return format_estimate(shown) + ("" if shown is difference else f" {SIMULTANEOUS_MARK}")
+
+
+def consistent(difference: Difference) -> Difference:
+    """Return a difference with the interval that agrees with its verdict: itself, or with the simultaneous interval."""
     outer = simultaneous_interval(difference) if hides_correction(difference) else None
-    if outer is None:
-        return format_estimate(difference)
-    return f"{format_estimate(replace(difference, interval=outer))} {SIMULTANEOUS_MARK}"
+    return difference if outer is None else replace(difference, interval=outer)
 
 
 def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.config.axes import Label
 from attnlab.config.command import CURVE
 from attnlab.config.grid import cell_name
+from attnlab.report.plots import svg
 from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 
@@ -20,8 +23,26 @@ MAX_CELLS = 9  # in one plot of curves; with more, one plot for each value of th
 MAX_PANELS = 12
 MAX_PRINTED = 4  # curves of a program
 MEAN_WIDTH, RUN_WIDTH = 1.9, 0.8  # line width of the mean over completed runs, and of an incomplete run
+NATS, OTHER_NATS = "nats", "nats per token, of different data"  # of the training loss
 
 CurvePoints = list[tuple[float, ...]]  # (step, mean, lowest, highest)
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """One plot of curves: its metric and unit, the axes that its cells share ("" for all cells), and its vertical limits."""
+
+    metric: str
+    unit: str
+    panel: str
+    note: str
+    curves: Sequence[Curve]
+    limits: svg.Limits
+
+    @property
+    def title(self) -> str:
+        """The metric and the shared axes."""
+        return f"{self.metric.removeprefix(CURVE)}{f', {self.panel}' if self.panel else ''}"
 
 
 def drawn_curves(points: pandas.DataFrame, spec: ComparisonSpec) -> list[str]:
@@ -39,7 +60,29 @@ def learning_curves(
     spec: ComparisonSpec,
     colors: Mapping[str, str],
 ) -> list[tuple[str, str, str]]:
-    """Draw the metric on the validation split and the training loss over steps; of a program, what it prints.
+    """Draw the curves of `drawn_curves`; the arguments are those of `learning_panels`.
+
+    Returns:
+        (file name without extension, title, SVG) of each plot.
+    """
+    plots, drawn = [], Counter[str]()
+    for panel in learning_panels(cells, records, points, spec=spec, colors=colors):
+        name = panel.metric.replace("/", "-") + (f"-{drawn[panel.metric]}" if panel.panel else "")
+        drawn[panel.metric] += 1
+        svg_text = curve_plot(panel.curves, title=panel.title, note=panel.note, name=name, limits=panel.limits)
+        plots.append((name, panel.title, svg_text))
+    return plots
+
+
+def learning_panels(
+    cells: Sequence[CellSummary],
+    records: Sequence[Mapping[str, Any]],
+    points: pandas.DataFrame,
+    *,
+    spec: ComparisonSpec,
+    colors: Mapping[str, str],
+) -> list[CurvePanel]:
+    """Return the plots of the metric on the validation split and of the training loss over steps; of a program, what it prints.
 
     Args:
         cells: In the report's order.
@@ -47,9 +90,6 @@ def learning_curves(
         points: As `attnlab.load_curves` returns them.
         spec: The metric and the axes.
         colors: Cell -> color.
-
-    Returns:
-        (file name without extension, title, SVG) of each plot.
     """
     by_name = {cell.name: cell for cell in cells}
     runs = {str(r["run_id"]): (by_name[cell_of(r, spec)], r["state"] == RunState.COMPLETED) for r in records}
@@ -57,7 +97,7 @@ def learning_curves(
     dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(dict.fromkeys(panels.values()))}
     faceted = len(cells) > MAX_CELLS and "variant" in spec.axes and 1 < len(dashes) <= MAX_PANELS
     plots = []
-    nats = "nats" if len({r.get("data") for r in records}) < 2 else "nats per token, of different data"
+    nats = NATS if len({r.get("data") for r in records}) < 2 else OTHER_NATS
     units = {f"valid/{spec.metric}": "validation split", "train/loss": nats}
     for metric in drawn_curves(points, spec):
         by_panel: dict[str, list[Curve]] = {}
@@ -76,10 +116,7 @@ def learning_curves(
         note = f"{unit}; {'mean and range of seeds' if has_bands else 'one seed per cell'}"
         most = max(len(curve.points) for curve in every)
         note += f"; {most} evaluations" if most <= MAX_MARKERS and metric != "train/loss" else ""
-        for i, (panel, curves) in enumerate(by_panel.items()):
-            name = f"{metric.replace('/', '-')}{f'-{i}' if panel else ''}"
-            title = f"{metric.removeprefix(CURVE)}{f', {panel}' if panel else ''}"
-            plots.append((name, title, curve_plot(curves, title=title, note=note, name=name, limits=limits)))
+        plots += [CurvePanel(metric, unit, panel, note, curves, limits) for panel, curves in by_panel.items()]
     return plots
 
 

@@ -39,7 +39,7 @@ def trend_plot(lines: Sequence[TrendLine], *, title: str, note: str, axis: str, 
     """
     bottom = max(LEAST_BOTTOM, TOP + column_height([line.label for line in lines]))
     levels = sorted({level for line in lines for level, *_ in line.points})
-    limits = _limits(lines, margin)
+    limits = trend_limits(lines, margin)
     y = svg.scale(limits, (bottom, TOP))
     spread = APART * (len(lines) - 1) / 2
     x = svg.scale((math.log(levels[0]), math.log(levels[-1])), (LEFT + PADDING + spread, RIGHT - PADDING - spread))
@@ -59,7 +59,7 @@ def trend_plot(lines: Sequence[TrendLine], *, title: str, note: str, axis: str, 
     return svg.document(bottom + 40, title, parts)
 
 
-def _limits(lines: Sequence[TrendLine], margin: float | None) -> svg.Limits:
+def trend_limits(lines: Sequence[TrendLine], margin: float | None) -> svg.Limits:
     """Return limits with zero, the margin and all means inside; long intervals are cut at the frame."""
     means = [mean for line in lines for _, mean, *_ in line.points]
     ends = [end for line in lines for _, _, *interval in line.points for end in interval if end is not None]
