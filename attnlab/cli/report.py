@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import relative
+from attnlab.cli._printing import print_text, relative
+from attnlab.errors import UserError
 
 HELP = "write reports/STUDY/: page, tables, plots"
 
@@ -16,10 +18,34 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the study's own question)")
+    parser.add_argument(
+        "--paper", action="store_true", help="also write paper/: LaTeX tables, figures, methods, appendix, references"
+    )
 
 
 def main(arguments: Namespace) -> int:
     from attnlab.report.write import report
 
-    print(relative(report(arguments.study, out=arguments.out, question=arguments.question) / "index.html"))
+    try:
+        folder = report(arguments.study, out=arguments.out, question=arguments.question)
+    except UserError as error:
+        folder = Path(arguments.out or Path("reports") / arguments.study[0])
+        one = len(arguments.study) == 1 or arguments.out
+        if not (arguments.paper and one and _is_report(folder)):
+            raise
+        print_text(f"{error}; the paper is made from the results that {relative(folder)} stores")
+    else:
+        print(relative(folder / "index.html"))
+    if arguments.paper:
+        from attnlab.report.paper.write import write_papers
+
+        for paper in write_papers(folder):
+            print(relative(paper.document))
+            for note in paper.notes:
+                print_text(note)
     return 0
+
+
+def _is_report(folder: Path) -> bool:
+    """Return True for the folder of a report that stores its results."""
+    return any((folder / name).is_file() for name in ("report.json", "index.json"))

@@ -12,6 +12,15 @@ from attnlab._util.printable import escape_controls
 from attnlab.report.summary import Strong
 from attnlab.report.table import escape_tags, to_markdown
 
+LATEX_DELIMITERS: dict[str, Any] = {  # LaTeX is full of braces and percent signs
+    "variable_start_string": "<<",
+    "variable_end_string": ">>",
+    "block_start_string": "<%",
+    "block_end_string": "%>",
+    "comment_start_string": "<#",
+    "comment_end_string": "#>",
+}
+
 
 def emphasize(sentence: Sequence[str], *, html: bool) -> str:
     """Return a sentence with its `Strong` parts in bold, and everything else escaped."""
@@ -68,7 +77,12 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     html = template.endswith(".html.j2")
     environment = jinja2.Environment(
-        loader=loader, autoescape=html, trim_blocks=True, lstrip_blocks=True, finalize=_without_controls
+        loader=loader,
+        autoescape=html,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_without_controls,
+        **(LATEX_DELIMITERS if template.endswith(".tex.j2") else {}),
     )
     environment.globals |= {"to_markdown": to_markdown, "fold_notes": fold_notes, "version": __version__}
     environment.filters["emphasize"] = lambda sentence: emphasize(sentence, html=html)
