@@ -1,10 +1,13 @@
-"""Tests of README.md: it names what is built in, so that nothing new is forgotten there."""
+"""Tests of README.md: it names what is built in, so that nothing new is forgotten there, and its study can be planned."""
 
 import ast
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
+import attnlab
 from attnlab.nn.attention import BACKENDS
 from attnlab.registry import COMPONENTS, MODELS, POSITIONS, TASKS, VARIANTS, Registry
 from tests.support.paths import ROOT
@@ -32,9 +35,10 @@ def test_the_readme_names_every_built_in_class_and_no_other(kind: str, registry:
     assert row(kind) == set(registry._builtin)
 
 
-def test_the_component_of_the_readme_is_that_of_the_example() -> None:
+def test_the_component_of_the_page_is_that_of_the_example() -> None:
     """The example adds the paper's equations, a docstring and types."""
-    (text,) = re.findall(r"```python\n([^`]*class HeadScale.*?)```", README, flags=re.DOTALL)
+    page = (ROOT / "docs" / "how-to" / "component.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r'```python title="head_scale.py"\n(.*?)```', page, flags=re.DOTALL)
     example = (ROOT / "examples" / "my_component" / "head_scale.py").read_text(encoding="utf-8")
     shown, complete = (
         {node.name: node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)} for code in (text, example)
@@ -46,3 +50,11 @@ def test_the_component_of_the_readme_is_that_of_the_example() -> None:
 
 def test_the_readme_names_every_backend() -> None:
     assert row("backends") - {"auto"} == set(BACKENDS)
+
+
+def test_the_study_of_the_readme_can_be_planned(tmp_path: Path) -> None:
+    (study,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
+    (tmp_path / "study.yaml").write_text(study, encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "my_variant" / "cosine.py", tmp_path)
+    planned = attnlab.plan(tmp_path / "study.yaml")
+    assert len(planned.cells) == 8 and [cell.refusal for cell in planned.cells] == [None] * 8
