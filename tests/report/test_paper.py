@@ -266,6 +266,7 @@ def test_a_study_of_programs_shows_its_command_and_names_no_test_split(tmp_path:
         and "as the program prints it" in texts["table.tex"]
     )
     assert not any("test split" in text for text in texts.values())
+    assert "vaswani2017" not in texts["methods.tex"] + (folder / "refs.bib").read_text()
 
 
 def test_a_study_of_one_seed_claims_no_test_and_no_interval(tmp_path: Path) -> None:
