@@ -76,7 +76,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason.
     """
-    from attnlab.cli._command_plan import print_commands
+    from attnlab.cli._command_plan import print_command_time, print_commands
     from attnlab.cli._omissions import print_omissions
     from attnlab.cli._verdict_time import print_verdict_time
     from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
@@ -84,6 +84,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     if plan.study.command is not None:
         print_commands(plan)
         _print_finished(plan)
+        print_command_time(plan)
         _print_estimand(plan)
         print_omissions(plan, each=each)
         return

@@ -30,7 +30,7 @@ def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Ce
     for cell in cells:
         command = cell.command
         _check_program(study, command)
-        files = _named_files(study.folder, command.arguments) if listed is None else listed
+        files = _named_files(study.folder, _without_seed(command)) if listed is None else listed
         for path in files.values():
             if path not in digests:
                 digests[path] = file_digest(path)
@@ -74,6 +74,12 @@ def _listed_files(study: StudyConfig) -> dict[str, Path]:
             )
         files |= {path.relative_to(study.folder).as_posix(): path for path in paths}
     return files
+
+
+def _without_seed(command: CommandConfig) -> list[str]:
+    """Return the words of a command line that are the same for all seeds."""
+    other = command.model_copy(update={"seed": command.seed + 1}).arguments
+    return [word for word, of_other in zip(command.arguments, other, strict=True) if word == of_other]
 
 
 def _named_files(folder: Path, arguments: Sequence[str]) -> dict[str, Path]:

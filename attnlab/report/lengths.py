@@ -21,7 +21,7 @@ from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
-from attnlab.stats.records import is_present
+from attnlab.stats.records import finite, is_present
 
 TITLE = "Other lengths"
 REASON_PREFIX = "length."  # of the columns with the reason for a missing score
@@ -67,7 +67,7 @@ def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparison
     """Collect a cell's scores by length from its completed runs."""
     values: dict[int, list[float]] = {}
     reasons: dict[int, str] = {}
-    trained = next((int(run["length"]) for run in runs if is_present(run.get("length"))), None)
+    trained = next((int(length) for run in runs if (length := finite(run.get("length"))) is not None), None)
     for run in runs:
         fields = {key: value for key, value in run.items() if is_present(value)}
         scores = {n: v for key, v in fields.items() if (n := length_of(key)) and key == at_length(spec.metric, n)}

@@ -274,8 +274,11 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= final_metrics(record)
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"init.taken": tag["init"]} if "init" in tag else {}
-    row |= {"length": int(text) if (text := record.data.params.get("length", "")).isdigit() else None}
-    row |= {"test": PROGRAM if "command" in config else test_identity(config, row["length"])}
+    if "command" in config:
+        row |= {"test": PROGRAM}
+    else:
+        length = int(text) if (text := record.data.params.get("length", "")).isdigit() else None
+        row |= {"length": length, "test": test_identity(config, length)}
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     seconds = ended - info.start_time / 1_000  # negative if the clock was set back: unknown
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}

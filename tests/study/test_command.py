@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 
+from attnlab.cli.main import main
+from attnlab.config.command import CommandConfig
+from attnlab.report.stored import load
+from attnlab.report.write import report
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.code_changes import code_change_notes
-from attnlab.study.execution.command import parse_metrics
+from attnlab.study.execution.command import parse_metrics, run_command
+from attnlab.study.execution.messages import Ended
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs
@@ -39,7 +44,7 @@ open("log", "a").write(f"{how} {seed} {os.environ['OMP_NUM_THREADS']} {os.enviro
 print("begin")
 for step in (10, 20):
     print(json.dumps({"step": step, "score": 9 - step / 10, "loss": 1}))
-score = 1 + 0.01 * seed - 0.1 * (how == "gated") + 0.001 * (seed * len(how) % 3)
+score = 1 + 0.01 * seed - 0.1 * (how == "gated") + 0.001 * (seed * (3 if how == "gated" else 1) % 4)
 """
 END = 'print(json.dumps({"score": score, "how": 3, "valid/loss": 2, "text": "x", "flag": True}))\n'
 
@@ -47,7 +52,7 @@ END = 'print(json.dumps({"score": score, "how": 3, "valid/loss": 2, "text": "x",
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    copy_store(tmp_path / "runs")
+    monkeypatch.setenv("ATTNLAB_RUNS", str(copy_store(tmp_path / "runs")))
     write(tmp_path, END)
     return tmp_path
 
@@ -70,7 +75,7 @@ def test_runs_are_paired_recorded_and_not_repeated(folder: Path) -> None:
     assert [row.state for row in result.rows] == ["completed"] * 6 and len(started(folder)) == 6
     assert all(line.endswith(" a") for line in started(folder)), "the variables of the study are set"
     runs = load_runs("program", folder / "runs")
-    assert dict(zip(runs["name"], runs["score"], strict=True))["gated s2"] == 1 + 0.02 - 0.1 + 0.001 * (2 * 5 % 3)
+    assert dict(zip(runs["name"], runs["score"], strict=True))["gated s2"] == pytest.approx(0.922)
     assert min(runs["wall_seconds"]) > 0 and set(runs["valid_loss"]) == {2} and set(runs["how"]) == {"plain", "gated"}
     assert not {"parameters", "saved_mib", "tokens_per_s", "flag", "text"} & set(runs.columns)
     curves = load_curves("program", folder / "runs")
@@ -161,6 +166,7 @@ def test_workers_run_at_the_same_time_and_divide_the_threads(folder: Path, monke
 
 
 def test_seeds_are_added_until_the_verdict_is_conclusive(folder: Path) -> None:
+    write(folder, "score += 0.097 * (how == 'gated')\n" + END)
     result, _ = run_until_conclusive({**STUDY, "seeds": [0, 1]}, max_seeds=6, root=folder / "runs")
     assert {row.state for row in result.rows} == {"completed"} and len(result.rows) > 4
 
@@ -168,6 +174,79 @@ def test_seeds_are_added_until_the_verdict_is_conclusive(folder: Path) -> None:
 def test_a_command_of_one_cell_can_be_selected(folder: Path) -> None:
     result = go(folder, only={"how": "gated"})
     assert {row.cell for row in result.rows} == {"gated"}
+
+
+def test_a_recorded_result_is_not_computed_again(folder: Path, tmp_path: Path) -> None:
+    """The parent may die between the end of the program and its record."""
+    config = CommandConfig(command="python train.py gated {seed}", folder=str(folder))
+    points: list[tuple[int, dict[str, float]]] = []
+
+    def report(step: int, values: dict[str, float]) -> bool:
+        points.append((step, values))
+        return False
+
+    def ended() -> Ended:
+        place = tmp_path / "run"
+        place.mkdir(exist_ok=True)
+        end = run_command(config, metric="score", threads=1, report=report, folder=place)
+        assert isinstance(end, Ended)
+        return end
+
+    first, again = ended(), ended()
+    assert len(started(folder)) == 1 and again == first and again.state == "completed"
+    assert (
+        points[:2]
+        == points[2:]
+        == [(10, {"curve/score": 8.0, "curve/loss": 1.0}), (20, {"curve/score": 7.0, "curve/loss": 1.0})]
+    )
+
+
+def test_a_divergence_is_recorded_and_not_computed_again(folder: Path, tmp_path: Path) -> None:
+    write(folder, "print(json.dumps({'score': float('nan')}))\n")
+    config = CommandConfig(command="python train.py gated {seed}", folder=str(folder))
+    for _ in range(2):
+        end = run_command(config, metric="score", threads=1, report=lambda step, values: False, folder=tmp_path)
+        assert isinstance(end, Ended) and (end.state, end.reason) == ("diverged", "score is nan")
+    assert len(started(folder)) == 1
+
+
+def test_the_page_states_the_command_and_nothing_that_it_does_not_know(folder: Path) -> None:
+    go(folder)
+    text = (report("program", folder / "runs", folder / "page") / "README.md").read_text(encoding="utf-8")
+    assert "| command | python train.py {how} {seed} |" in text and "train.py " in text
+    assert "as the program prints it" in text and "(curve-score.svg)" in text and "(wall_seconds.svg)" in text
+    unknown = ("test split", "same batches", "tokens/s", "evaluation", "saved MiB", "empty folder", "All seeds give")
+    assert not [words for words in unknown if words in text]
+    assert "wall s" in text and "gated **is better than** plain" in text
+    stored = load(folder / "page")
+    assert set(stored["curves"]["metric"]) == {"curve/score", "curve/loss"}
+
+
+def test_seeds_with_the_same_result_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder, "print(json.dumps({'score': len(how)}))\n")
+    (folder / "s.yaml").write_text(json.dumps({**STUDY, "grid": {"how": ["plain", "clipped"]}}))
+    assert main(["run", "s.yaml"]) == 0
+    assert "All seeds give the same result, to the last bit: plain, clipped." in capsys.readouterr().out
+    assert "All seeds give the same result" in (folder / "reports" / "program" / "README.md").read_text(encoding="utf-8")
+    assert main(["plan", "s.yaml", "--seeds", "0-3"]) == 0
+    out = capsys.readouterr().out
+    assert "Finished runs: 6 of 8" in out and "for the 2 runs left" in out and "First command: python train.py plain 0" in out
+    assert main(["runs", "program", "--where", "how=plain"]) == 0
+    assert "plain s2  completed  plain" in capsys.readouterr().out
+    assert main(["check", "--study", "s.yaml"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("command_nanogpt", ["--set", "steps=20"]), ("command_sklearn", ["--set", "examples=60"])],
+)
+def test_an_example_runs(name: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["init", str(tmp_path / "lab"), "--example", name]) == 0
+    monkeypatch.chdir(tmp_path / "lab")
+    monkeypatch.setenv("ATTNLAB_RUNS", str(copy_store(tmp_path / "runs")))
+    assert main(["run", "--seeds", "0", "--no-report", *options]) == 0
+    runs = load_runs(name.replace("_", "-"), tmp_path / "runs")
+    assert set(runs["state"]) == {"completed"} and set(runs["folder"]) and len(runs) == (2 if "nanogpt" in name else 4)
 
 
 @pytest.mark.parametrize(

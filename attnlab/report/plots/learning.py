@@ -112,10 +112,11 @@ def learning_panels(
         if max((len(curve.points) for curve in every), default=0) < 2:
             continue
         limits, has_bands = late_limits(every), any(curve.band for curve in every)
-        unit = units.get(metric, "as the program prints it")
+        unit = units.get(metric, "as printed")
         note = f"{unit}; {'mean and range of seeds' if has_bands else 'one seed per cell'}"
         most = max(len(curve.points) for curve in every)
-        note += f"; {most} evaluations" if most <= MAX_MARKERS and metric != "train/loss" else ""
+        points_of = "points" if metric not in units else "" if metric == "train/loss" else "evaluations"
+        note += f"; {most} {points_of}" if most <= MAX_MARKERS and points_of else ""
         plots += [CurvePanel(metric, unit, panel, note, curves, limits) for panel, curves in by_panel.items()]
     return plots
 
