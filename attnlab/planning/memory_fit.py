@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attnlab._util.progress import Progress, no_progress, track
-from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
+from attnlab.config.run import RunConfig
 from attnlab.training import device as training_device
 from attnlab.training.out_of_memory import format_bytes
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 OVERHEAD = 1024  # MiB for the CUDA context, workspaces of libraries and fragmentation
-# Fields of train that affect the peak.
-DECIDES = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing", "optimizer")
 
 
 def cuda_peaks(cells: Sequence[Cell], *, progress: Progress = no_progress) -> dict[str, float | str]:
@@ -49,9 +47,9 @@ def _lacks_device(cell: Cell) -> bool:
 
 def _shape(cell: Cell) -> RunConfig:
     """Return the configuration on CUDA, reduced to the fields that affect the memory of a step."""
-    train = TrainConfig(steps=1, **{name: getattr(cell.config.train, name) for name in DECIDES})
-    changes = {"backend": cell.cuda_backend, "train": train, "evaluate": EvaluateConfig(), "seed": 0}
-    return cell.config.model_copy(update=changes)
+    from attnlab.training.costs import one_step
+
+    return one_step(cell.config).model_copy(update={"backend": cell.cuda_backend})
 
 
 def _estimate(config: RunConfig) -> float | str:

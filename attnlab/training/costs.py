@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from attnlab._util.memory import peak_memory
-from attnlab.config.run import RunConfig
+from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
 from attnlab.models.base import Model, TaskShape, model_class
 from attnlab.models.build import build
 from attnlab.training.decoding_costs import cache_figures, full_memory
@@ -22,6 +22,8 @@ from attnlab.variants import Variant
 
 MIB = 2**20
 T = TypeVar("T")
+# Fields of ``train`` that decide the time and the memory of a step.
+STEP_FIELDS = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing", "optimizer")
 MAX_ALLOCATED = 2**28  # parameters of a model that may be allocated only to count its FLOPs
 
 
@@ -175,6 +177,12 @@ def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         result = forward()
     return result, sum(sizes.values())
+
+
+def one_step(config: RunConfig) -> RunConfig:
+    """Return the configuration without the fields that affect neither the time nor the memory of a training step."""
+    train = TrainConfig(steps=1, **{name: getattr(config.train, name) for name in STEP_FIELDS})
+    return config.model_copy(update={"train": train, "evaluate": EvaluateConfig(), "init": None, "seed": 0})
 
 
 def micro_batch(config: RunConfig) -> int:

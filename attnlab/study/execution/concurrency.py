@@ -7,28 +7,23 @@ a second or two, with steps of the study's smallest cell.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from attnlab._util.files import replacing
 from attnlab._util.memory import available_memory, peak_memory
 from attnlab._util.plural import count
 from attnlab._util.process import fork_with_pipe
 from attnlab._util.processors import processors
-from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.study.execution.devices import visible_devices
+from attnlab.study.execution.measurements import load_measurements, measurement_key, receive, save_measurement
 from attnlab.study.execution.worker import PRELOAD, TRAIN, output_to
-from attnlab.tracking.tags import device_name
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
@@ -40,7 +35,6 @@ AUTO: Literal["auto"] = "auto"
 VARIABLE = "ATTNLAB_WORKERS"
 FILE = "step_times.json"  # in the runs folder
 SECONDS = 0.5  # of each measurement
-PATIENCE = 120.0  # seconds until a process is ready, or has taken its steps
 NOISE = 1.1  # a smaller gain is not worth waiting for all threads, which other programs on the machine slow down
 MEMORY_SHARE = 0.8  # of the available memory that all runs together may need
 
@@ -200,7 +194,7 @@ def _by_size(cells: Sequence[Cell]) -> list[Cell]:
 
 def _known_step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
     """Return the times that an earlier measurement of the same cells on this machine left in the folder of runs, else None."""
-    times = _load(root / FILE).get(_key(cells, layouts))
+    times = load_measurements(root / FILE).get(_key(cells, layouts))
     return StepTimes({int(n): value for n, value in times["seconds"].items()}, times["peak"]) if times else None
 
 
@@ -218,30 +212,14 @@ def _measured_step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, r
     if peaks is None:
         return None
     times = StepTimes(seconds, peaks[0][1])
-    path = root / FILE
-    known = _load(path) | {_key(cells, layouts): {"seconds": seconds, "peak": times.peak}}
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    save_measurement(root / FILE, _key(cells, layouts), {"seconds": seconds, "peak": times.peak})
     return times
 
 
-def _load(path: Path) -> dict[str, dict]:
-    """Return the measurements in a file; none if it is missing or damaged."""
-    with suppress(OSError, ValueError):
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(known, dict):
-            return known
-    return {}
-
-
 def _key(cells: Sequence[Cell], layouts: Mapping[int, int]) -> str:
-    """Return the key of a measurement: the processor, the versions, and the smallest and the largest cell."""
-    import torch
-
+    """Return the key of a measurement of the smallest and the largest cell."""
     by_size = _by_size(cells)
-    machine = [device_name("cpu"), torch.__version__, __version__, dict(layouts)]
-    content = json.dumps([machine, by_size[0].config.fingerprint(), by_size[-1].config.fingerprint()])
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return measurement_key(dict(layouts), by_size[0].config.fingerprint(), by_size[-1].config.fingerprint())
 
 
 def _measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> list[tuple[float, int]] | None:
@@ -252,10 +230,10 @@ def _measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> l
             process, pipe = fork_with_pipe(_take_steps, config, threads, seconds, name="attnlab-steps", preload=PRELOAD)
             processes.append(process)
             pipes.append(pipe)
-        _receive(pipes)  # each is ready
+        receive(pipes)  # each is ready
         for pipe in pipes:
             pipe.send("start")
-        return _receive(pipes)
+        return receive(pipes)
     except (EOFError, OSError):  # a process ended, because the memory did not suffice or the user's code failed
         return None
     finally:
@@ -264,18 +242,6 @@ def _measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> l
             process.join()
         for pipe in pipes:
             pipe.close()
-
-
-def _receive(pipes: Sequence[Connection]) -> list[Any]:
-    """Return a message from each pipe.
-
-    Raises:
-        TimeoutError: none came.
-        EOFError: the process at the other end ended.
-    """
-    if not all(pipe.poll(PATIENCE) for pipe in pipes):
-        raise TimeoutError
-    return [pipe.recv() for pipe in pipes]
 
 
 def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connection) -> None:
