@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 from attnlab._version import __version__
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import plan
     from attnlab.registry import (
         register_component,
         register_model,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         register_variant,
     )
     from attnlab.report.profile.make import profile
+    from attnlab.study.plan import plan
     from attnlab.study.run import run
     from attnlab.study.trained import TrainedModel, load_model
     from attnlab.tracking.items import load_items
@@ -62,7 +62,7 @@ __all__ = [
 _LAZY = {
     "TrainedModel": "attnlab.study.trained",
     "load_model": "attnlab.study.trained",
-    "plan": "attnlab.planning.plan",
+    "plan": "attnlab.study.plan",
     "profile": "attnlab.report.profile.make",
     "run": "attnlab.study.run",
     "load_runs": "attnlab.tracking.runs",

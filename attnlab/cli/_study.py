@@ -131,12 +131,11 @@ def study_sets(arguments: Namespace) -> dict[str, Any]:
 
 def plan_study(arguments: Namespace) -> Plan:
     """Return the plan of the study file, with `--set`, `--seeds` and `--only` applied."""
-    from attnlab.planning.plan import plan
-    from attnlab.study.record import recorded_precision
+    from attnlab.study.plan import plan
 
     sets, only = study_sets(arguments), parse_only(arguments.only)
     with DelayedProgress() as progress:
-        return plan(arguments.study, sets=sets, only=only, progress=progress, recorded_precision=recorded_precision)
+        return plan(arguments.study, sets=sets, only=only, progress=progress)
 
 
 def adaptive_options(arguments: Namespace) -> dict[str, Any] | None:

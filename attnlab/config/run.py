@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for a model whose parts have attention of their own
+AUTO_MACHINE = {"matmul_precision": "auto", "reuse_memory": "auto"}  # ``machine: auto``
 # Of tasks: ``data`` identifies the content, so their folders do not count.
 FILE_OPTIONS = ("path", "valid", "test", "source", "target", "valid_source", "valid_target", "test_source", "test_target")
 
@@ -152,21 +153,45 @@ class EvaluateConfig(Section):
 
 
 class MachineConfig(Section):
-    """The machine that a run uses. Part of the fingerprint: speed, memory and the last bits depend on it."""
+    """The machine that a run uses. Part of the fingerprint: speed, memory and the last bits depend on it.
+
+    ``machine: auto`` is short for ``{matmul_precision: auto, reuse_memory: auto}``.
+    """
 
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         default=None,
         description="CPU threads; null: all of the machine, divided among the workers, the same in all runs of a study",
     )
-    matmul_precision: Literal["highest", "high", "medium"] = Field(
+    matmul_precision: Literal["highest", "high", "medium", "auto"] = Field(
         default="highest",
-        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, nor in cuDNN; high, medium: TF32",
+        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, nor in cuDNN; high, medium: TF32; auto: "
+        "medium on a CPU on which the plan measures that it is faster and as exact",
     )
-    reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
+    reuse_memory: bool | Literal["auto"] = Field(
+        default=False,
+        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU on which the plan measures that it "
+        "is faster",
+    )
     processes_per_run: Count = Field(
         default=1, description="data-parallel processes of one run, each with its rows of a batch and its own CUDA device"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _auto(cls, value: Any) -> Any:
+        if value == "auto":
+            return dict(AUTO_MACHINE)
+        if not isinstance(value, dict | MachineConfig):
+            raise expected("'auto', or a mapping of keys such as {device: cpu}")
+        return value
+
+    @field_validator("reuse_memory", mode="before")
+    @classmethod
+    def _reuse_memory(cls, value: Any) -> Any:
+        if value != "auto" and not isinstance(value, bool):
+            raise expected("true, false or 'auto'")
+        return value
 
     @field_validator("device", mode="before")
     @classmethod
@@ -262,6 +287,11 @@ class RunConfig(Section):
             model["feed_forward"] = model.pop("activation")
         return cls.model_validate(fields)
 
+    def value(self, path: str) -> Any:
+        """Return the value of a field of a section: ``config.value("train.lr")``."""
+        section, _, name = path.partition(".")
+        return getattr(getattr(self, section), name)
+
     def replace(self, changes: dict[str, Any]) -> Self:
         """Return a copy with dotted paths set: ``config.replace({"train.lr": 1e-3, "variant": "no_wo"})``.
 
@@ -290,11 +320,16 @@ def _without_folders(named: dict[str, Any]) -> dict[str, Any]:
 def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
     """Set a dotted path in nested dicts, in place.
 
-    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict that is set over a section is merged into it.
+    A bare name on the way (``variant: dense``) becomes ``{name: dense}``, and ``machine: auto`` the fields that it stands for;
+    a dict that is set over a section is merged into it.
     """
     *parents, last = path.split(".")
+    if path == "machine" and value == "auto":
+        value = dict(AUTO_MACHINE)
     for parent in parents:
         child = fields.get(parent)
+        if parent == "machine" and child == "auto":
+            child = dict(AUTO_MACHINE)
         if not isinstance(child, dict):
             child = {"name": child} if isinstance(child, str) else {}
         fields[parent] = child = dict(child)

@@ -28,6 +28,8 @@ def json_schema() -> dict[str, Any]:
     part = {"type": "object", "properties": fields, "additionalProperties": False}
     study["properties"]["stages"] |= {"additionalProperties": part}
     axes = _axes(fields, definitions)
+    fields["machine"] = {"anyOf": [{"const": "auto"}, fields["machine"]]}
+    axes["machine"] = _axis(fields["machine"])
     training = {"base": {**part, "default": {}}, "grid": {"type": "object", "properties": axes}}
     study |= {"if": {"required": ["command"]}, "then": _of_commands(), "else": {"properties": training}}
     study["properties"]["over"]["anyOf"][0] |= {"properties": axes}

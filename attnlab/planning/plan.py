@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
 from attnlab.planning.factorial import check_factors, design_notes
+from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import (
@@ -33,7 +35,6 @@ from attnlab.planning.notes import (
     layer_notes,
     length_notes,
 )
-from attnlab.planning.precision import resolve_precision, slow_bf16_notes
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.selection import is_selected
@@ -51,7 +52,8 @@ class Plan:
         skipped: points of the grid that the study itself leaves out.
         unselected: the other cells of the study if the plan is a part of it (``only``), without their costs.
         doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
-        auto_precision: type of device -> the precision to which ``train.precision: auto`` was resolved.
+        auto_machine: type of device -> path of a field that is ``auto`` -> the value to which it was resolved, in this plan or
+            in the study's record.
         notes: sentences for the user, such as on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, those of the first one.
         estimand: the number that summarizes the seeds of a cell.
@@ -68,7 +70,7 @@ class Plan:
     direction: str
     doubles: dict[str, str] = field(default_factory=dict)
     unselected: list[Cell] = field(default_factory=list)
-    auto_precision: dict[str, str] = field(default_factory=dict)
+    auto_machine: dict[str, dict[str, AutoSetting]] = field(default_factory=dict)
     sweep_extensions: tuple[int, int] = (0, 0)
     estimand: EstimandConfig = EstimandConfig()
     task_axis: str = ""
@@ -235,7 +237,8 @@ def plan(
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
     progress: Progress = no_progress,
-    recorded_precision: Callable[[str], Mapping[str, str]] = lambda study: {},
+    recorded_machine: Callable[[str], AutoMachine] = lambda study: {},
+    measure: MeasureSteps | None = None,
 ) -> Plan:
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
@@ -244,8 +247,9 @@ def plan(
         sets: dotted path -> value, over the base of the study.
         only: axis -> a value, several with commas between, or a list: the cells to keep.
         progress: called with a label, the number of completed cells and their total.
-        recorded_precision: returns the ``auto_precision`` that a study of this name recorded, so that a resumed study
-            continues its runs; called only if a cell has ``train.precision: auto``.
+        recorded_machine: returns the ``auto_machine`` that a study of this name recorded, so that a resumed study continues
+            its runs; called only if a cell has ``auto`` in one of these fields.
+        measure: measures training steps, for cells with ``auto`` in a field of ``machine``; default: they keep the defaults.
 
     Raises:
         UserError: a mistake in the study, with ``file:line:column``.
@@ -255,7 +259,8 @@ def plan(
         return _plan_commands(study, only=only or {})
     cells, skipped = expand(study)
     resolver = Resolver(study)
-    cells, auto_precision, on_precision = resolve_precision(cells, resolver, lambda: recorded_precision(study.study))
+    recorded = partial(recorded_machine, study.study)
+    cells, auto_machine, on_machine = resolve_machine(cells, resolver, recorded=recorded, measure=measure)
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     check_factors(study, resolved)
     resolved = match_costs(study, resolved, resolver, progress=progress)
@@ -274,10 +279,10 @@ def plan(
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     goal = (first.metric, first.direction)
-    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_precision, estimand=estimand)
+    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_machine, estimand=estimand)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
-    notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_precision=on_precision)
+    notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine)
     return replace(planned, notes=list(notes))
 
 
@@ -318,7 +323,7 @@ def _notes(
     *,
     wanted: Sequence[str],
     resolver: Resolver,
-    on_precision: Sequence[str],
+    on_machine: Sequence[str],
 ) -> Iterator[str]:
     """Yield the notes of a plan, in the order in which they are shown.
 
@@ -326,7 +331,7 @@ def _notes(
         resolved: all cells of the study.
         kept: the cells of the plan; they have no doubles.
         wanted: names of the cells that ``only`` selects, doubles included.
-        on_precision: the notes on ``train.precision: auto``.
+        on_machine: the notes on each ``auto`` of the machine.
     """
     study, cells = planned.study, planned.cells
     yield from double_notes(study, resolved, planned.doubles, wanted)
@@ -345,7 +350,7 @@ def _notes(
     for metric, direction in (goals or {planned.metric: planned.direction}).items():
         yield from direction_notes(metric, direction)
     yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
-    yield from on_precision
+    yield from on_machine
     yield from slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]

@@ -111,7 +111,7 @@ class Resolver:
             UserError: an unknown name, or options that the class does not accept; with the place in the study.
         """
         original = cell.config
-        # ``planning.precision`` has resolved "auto" for all cells of the grid: only a search can still set it.
+        # ``planning.machine`` has resolved "auto" for all cells of the grid: only a search can still set it.
         if original.train.precision == "auto":
             raise UserError("train.precision: expected fp32 or bf16 in a search, got 'auto'", cell.where("train", "precision"))
         named = resolve_layers(cell, self._variant, self._named) if original.model.layers else self._with_variant(cell)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab.config.axes import text as axis_text
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
@@ -60,6 +61,7 @@ class StudyInfo:
         uncertainty: The uncertainty of each difference, split into seeds and test items.
         question: The question that the study answers, if it states one.
         task: The task that the page is about, for a study of several tasks, each of which has a page.
+        auto: (field, value with its reason) of the fields that the study leaves to the plan.
     """
 
     spec: ComparisonSpec
@@ -75,6 +77,7 @@ class StudyInfo:
     uncertainty: tuple[UncertaintyParts, ...] = ()
     question: str = ""
     task: str = ""
+    auto: tuple[tuple[str, str], ...] = ()
 
     def position(self, cell: str) -> int:
         """Return a cell's position in the grid; cells that are not in the grid come last."""
@@ -134,7 +137,18 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     changes = tuple(_describe_change(before, now) for before in earlier)
     left_out = tuple(left_out_runs(every_run, runs_folder(root)))
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), left_out, changes)
-    return replace(info, question=study.question or "")
+    return replace(info, question=study.question or "", auto=_auto_settings(study.study, root))
+
+
+def _auto_settings(study: str, root: str | Path | None) -> tuple[tuple[str, str], ...]:
+    """Return the fields that a study leaves to the plan, each with its value on a type of device and the reason."""
+    from attnlab.study.record import recorded_machine
+
+    return tuple(
+        (path, f"{axis_text(setting.value)} on {kind}: {setting.reason}")
+        for kind, settings in recorded_machine(study, root).items()
+        for path, setting in settings.items()
+    )
 
 
 def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
@@ -205,6 +219,7 @@ def describe_methods(
     axes: Sequence[str],
     trials: Sequence[Mapping[str, Any]] = (),
     stages: Sequence[Mapping[str, Any]] = (),
+    auto: Sequence[tuple[str, str]] = (),
 ) -> list[tuple[str, str]]:
     """Return (name, text) rows on what all runs share, and on fields that differ without being an axis.
 
@@ -212,6 +227,7 @@ def describe_methods(
         records: The compared runs.
         axes: Names of the grid's axes, which are left out.
         trials, stages: The trials of a search and the runs that others start from, for their time.
+        auto: The fields that the study leaves to the plan, as in `StudyInfo`.
     """
     names = list(dict.fromkeys(name for record in records for name in record))
     rows = [(name, values_text(records, name)) for name in SINGLE_FIELDS if name in names and name not in axes]
@@ -221,6 +237,7 @@ def describe_methods(
         rows.append((section, ", ".join(parts)))
     of_program = is_of_program(records)
     rows += describe_command(records, axes=axes) if of_program else []
+    rows += [(f"{path}: auto", text) for path, text in auto]
     rows.append(("seeds", ", ".join(map(str, sorted({int(record["seed"]) for record in records})))))
     rows += [(name, values_text(records, name, separator="; ")) for name in ENVIRONMENT if name in names]
     started = [record["started"] for record in records if record.get("started") is not None]

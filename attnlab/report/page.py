@@ -136,7 +136,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     stages = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
-    methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
+    methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages, auto=info.auto)
     search = search_section(searches, spec, info.search)
     sections = [
         trend_section(trends, spec, colors=colors),

@@ -67,11 +67,11 @@ def run_until_conclusive(
             ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
-    from attnlab.planning.plan import plan as make_plan
     from attnlab.study.looks import announce_looks
+    from attnlab.study.plan import plan as make_plan
     from attnlab.study.run import StudyResult, run
 
-    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
+    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {}, root=root)
     require_seeds_can_be_added(plan, max_seeds=max_seeds, futility=futility)
     part, whole, rows = plan, plan, {}
     selected = {cell.name for cell in plan.cells}

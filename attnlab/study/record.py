@@ -1,4 +1,4 @@
-"""The record of a study as far as a plan needs it: its finished runs, its precision and its threads. Nothing is written."""
+"""The record of a study as far as a plan needs it: its finished runs, settings and threads. Nothing is written."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import has_result
-from attnlab.tracking.client import PRECISION_TAG, THREADS_TAG, search_runs
+from attnlab.tracking.client import MACHINE_TAG, THREADS_TAG, search_runs
 from attnlab.tracking.runs import recorded_experiment
 
 if TYPE_CHECKING:
+    from attnlab.planning.machine import AutoMachine
     from attnlab.planning.plan import Plan
     from attnlab.tracking.client import Record
 
@@ -38,8 +39,8 @@ def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Re
     return finished
 
 
-def recorded_precision(name: str, root: str | Path | None = None) -> dict[str, str]:
-    """Return type of device -> the precision that `train.precision: auto` has in the runs of a study; empty without a record.
+def recorded_machine(name: str, root: str | Path | None = None) -> AutoMachine:
+    """Return type of device -> path of a field that is `auto` -> its value in the runs of a study; empty without a record.
 
     Args:
         root: as for `finished_records`.
@@ -47,8 +48,11 @@ def recorded_precision(name: str, root: str | Path | None = None) -> dict[str, s
     Raises:
         UserError: the MLflow store cannot be used or does not respond.
     """
+    from attnlab.planning.machine import AutoSetting
+
     recorded = recorded_experiment(name, root)
-    return {} if recorded is None else json.loads(recorded[1].tags.get(PRECISION_TAG, "{}"))
+    auto = {} if recorded is None else json.loads(recorded[1].tags.get(MACHINE_TAG, "{}"))
+    return {kind: {path: AutoSetting(**of_path) for path, of_path in of_kind.items()} for kind, of_kind in auto.items()}
 
 
 def recorded_threads(name: str, root: str | Path | None = None) -> int | None:

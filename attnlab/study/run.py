@@ -11,7 +11,6 @@ import json
 from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.execution.worker import PRELOAD, PRELOAD_OF_COMMANDS, TRAIN
-from attnlab.study.record import finished_records, recorded_precision
+from attnlab.study.record import finished_records
 from attnlab.study.start_check import check_own_variants
 from attnlab.study.sweep import extend_sweep, log_extension
 from attnlab.study.trials.store import Store, shared_storage
@@ -159,12 +158,11 @@ def run(
             says how many runs are finished.
     """
     from attnlab.planning.plan import Plan
-    from attnlab.planning.plan import plan as make_plan
+    from attnlab.study.plan import plan as make_plan
 
     workers = requested_workers(workers)
     folder, display = runs_folder(root), display or ProgressDisplay()
-    earlier = partial(recorded_precision, root=folder)
-    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, recorded_precision=earlier)
+    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, root=folder)
     url = shared_storage(storage)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:

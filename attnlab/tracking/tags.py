@@ -11,6 +11,7 @@ import os
 import platform
 import shlex
 import sys
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
@@ -28,7 +29,7 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
-from attnlab.tracking.client import DOUBLES_TAG, PRECISION_TAG
+from attnlab.tracking.client import DOUBLES_TAG, MACHINE_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -306,7 +307,8 @@ def question(plan: Plan) -> dict[str, Any]:
 def study_tags(plan: Plan) -> dict[str, str]:
     """Return the tags of the study's experiment that follow from its plan."""
     tags = {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
-    return {**tags, PRECISION_TAG: json.dumps(plan.auto_precision)} if plan.auto_precision else tags
+    auto = {kind: {path: asdict(of_path) for path, of_path in of_kind.items()} for kind, of_kind in plan.auto_machine.items()}
+    return {**tags, MACHINE_TAG: json.dumps(auto)} if auto else tags
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from attnlab._util.memory import reset_peak_memory, reuse_freed_memory
-from attnlab.config.run import MachineConfig
+from attnlab.config.run import AUTO_MACHINE, MachineConfig
 from attnlab.errors import UserError
 
 
@@ -28,7 +28,13 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
 
     Args:
         rank: this process's rank. The ranks of a run share its threads; each has its own CUDA device.
+
+    Raises:
+        UserError: a setting is ``auto``, which the plan resolves.
     """
+    for name in AUTO_MACHINE:
+        if getattr(machine, name) == "auto":
+            raise UserError(f"machine.{name}: expected a value, got 'auto' (the plan resolves it)")
     if machine.threads is not None:
         torch.set_num_threads(max(1, machine.threads // machine.processes_per_run))
     torch.set_float32_matmul_precision(machine.matmul_precision)

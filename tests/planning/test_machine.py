@@ -1,10 +1,14 @@
-"""Tests of ``train.precision`` in the plan, on processors with fast or slow bf16 or without a kernel, and on this one."""
+"""Tests of each ``auto`` of the machine in the plan.
+
+Of ``train.precision``: on processors with fast or slow bf16 or without a kernel, and on this one. Of fields of ``machine``:
+with injected times of training steps.
+"""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,11 @@ import pytest
 import torch
 from torch import nn
 
+from attnlab.config.run import MachineConfig, RunConfig
 from attnlab.errors import UserError
 from attnlab.nn import processor
-from attnlab.planning import precision
+from attnlab.planning import machine
+from attnlab.planning.machine import StepTime
 from attnlab.planning.plan import Plan, plan
 from attnlab.testing.benchmark.layer import LayerConfig, unsupported
 from attnlab.training import device
@@ -223,5 +229,136 @@ def test_a_processor_without_avx512_is_planned_out() -> None:
     if probe["works"]:
         pytest.skip("oneDNN has a bf16 LSTM here even with ONEDNN_MAX_CPU_ISA=AVX2")
     assert probe["cells"] == {"dense": None, "gru": None, "lstm": NO_LSTM}
-    slow = probe["speedup"] * precision.MIN_SPEEDUP < 1
+    slow = probe["speedup"] * machine.MIN_SPEEDUP < 1
     assert any("times slower than fp32 products" in note for note in probe["notes"]) == slow
+
+
+# ---------------------------------------------------------------- fields of machine
+
+FIELDS = ("machine.matmul_precision", "machine.reuse_memory")
+AUTO = {**BASE, "train": {"steps": 2, "batch_size": 2}, "machine": "auto"}
+
+
+def steps(medium: float, memory: float, both: float, *, difference: float = 1e-7) -> list[StepTime]:
+    """Return steps of one cell: seconds with each set of changed fields, 1 with the defaults."""
+    matmul, reuse = FIELDS
+    times = {(): 1.0, (matmul,): medium, (reuse,): memory, (matmul, reuse): both}
+    return [StepTime(changed, seconds, difference if matmul in changed else 0.0) for changed, seconds in times.items()]
+
+
+def chosen(*cells: list[StepTime]) -> tuple[Any, Any]:
+    settings = machine.choose_levers(FIELDS, {f"cell {i}": of_cell for i, of_cell in enumerate(cells)})
+    return tuple(settings[path].value for path in FIELDS)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([steps(0.6, 0.95, 0.5), steps(0.7, 0.95, 0.6)], ("medium", True)),
+        ([steps(0.6, 0.8, 0.6), steps(0.7, 0.8, 0.7)], ("medium", False)),  # memory gains nothing where products are fast
+        ([steps(1.1, 0.8, 0.5), steps(0.9, 0.8, 0.5)], ("highest", True)),  # slower in one cell
+        ([steps(1.04, 1.0, 1.0), steps(0.9, 1.0, 1.0)], ("medium", False)),  # within noise in one, faster in the other
+        ([steps(0.92, 0.93, 0.85), steps(0.92, 0.93, 0.85)], ("highest", False)),  # too little to be sure
+        ([steps(0.5, 1.0, 0.5)], ("medium", False)),  # a study of one cell
+        ([steps(0.5, 0.8, 0.4, difference=3e-3), steps(0.5, 0.8, 0.4)], ("highest", True)),  # products in bf16
+        ([steps(0.5, 0.8, 0.4, difference=float("nan"))], ("highest", True)),
+    ],
+)
+def test_a_field_changes_only_where_steps_are_faster_and_as_exact(
+    cells: list[list[StepTime]], expected: tuple[str, bool]
+) -> None:
+    assert chosen(*cells) == expected
+
+
+def test_the_reason_for_a_refusal_is_the_difference() -> None:
+    settings = machine.choose_levers(FIELDS, {"dense": steps(0.5, 0.8, 0.4, difference=3e-3)})
+    assert settings[FIELDS[0]].reason == "matmul_precision: medium changes the gradients by 0.003"
+
+
+def test_the_smallest_and_the_largest_cell_are_measured() -> None:
+    measured: list[RunConfig] = []
+
+    def measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]]:
+        assert paths == list(FIELDS)
+        measured.extend(configs)
+        return [steps(0.5, 1.0, 0.5)] * len(configs)
+
+    grid = {"variant": ["dense"], "model.dim": [32, 64, 16, 48]}
+    study = {"study": "s", "base": AUTO, "grid": grid}
+    auto = plan(study, measure=measure)
+    assert [config.model.dim for config in measured] == [16, 64]
+    assert all((c.machine.matmul_precision, c.machine.reuse_memory) == ("highest", False) for c in measured)
+    explicit = plan(study, sets={FIELDS[0]: "medium", FIELDS[1]: False}, measure=lambda *_: pytest.fail("measured"))
+    assert [run.fingerprint for run in auto.runs] == [run.fingerprint for run in explicit.runs]
+    assert auto.notes[0].startswith("machine.matmul_precision: auto is medium on cpu: training steps of '")
+    assert set(auto.auto_machine["cpu"]) == set(FIELDS) and explicit.auto_machine == {}
+
+
+def test_a_step_that_takes_long_is_measured_with_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+
+    def measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> None:
+        rows.extend(config.train.batch_size for config in configs)
+
+    study = {"study": "s", "base": AUTO, "grid": {"train.batch_size": [64, 2], "variant": ["dense"]}}
+    defaults = plan(study, measure=measure)
+    monkeypatch.setattr(machine, "MAX_FLOPS", 1e7)
+    plan(study, measure=measure)
+    assert rows[:3] == [2, 64, 2] and 2 < rows[3] < 64
+    assert [cell.config.machine.matmul_precision for cell in defaults.cells] == ["highest"] * 2
+    assert "training steps could not be measured" in defaults.notes[0]
+
+
+def test_precision_is_compared_with_the_chosen_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "bf16_speedup", {"highest": 3.0, "medium": 1.0}.__getitem__)
+    base = {**AUTO, "train": {"steps": 2, "precision": "auto"}}
+    study = {"study": "s", "base": base, "grid": {"variant": ["dense"]}}
+    for medium, expected in ((0.5, "fp32"), (2.0, "bf16")):
+        measured = plan(study, measure=lambda configs, _, medium=medium: [steps(medium, 1.0, medium)] * len(configs))
+        assert precisions(measured) == [expected]
+
+
+def test_steps_on_cuda_are_not_measured() -> None:
+    base = {**AUTO, "machine": {"device": "cuda", "matmul_precision": "auto"}}
+    study = {"study": "s", "base": base, "grid": {"variant": ["dense"]}}
+    on_cuda = plan(study, measure=lambda *_: pytest.fail("measured"))
+    assert on_cuda.cells[0].config.machine.matmul_precision == "highest"
+    assert "machine.matmul_precision: auto is highest on cuda: not measured on cuda" in on_cuda.notes
+
+
+def test_a_stage_has_what_was_chosen_for_its_cell() -> None:
+    base = {**AUTO, "machine": {"device": "cpu"}}
+    stages = {"pretrain": {"train": {"steps": 3}, "machine": "auto"}}
+    for own, expected in (("auto", ("medium", False)), ({"matmul_precision": "high"}, ("high", False))):
+        study = {"study": "s", "base": {**base, "machine": own, "init": "pretrain"}, "grid": {"variant": ["dense"]}}
+        staged = plan({**study, "stages": stages}, measure=lambda configs, _: [steps(0.5, 1.0, 0.5)] * len(configs))
+        machines = [cell.config.machine for cell in (*staged.stages, *staged.cells)]
+        assert [(m.matmul_precision, m.reuse_memory) for m in machines] == [expected] * 2
+
+
+def test_auto_of_the_machine_is_a_mapping_and_can_be_assigned() -> None:
+    study = {"study": "s", "base": AUTO, "grid": {"variant": ["dense"]}}
+    assigned = plan(study, sets={FIELDS[0]: "high", "machine.threads": 3}).cells[0].config.machine
+    assert (assigned.matmul_precision, assigned.reuse_memory, assigned.threads) == ("high", False, 3)
+    threads = {"study": "s", "base": {**AUTO, "machine": {"threads": 2}}, "grid": {"variant": ["dense"]}}
+    merged = plan(threads, sets={"machine": "auto"})
+    assert merged.cells[0].config.machine.threads == 2 and set(merged.auto_machine["cpu"]) == set(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "message"),
+    [
+        ("fast", "base.machine", "expected 'auto', or a mapping of keys such as {device: cpu}, got 'fast'"),
+        ({"reuse_memory": "yes"}, "base.machine.reuse_memory", "expected true, false or 'auto', got 'yes'"),
+        ({"reuse_memory": 1}, "base.machine.reuse_memory", "expected true, false or 'auto', got 1"),
+    ],
+)
+def test_a_wrong_value_is_one_line(value: Any, where: str, message: str) -> None:
+    with pytest.raises(UserError) as refused:
+        plan({"study": "s", "base": {**AUTO, "machine": value}, "grid": {"variant": ["dense"]}})
+    assert (refused.value.where, refused.value.message) == (where, message)
+
+
+def test_a_run_does_not_start_with_auto() -> None:
+    with pytest.raises(UserError, match="machine.matmul_precision: expected a value, got 'auto'"):
+        device.set_up(MachineConfig(matmul_precision="auto"))

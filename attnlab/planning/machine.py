@@ -1,0 +1,257 @@
+"""Resolve each ``auto`` of the machine in the plan: ``machine.matmul_precision``, ``machine.reuse_memory`` and
+``train.precision``. Also note configurations in which bf16 is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnlab.config.axes import text
+from attnlab.config.grid import CellConfig
+from attnlab.config.run import RunConfig
+from attnlab.nn import processor
+from attnlab.planning.building import BuildError
+from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.training.costs import micro_batch, one_step
+from attnlab.training.device import resolve_device
+
+MIN_SPEEDUP = 1.2  # of bf16 products; smaller measured ratios may be noise
+MIN_STEP_SPEEDUP = 1.1  # of training steps in one of the measured cells
+MAX_STEP_SLOWDOWN = 0.95  # smallest speedup in the other one
+MAX_DIFFERENCE = 1e-5  # of gradients: another order of sums changes them by 1e-6 or less, products in bf16 by 1e-3
+MAX_FLOPS = 1e10  # of a measured step: a fraction of a second
+
+PRECISION, MATMUL, MEMORY = "train.precision", "machine.matmul_precision", "machine.reuse_memory"
+DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32"}
+FASTER = {MATMUL: "medium", MEMORY: True}  # the values that may be faster on a CPU
+
+Resolve = Callable[[CellConfig], ResolvedCell]
+
+
+@dataclass(frozen=True)
+class AutoSetting:
+    """The value of a field that a study leaves to the plan, and the reason for it."""
+
+    value: Any
+    reason: str
+
+
+AutoMachine = Mapping[str, Mapping[str, AutoSetting]]  # type of device -> path of a field -> its value
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A measured training step of one cell.
+
+    Attributes:
+        changed: the paths of the fields that have their value in ``FASTER``, in the order of that table; the others have their
+            default.
+        seconds: of a step, of one thread.
+        difference: of the loss and the gradients from those of the defaults, relative to their norms; the larger one.
+    """
+
+    changed: tuple[str, ...]
+    seconds: float
+    difference: float
+
+
+# Returns, for each configuration, a step with each set of changed fields among the given paths; None if that fails.
+MeasureSteps = Callable[[Sequence[RunConfig], Sequence[str]], "Sequence[Sequence[StepTime]] | None"]
+
+
+def auto_paths(configs: Iterable[RunConfig]) -> list[str]:
+    """Return the paths of the fields that are ``auto`` in a configuration."""
+    configs = list(configs)
+    return [path for path in DEFAULTS if any(config.value(path) == "auto" for config in configs)]
+
+
+def resolve_machine(
+    cells: Sequence[CellConfig],
+    resolver: Resolver,
+    *,
+    recorded: Callable[[], AutoMachine] = dict,
+    measure: MeasureSteps | None = None,
+) -> tuple[list[CellConfig], dict[str, dict[str, AutoSetting]], list[str]]:
+    """Return the cells with each ``auto`` of the machine resolved, the decisions, and a note on each.
+
+    Cells on one type of device get the same values, so that they can be compared: those of the study's recorded runs, so that
+    a resumed study continues them; otherwise those that are measured to be faster, in every cell that has ``auto``.
+
+    Args:
+        cells: all those of a study.
+        resolver: resolves a cell without ``auto``.
+        recorded: returns the decisions that the study recorded; called only if a cell has ``auto``.
+        measure: measures training steps; without it, the fields of ``machine`` keep their defaults.
+
+    Raises:
+        UserError: as ``resolver`` does.
+    """
+    resolved, notes = {id(cell): cell for cell in cells}, []
+    earlier = recorded() if auto_paths(cell.config for cell in cells) else {}
+    # What was decided stays, also for fields that an assignment sets in this plan alone.
+    decisions = {kind: dict(settings) for kind, settings in earlier.items()}
+    for kind in ("cpu", "cuda"):
+        open_cells = [cell for cell in cells if auto_paths([cell.config]) and _kind(cell.config) == kind]
+        paths = auto_paths(cell.config for cell in open_cells)
+        known = {path: setting for path, setting in earlier.get(kind, {}).items() if path in paths}
+        settings = dict(known)
+        if levers := [path for path in (MATMUL, MEMORY) if path in paths and path not in known]:
+            with_known = [_with_settings(cell, settings) for cell in open_cells]
+            settings |= _levers(kind, with_known, levers, resolver, measure)
+        if PRECISION in paths and PRECISION not in known:
+            of_precision = [_with_settings(cell, settings) for cell in open_cells if cell.config.train.precision == "auto"]
+            settings[PRECISION] = _precision(kind, of_precision, resolver)
+        if settings:
+            decisions[kind] = decisions.get(kind, {}) | settings
+        resolved |= {id(cell): _with_settings(cell, settings) for cell in open_cells}
+        for path, setting in settings.items():
+            reason = f"the recorded runs of this study have it; to change it, set {path}" if path in known else setting.reason
+            notes.append(f"{path}: auto is {text(setting.value)} on {kind}: {reason}")
+    return list(resolved.values()), decisions, notes
+
+
+# ---------------------------------------------------------------- fields of machine, by the time of training steps
+
+
+def _levers(
+    kind: str, cells: Sequence[CellConfig], paths: Sequence[str], resolver: Resolver, measure: MeasureSteps | None
+) -> dict[str, AutoSetting]:
+    """Return the values of fields of ``machine`` for the cells that have ``auto`` in one of them."""
+    cells = [cell for cell in cells if any(cell.config.value(path) == "auto" for path in paths)]
+    if kind != "cpu" or measure is None:
+        return _defaults(paths, f"not measured on {kind}" if kind != "cpu" else "not measured")
+    smallest_and_largest = _extremes(cells, resolver)
+    if not smallest_and_largest:
+        return _defaults(paths, "no cell can run")
+    times = measure([config for _, config in smallest_and_largest], paths)
+    if times is None:
+        return _defaults(paths, "training steps could not be measured")
+    return choose_levers(paths, {name: steps for (name, _), steps in zip(smallest_and_largest, times, strict=True)})
+
+
+def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]]) -> dict[str, AutoSetting]:
+    """Return the values of fields of ``machine`` that pay, one after the other.
+
+    A field leaves its default if loss and gradients stay the same, and training steps are at least ``MIN_STEP_SPEEDUP`` times
+    as fast in one of the measured cells and no slower in the others, beyond noise (``MAX_STEP_SLOWDOWN``).
+
+    Args:
+        paths: the fields.
+        times: name of a cell -> its step with each set of changed fields.
+    """
+    chosen: dict[str, AutoSetting] = {}
+    steps = {name: {step.changed: step for step in of_cell} for name, of_cell in times.items()}
+    changed: tuple[str, ...] = ()
+    for path in paths:
+        faster, candidate = f"{path.rpartition('.')[2]}: {text(FASTER[path])}", (*changed, path)
+        speedups = [of_cell[changed].seconds / of_cell[candidate].seconds for of_cell in steps.values()]
+        differences = [of_cell[candidate].difference for of_cell in steps.values()]
+        names, ratios = " and ".join(map(repr, steps)), " and ".join(f"{speedup:.2f}" for speedup in speedups)
+        reason = f"training steps of {names} are {ratios} times as fast with {faster}, as measured"
+        if not all(difference <= MAX_DIFFERENCE for difference in differences):  # NaN is not
+            chosen[path] = AutoSetting(DEFAULTS[path], f"{faster} changes the gradients by {max(differences):.1g}")
+        elif max(speedups) >= MIN_STEP_SPEEDUP and min(speedups) >= MAX_STEP_SLOWDOWN:
+            chosen[path] = AutoSetting(FASTER[path], f"{reason}, and the gradients differ by {max(differences):.1g}")
+            changed = candidate
+        else:
+            chosen[path] = AutoSetting(DEFAULTS[path], reason)
+    return chosen
+
+
+def _defaults(paths: Sequence[str], reason: str) -> dict[str, AutoSetting]:
+    return {path: AutoSetting(DEFAULTS[path], reason) for path in paths}
+
+
+def _extremes(cells: Sequence[CellConfig], resolver: Resolver) -> list[tuple[str, RunConfig]]:
+    """Return name and configuration of the cells with the fewest and the most FLOPs a step, of those that can run.
+
+    Each ``auto`` that is left has its default there. A step has one micro-batch, of fewer rows if they take long, and one
+    thread: several wait for each other, which hides differences on a busy machine.
+    """
+    sizes: list[tuple[float, str, RunConfig]] = []
+    for cell in cells:
+        resolved = resolver(_with_settings(cell, _defaults(list(DEFAULTS), "")))
+        if resolved.refusal is None:
+            try:
+                flops = resolver.traces.figures(resolved.config, resolved.task)["flops_per_token"]
+            except BuildError:  # the plan refuses it
+                continue
+            flops_of_row = 3 * flops * resolved.task.length
+            rows = max(1, min(micro_batch(resolved.config), round(MAX_FLOPS / flops_of_row)))
+            changes = {
+                "train.batch_size": rows,
+                "train.gradient_accumulation": 1,
+                "machine.processes_per_run": 1,
+                "machine.threads": 1,
+            }
+            size = flops_of_row * resolved.config.train.batch_size
+            sizes.append((size, cell.name, one_step(resolved.config).replace(changes)))
+    sizes.sort(key=lambda size: size[0])
+    return [(name, config) for _, name, config in ([sizes[0], sizes[-1]] if len(sizes) > 1 else sizes)]
+
+
+# ---------------------------------------------------------------- precision, by the time of matrix products
+
+
+def _precision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> AutoSetting:
+    """Return the precision of cells with ``auto``: bf16 if all support it and, on a CPU, if its matrix products are faster."""
+    speedup = _speedup(cell.config for cell in cells) if kind == "cpu" else None
+    if speedup is not None and speedup < MIN_SPEEDUP:
+        return AutoSetting("fp32", _compared(speedup))
+    lacking = next(_without_bf16(cells, resolve), None)
+    if lacking is not None:
+        return AutoSetting("fp32", lacking)
+    return AutoSetting("bf16", "every cell can run in it" if speedup is None else _compared(speedup))
+
+
+def _without_bf16(cells: Iterable[CellConfig], resolve: Resolve) -> Iterator[str]:
+    """Yield a sentence for each cell that runs in fp32 but not in bf16."""
+    for cell in cells:
+        bf16, fp32 = (_with_settings(cell, {PRECISION: AutoSetting(value, "")}) for value in ("bf16", "fp32"))
+        reason = resolve(bf16).refusal
+        if reason is not None and resolve(fp32).refusal is None:
+            yield f"{cell.name!r} cannot run in bf16 ({reason})"
+
+
+def slow_bf16_notes(configs: Iterable[RunConfig]) -> Iterator[str]:
+    """Yield a note if configurations use bf16 on a CPU on which it is slower than fp32.
+
+    Args:
+        configs: resolved.
+    """
+    slow = [config for config in configs if config.train.precision == "bf16" and _kind(config) == "cpu"]
+    speedup = _speedup(slow) if slow else MIN_SPEEDUP
+    if speedup * MIN_SPEEDUP < 1:
+        yield f"{_compared(speedup)}: use train.precision: fp32 or auto"
+
+
+def _speedup(configs: Iterable[RunConfig]) -> float:
+    """Return the speedup of bf16 matrix products over fp32, for the setting of ``matmul_precision`` with the smallest one."""
+    return min(processor.bf16_speedup(setting) for setting in {config.machine.matmul_precision for config in configs})
+
+
+def _compared(speedup: float) -> str:
+    slower = speedup * MIN_SPEEDUP < 1
+    # Two digits, because the measurement takes milliseconds.
+    times = f"{float(f'{1 / speedup if slower else speedup:.2g}'):g} times"
+    return f"bf16 products are {times} {'slower than' if slower else 'as fast as'} fp32 products on this processor"
+
+
+# ---------------------------------------------------------------- fields of a cell
+
+
+def _kind(config: RunConfig) -> str:
+    return resolve_device(config.machine.device).partition(":")[0]
+
+
+def _with_settings(cell: CellConfig, settings: Mapping[str, AutoSetting]) -> CellConfig:
+    """Return a cell with these values in place of each ``auto``."""
+    config = cell.config
+    for path, setting in settings.items():
+        section, _, name = path.partition(".")
+        if config.value(path) == "auto":
+            updated = getattr(config, section).model_copy(update={name: setting.value})
+            config = config.model_copy(update={section: updated})
+    return replace(cell, settings=config)

@@ -1,0 +1,105 @@
+"""Measure the settings of the machine that `auto` chooses from: training steps under each of them, on this machine.
+
+The steps take turns, so that other programs on the machine slow all of them. Buffers that malloc keeps stay with a process,
+so steps with and without `reuse_memory` have a process each; the precision of products is switched within a process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from attnlab._util.process import fork_with_pipe
+from attnlab.errors import UserError
+from attnlab.planning.machine import FASTER, MEMORY, StepTime
+from attnlab.study.execution.measurements import load_measurements, measurement_key, receive, save_measurement
+from attnlab.study.execution.worker import PRELOAD, output_to
+
+if TYPE_CHECKING:
+    from attnlab.config.run import MachineConfig, RunConfig
+
+FILE = "machine_settings.json"  # in the runs folder
+SECONDS = 1.5  # of the measurement of one configuration
+MIN_ROUNDS = 4
+
+Changed = tuple[str, ...]  # paths of the fields that have their value in `FASTER`
+
+logger = logging.getLogger(__name__)
+
+
+def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str], *, root: Path) -> list[list[StepTime]] | None:
+    """Return the steps of each configuration with each set of changed fields, or None if one of them cannot be measured.
+
+    Args:
+        configs: resolved, for one thread of a CPU.
+        paths: the fields that may be changed.
+        root: the folder of runs, which keeps measurements.
+    """
+    key = measurement_key(list(paths), [config.fingerprint() for config in configs])
+    known = load_measurements(root / FILE).get(key, [])
+    if not known:
+        logger.info("measuring training steps to choose %s", " and ".join(paths))
+        for config in configs:
+            if (measured := _measure(config, paths)) is None:
+                return None
+            known.append(measured)
+        with suppress(OSError):  # a plan needs no folder of runs
+            save_measurement(root / FILE, key, known)
+    return [[StepTime(tuple(changed), seconds, difference) for changed, seconds, difference in of_one] for of_one in known]
+
+
+def _measure(config: RunConfig, paths: Sequence[str]) -> list[tuple[Changed, float, float]] | None:
+    """Return changed fields, seconds and difference of each step; None if a process fails."""
+    in_process = [path for path in paths if path != MEMORY]
+    sets: list[Changed] = [(), *((path,) for path in in_process)]
+    groups = [sets, [(*changed, MEMORY) for changed in sets]] if MEMORY in paths else [sets]
+    processes, pipes = [], []
+    try:
+        for group in groups:
+            process, pipe = fork_with_pipe(_take_steps, config, group, name="attnlab-calibration", preload=PRELOAD)
+            processes.append(process)
+            pipes.append(pipe)
+        differences = [difference for of_group in receive(pipes) for difference in of_group]
+        rounds: list[list[float]] = []
+        start = perf_counter()
+        while len(rounds) < MIN_ROUNDS or perf_counter() - start < SECONDS:
+            rounds.append([])
+            for pipe in pipes:
+                pipe.send("step")
+                rounds[-1] += receive([pipe])[0]
+    except (EOFError, OSError, UserError):  # a process ended, because the memory did not suffice or the user's code failed
+        return None
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+        for pipe in pipes:
+            pipe.close()
+    shortest = [min(times) for times in zip(*rounds, strict=True)]
+    return list(zip([changed for group in groups for changed in group], shortest, differences, strict=True))
+
+
+def _take_steps(config: RunConfig, group: Sequence[Changed], pipe: Connection) -> None:
+    """Send the differences of the gradients, then for each message the seconds of a step with each set of changed fields."""
+    from attnlab.training.example_step import ExampleStep, relative_difference
+
+    output_to(Path(os.devnull))
+    step = ExampleStep(config)
+    reference = step.gradients(config.machine)
+    machines = [_changed(config.machine, changed) for changed in group]
+    pipe.send([relative_difference(step.gradients(machine), reference) for machine in machines])
+    for machine in machines:
+        step.seconds(machine)  # the first one allocates memory
+    with suppress(EOFError):
+        while pipe.recv():
+            pipe.send([step.seconds(machine) for machine in machines])
+
+
+def _changed(machine: MachineConfig, changed: Changed) -> MachineConfig:
+    return machine.model_copy(update={path.rpartition(".")[2]: FASTER[path] for path in changed})

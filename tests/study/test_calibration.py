@@ -1,0 +1,64 @@
+"""Tests of the measurement of machine settings: real steps, the file that keeps them, and failures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnlab
+from attnlab.planning.machine import MATMUL, MEMORY
+from attnlab.study.execution import calibration
+from attnlab.study.execution.calibration import FILE, measure_steps
+from tests.support.small_runs import tiny
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "SECONDS", 0.05)
+
+
+def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = [tiny(), tiny(model__dim=24)]
+    measured = measure_steps(configs, [MATMUL, MEMORY], root=tmp_path)
+    assert measured is not None and len(measured) == 2
+    for steps in measured:
+        assert [step.changed for step in steps] == [(), (MATMUL,), (MEMORY,), (MATMUL, MEMORY)]
+        assert all(0 < step.seconds < 60 for step in steps)
+        assert steps[0].difference == steps[2].difference == 0.0, "the same kernels give the same bits"
+    monkeypatch.setattr(calibration, "_measure", lambda *_: pytest.fail("measured again"))
+    assert measure_steps(configs, [MATMUL, MEMORY], root=tmp_path) == measured
+    for other, paths in ((configs[:1], [MATMUL, MEMORY]), (configs, [MEMORY])):
+        with pytest.raises(pytest.fail.Exception, match="measured again"):
+            measure_steps(other, paths, root=tmp_path)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        measure_steps(configs, [MATMUL, MEMORY], root=tmp_path)
+
+
+def test_one_field_needs_no_other_steps(tmp_path: Path) -> None:
+    for path in (MATMUL, MEMORY):
+        measured = measure_steps([tiny()], [path], root=tmp_path)
+        assert measured is not None and [step.changed for step in measured[0]] == [(), (path,)]
+
+
+def test_a_step_that_fails_is_not_measured(tmp_path: Path) -> None:
+    assert measure_steps([tiny(), tiny(variant="no_such_variant")], [MATMUL], root=tmp_path) is None
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    assert measure_steps([tiny()], [MATMUL], root=tmp_path / "runs") is not None
+
+
+def test_attnlab_plan_measures_and_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base: dict[str, Any] = {"task": {"name": "pydocs", "length": 24}, "model": {"dim": 12, "depth": 1, "heads": 2}}
+    base |= {"train": {"steps": 4, "batch_size": 3}, "machine": {"device": "cpu", "matmul_precision": "auto"}}
+    study = {"study": "s", "base": base, "grid": {"variant": ["dense", "none"]}}
+    first = attnlab.plan(study, root=tmp_path)
+    assert first.cells[0].config.machine.matmul_precision in ("highest", "medium")
+    assert len(json.loads((tmp_path / FILE).read_text())) == 1
+    monkeypatch.setattr(calibration, "_measure", lambda *_: pytest.fail("measured again"))
+    assert attnlab.plan({**study, "seeds": [4, 5]}, root=tmp_path).auto_machine == first.auto_machine
+    assert attnlab.plan(study, sets={"machine.matmul_precision": "high"}, root=tmp_path).auto_machine == {}
