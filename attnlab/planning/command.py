@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -88,13 +89,13 @@ def _named_files(folder: Path, arguments: Sequence[str]) -> dict[str, Path]:
     A word, the part of a word after ``=``, and the module after ``-m`` can name a file.
     """
     named: dict[str, Path] = {}
+    root = folder.absolute()
     for before, word in zip(["", *arguments], arguments, strict=False):
         for name in _candidates(before, word):
             try:
-                path = folder / name
-                inside = path.resolve().is_relative_to(folder.resolve())
-                if inside and path.is_file():
-                    named[Path(name).as_posix()] = path
+                path = Path(os.path.normpath(root / name))  # a link in the folder counts, wherever it leads
+                if path.is_relative_to(root) and path.is_file():
+                    named[path.relative_to(root).as_posix()] = path
             except (OSError, ValueError):  # a word that is no path, such as one that is too long
                 continue
     return named

@@ -106,6 +106,8 @@ def test_files_are_listed_by_patterns_or_named_by_the_command(folder: Path) -> N
 
     assert files(STUDY) == {"train.py"}
     assert files(STUDY.replace("--lr {lr}", "--lr={lr} --data=data.txt -m helper")) == {"train.py", "data.txt", "helper.py"}
+    (folder / "linked.txt").symlink_to(folder / "data.txt")
+    assert files(STUDY.replace("train.py", f"{folder}/train.py x/../linked.txt ../outside.txt")) == {"train.py", "linked.txt"}
     (folder / "rows-0.txt").touch()
     assert files(STUDY.replace("--seed {seed}", "--seed {seed} rows-{seed}.txt")) == {"train.py"}, "the same for all seeds"
     assert files(STUDY + "files: ['*.py', data.txt]\n") == {"train.py", "helper.py", "data.txt"}
