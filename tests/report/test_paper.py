@@ -257,6 +257,13 @@ def test_a_paper_states_its_test_seeds_correction_and_interval(tmp_path: Path) -
     assert "basic has no queries to rotate" in (folder / "appendix.tex").read_text()
 
 
+def test_the_methods_state_the_settings_that_the_plan_chose(tmp_path: Path) -> None:
+    settings = (("machine.reuse_memory", "true on cpu: steps are 1.2 times as fast"),)
+    folder = written(tmp_path, replace(INFO, auto=settings), *made_up())
+    text = (folder / "methods.tex").read_text().replace("\\allowbreak{}", "")
+    assert r"machine.reuse\_memory was left to the plan, which chose true on cpu: steps are 1.2 times as fast." in text
+
+
 def test_a_study_of_programs_shows_its_command_and_names_no_test_split(tmp_path: Path) -> None:
     info, runs, curves = programs()
     folder = written(tmp_path, info, runs, curves)
