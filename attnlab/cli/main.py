@@ -27,6 +27,7 @@ from attnlab._util.printable import EscapingStream
 from attnlab._util.redact import redact
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
+from attnlab.cli._completion import SHELLS, PrintCompletion
 from attnlab.errors import UserError, one_line
 
 VERBS = (
@@ -98,6 +99,8 @@ def build_parser() -> Parser:
     """Return the parser of all verbs; the parsed arguments hold the verb's function as `main`."""
     parser = Parser(prog="attnlab", description="A testbed for attention variants, with an ablation runner.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"attnlab {__version__}")
+    shells = {"choices": SHELLS, "help": "print a completion script for a shell"}
+    parser.add_argument("--print-completion", action=PrintCompletion, **shells)
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     for name in VERBS:
         module = import_module(f"attnlab.cli.{name.replace('-', '_')}")
