@@ -1,5 +1,6 @@
 """Tests of studies of a program: their parts, the command lines of their runs, and the mistakes in them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
+from attnlab.study.execution.command import parse_metrics
+from tests.support.paths import ROOT
 
 STUDY = """\
 study: program
@@ -119,6 +122,16 @@ def test_a_study_as_a_dict_keeps_its_command(folder: Path, monkeypatch: pytest.M
     monkeypatch.chdir(folder)
     again = read_study(study.model_dump(mode="json", exclude_defaults=True) | {"base": {"lr": 0.5}})
     assert [cell.command.arguments for cell in expand(again)[0]] == [cell.command.arguments for cell in expand(study)[0]]
+
+
+def test_the_page_of_the_documentation_is_valid(folder: Path) -> None:
+    text = (ROOT / "docs" / "how-to" / "command.md").read_text(encoding="utf-8")
+    first, *_ = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    planned = plan(write(folder, first))
+    assert len(planned.runs) == 10 and [cell.name for cell in planned.cells] == ["dense", "gated"]
+    lines = re.findall(r"^\{.*\}$", text, flags=re.MULTILINE)
+    metrics = [parse_metrics(line) for line in lines]
+    assert [found and found[0] for found in metrics] == [100, 200, None] and metrics[-1] and "bits_per_byte" in metrics[-1][1]
 
 
 MISTAKES = [
