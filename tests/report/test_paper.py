@@ -264,6 +264,20 @@ def test_the_methods_state_the_settings_that_the_plan_chose(tmp_path: Path) -> N
     assert r"machine.reuse\_memory was left to the plan, which chose true on cpu: steps are 1.2 times as fast." in text
 
 
+def test_the_caption_names_the_exact_test_and_cells_that_are_not_compared(tmp_path: Path) -> None:
+    runs = [run | {"test": f'{{"task": "{"a" if run["variant"] == "gru" else "b"}"}}'} for run in rate_runs()]
+    caption = (written(tmp_path, StudyInfo(RATE_SPEC), pandas.DataFrame(runs), NO_CURVES) / "table.tex").read_text()
+    assert "exact test of Barnard and Chan" in caption and "$t$-test" not in caption
+    assert re.search(r"Not compared: gru: not the same test", caption)
+
+
+def test_figures_of_an_earlier_paper_are_removed_and_other_files_stay(tmp_path: Path) -> None:
+    for name in ("interactions.pdf", "mine.pdf"):
+        (tmp_path / name).touch()
+    written(tmp_path, INFO, *made_up())
+    assert {path.name for path in tmp_path.glob("*.pdf")} == {"forest.pdf", "curves.pdf", "mine.pdf"}
+
+
 def test_a_study_of_programs_shows_its_command_and_names_no_test_split(tmp_path: Path) -> None:
     info, runs, curves = programs()
     folder = written(tmp_path, info, runs, curves)

@@ -20,13 +20,15 @@ from attnlab.report.paper.text import breakable, escape, sentences
 from attnlab.report.plots.learning import OTHER_NATS, CurvePanel
 from attnlab.report.trend import noun
 from attnlab.report.verdicts import note_on_batches
-from attnlab.report.wording import better, count, describe_test
+from attnlab.report.wording import better, count, describe_test, describe_verdict
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.simultaneous import hides_correction
 from attnlab.stats.trend import Trend
+from attnlab.stats.verdict import VerdictKind
 
+EXACT_TESTS = {"median": "sign test", "solve_rate": "exact test of Barnard and Chan", "superiority": "sign test"}
 EXACT_KEYS = {"solve_rate": ("barnard1947", "chan1998", "clopper1934"), "superiority": ("clopper1934",)}
 SUMMARIES = {"mean": "mean", "median": "median", "solve_rate": "share of solved seeds", "superiority": "median"}
 MODEL = {"model.depth": "depth", "model.dim": "width", "model.heads": "heads"}
@@ -79,8 +81,9 @@ def _test_clause(differences: Sequence[Difference], spec: ComparisonSpec, *, of:
     if all(difference.p is None for difference in differences):
         return "no test, for want of seeds"
     moderated = any(difference.interval.prior for difference in differences)
-    test = f"two-sided {'moderated ' if moderated else ''}paired $t$-test" if spec.estimand.is_mean else "exact test"
-    margin = f" (rows marked $\\approx$: two one-sided tests against the margin $\\pm{spec.margin:g}$)" if spec.margin else ""
+    test = EXACT_TESTS.get(spec.estimand.name, f"two-sided {'moderated ' if moderated else ''}paired $t$-test")
+    equivalence = spec.margin is not None and spec.estimand.name != "superiority"
+    margin = f" (rows marked $\\approx$: two one-sided tests against the margin $\\pm{spec.margin:g}$)" if equivalence else ""
     number = max((difference.comparisons for difference in differences), default=0)
     return f"{test} over seeds{margin}, corrected by Holm's method over {count(number, of)}{_looks_clause(spec)}"
 
@@ -107,6 +110,7 @@ def verdict_caption(cells: Sequence[CellSummary], spec: ComparisonSpec, *, has_b
         texts.append(f"$p$: {_test_clause(differences, spec, of='comparison')}.")
         texts.append(_simultaneous_clause(differences))
         texts.append(f"Verdicts at the 5\\,\\% level: {legend(cell.verdict for cell in comparisons(cells))}")
+        texts.append(_not_compared(cells))
     if has_bold:
         texts.append(
             "Bold: the best value among a baseline and the cells compared with it, only if the verdicts show that the cell is "
@@ -115,6 +119,16 @@ def verdict_caption(cells: Sequence[CellSummary], spec: ComparisonSpec, *, has_b
     if has_scores:
         texts.append("Below the rule: reference scores without a neural network, not compared.")
     return sentences(*texts)
+
+
+def _not_compared(cells: Sequence[CellSummary]) -> str:
+    """Return the reasons for which cells with a result are not compared."""
+    reasons: dict[str, list[str]] = {}
+    for cell in comparisons(cells):
+        if cell.verdict and cell.verdict.kind is VerdictKind.NO_COMPARISON:
+            reasons.setdefault(describe_verdict(cell.verdict), []).append(cell.name)
+    texts = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return breakable(f"Not compared: {'; '.join(texts)}.") if texts else ""
 
 
 def _tested(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
@@ -270,6 +284,8 @@ def _statistics(
             else "Differences are paired by seed and tested"
         )
         texts, keys = [f"{what} by two-sided $t$-tests, with 95\\,\\% $t$-intervals."], []
+        if any(difference.p is not None and difference.interval.sd == 0 for difference in differences):
+            texts.append("A difference that is the same in all seeds is tested by its sign.")
     else:
         texts, keys = [f"The test is {escape(TESTS[spec.estimand.name])}."], [*EXACT_KEYS.get(spec.estimand.name, ())]
         if keys:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas
 
 FOLDER, DOCUMENT = "paper", "paper.tex"
+FIGURES = ("forest", "main-effects", "interactions", "trend", "curves")
 MAX_NAMED = 6  # plots and classes named in a printed line
 
 
@@ -84,8 +85,8 @@ def write_paper(folder: Path, page: Page, *, curves: pandas.DataFrame) -> Paper:
         curves: As `attnlab.load_curves` returns them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.pdf"):
-        stale.unlink()
+    for stale in FIGURES:
+        (folder / f"{stale}.pdf").unlink(missing_ok=True)
     result, cited = estimate_effects(page.cells, page.results.spec), citations(page.records)
     result = None if result is None or result.problem else result
     tables = _tables(page, result)
