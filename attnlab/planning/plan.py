@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.html import html_table
 from attnlab._util.plural import count
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.command import metric_of
@@ -85,6 +86,14 @@ class Plan:
         goals = ", ".join(f"{metric} ({way})" for metric, way in dict.fromkeys(map(self.metric_of, self.cells)))
         head = f"plan of {self.study.study}: {size}, {goals}"
         return "\n  ".join([head, *cells])
+
+    def _repr_html_(self) -> str:
+        """Return the cells as a table, for display in a notebook."""
+        costs = [(cell.parameters, cell.attention_parameters, cell.flops_per_token) for cell in self.cells]
+        texts = [["" if cost is None else f"{cost:,}" for cost in row] for row in costs]
+        rows = [[cell.name, *row, cell.refusal or ""] for cell, row in zip(self.cells, texts, strict=True)]
+        headings = ["cell", "parameters", "of attention", "FLOPs per token", "refused"]
+        return html_table(headings, rows, caption=repr(self).partition("\n")[0])
 
     @property
     def metrics(self) -> list[str]:

@@ -1,5 +1,7 @@
 """The reference pages have every key of a study and every argument of the commands."""
 
+import argparse
+
 from attnlab.cli._config_keys import config_keys
 from attnlab.cli.main import VERBS, build_parser
 from docgen import reference
@@ -15,8 +17,8 @@ def test_every_key_has_a_row_in_the_table_of_its_section() -> None:
 def test_every_command_has_a_section_with_its_options() -> None:
     sections = {text.partition("\n")[0]: text for text in reference.commands().split("\n## ")[1:]}
     assert list(sections) == list(VERBS)
-    (verbs,) = (action for action in build_parser()._actions if hasattr(action, "choices") and action.choices)
-    for verb, parser in dict(verbs.choices or {}).items():
+    (verbs,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    for verb, parser in verbs.choices.items():
         flags = {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help", "--debug"}
         assert not [flag for flag in flags if f"`{flag}" not in sections[verb]], verb
 

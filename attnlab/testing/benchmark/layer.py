@@ -34,7 +34,9 @@ class LayerConfig:
         length: of the sequences; in cross-attention the context has the same length.
         role: the variant's role.
         position: the name of the position scheme.
-        batch, dim, heads: the input has shape (batch, length, dim).
+        batch: sequences of the input (batch, length, dim).
+        dim: width of the input.
+        heads: number of heads.
         precision: ``fp32`` or ``bf16``.
         options: keyword arguments of the variant's constructor.
         components: of the variant.

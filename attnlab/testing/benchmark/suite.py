@@ -39,7 +39,9 @@ class BenchConfig:
         lengths: of the sequences.
         backends: of the variants, ``auto`` for the one that a study would use; empty: all that each declares. ``dense`` is
             measured with all of its backends.
-        batch, dim, heads: the input has shape (batch, length, dim).
+        batch: sequences of the input (batch, length, dim).
+        dim: width of the input.
+        heads: number of heads.
         position: the name of the position scheme of every layer.
         precision: ``fp32`` or ``bf16``.
         components: of the variants, not of ``dense`` that they are compared with: names, paths, or mappings as in a study.
@@ -80,8 +82,8 @@ class BenchResult:
             if there is a ``reason``.
         saved_bytes: the bytes that autograd saves for backward, without parameters.
         peak_bytes: the peak memory of a pass without parameters and inputs: of the device, or on a CPU of the process.
-        cache_bytes, state_bytes: of the causal role, the bytes that decoding keeps of one sequence: keys and values, and
-            recurrent states.
+        cache_bytes: of the causal role, the bytes of keys and values that decoding keeps of one sequence.
+        state_bytes: of the causal role, the bytes of recurrent states that decoding keeps of one sequence.
         cached: False if the variant declares no cache: each decoded token then computes the whole sequence again.
         reason: why the case could not be measured, or an empty string.
         failed: True if the layer raised an error, False if the variant or the machine does not support the case.
