@@ -46,14 +46,16 @@ def configuration() -> str:
 
 def commands() -> str:
     """Return the Markdown of the commands, with their arguments."""
-    (verbs,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    parser = build_parser()
+    (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help or "" for action in verbs._choices_actions}
     head = (
         "# Commands\n\n`attnlab VERB --help` prints the arguments of a command. An option that takes several values is "
         f"repeated: `--set train.steps=50 --set train.lr=1e-3`. {EPILOG}\n{EXIT_CODES}\n| command | |\n|---|---|\n"
     )
     index = "".join(f"| [{name}](#{name}) | {_cell(helps[name])} |\n" for name in verbs.choices)
-    return head + index + "".join(_verb(name, helps[name], parser) for name, parser in verbs.choices.items())
+    index += "".join(f"| {flag} | {text} |\n" for flag, text in _arguments(parser) if flag.startswith("`-"))
+    return head + index + "".join(_verb(name, helps[name], verb) for name, verb in verbs.choices.items())
 
 
 def _verb(name: str, help_: str, parser: argparse.ArgumentParser) -> str:
@@ -76,7 +78,7 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 def _wrapped(usage: str, width: int = 90) -> str:
     """Return a usage line broken before its optional arguments."""
     lines = [""]
-    for part in re.findall(r"\[[^\]]*(?:\[[^\]]*\][^\]]*)*\]|\S+", usage):
+    for part in re.findall(r"\[[^\[\]]*(?:\[[^\]]*\][^\[\]]*)*\]|\S+", usage):
         if len(lines[-1]) + len(part) + 1 > width:
             lines.append("   ")
         lines[-1] += f"{' ' if lines[-1] else ''}{part}"
