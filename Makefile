@@ -63,8 +63,9 @@ format: $(STAMP)
 package: $(STAMP)
 	@.ci/package
 
+# With --quiet, MkDocs would drop the warnings that --strict counts.
 docs: $(STAMP)
-	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 overhead: $(STAMP)
 	$(BIN)/python -m benchmarks.overhead
