@@ -25,7 +25,8 @@ def variants() -> str:
     """Return the Markdown of the gallery of variants."""
     intro = (
         "Modules `(b, t, dim) -> (b, t, dim)` that mix along `t`. The first picture of a variant shows how strongly each "
-        "output (row) depends on each input (column); sparse variants also show the masks of their first and last head."
+        "output (row) depends on each input (column); sparse variants also show the masks of their first and last head. "
+        "[A variant of your own](../how-to/variant.md)."
     )
     return _page("Variants", intro, VARIANTS, _variant)
 
@@ -35,7 +36,7 @@ def components() -> str:
     intro = (
         "Changes to one place of softmax attention, which combine: `variant: {name: dense, with: [qk_norm, gate]}`. A "
         "component that changes logits or mask by position has a picture of how strongly each output (row) depends on "
-        "each input (column)."
+        "each input (column). [A component of your own](../how-to/component.md)."
     )
     return _page("Components", intro, COMPONENTS, _component)
 
@@ -46,7 +47,8 @@ def positions() -> str:
         "The ways in which order enters attention: added to the embeddings (`embed`), applied to queries and keys "
         "(`rotate`) or added to the logits (`bias`). Pictures show the added vectors (position by feature), the products "
         "of equal queries and keys, or the bias of the first head; parameters that start as constants are drawn at "
-        "random."
+        "random. "
+        "[A scheme of your own](../how-to/variant.md#a-position-scheme)."
     )
     return _page("Position schemes", intro, POSITIONS, _position)
 
@@ -55,7 +57,8 @@ def tasks() -> str:
     """Return the Markdown of the gallery of tasks."""
     classes = {name: TASKS.get(name) for name in TASKS.names()}
     sections = [f"## {name}\n\n{_description(cls)}\n\n{_table(_common(cls) | _task(cls))}" for name, cls in classes.items()]
-    intro = "Data, loss and metric that variants are compared on. [Diagnostics](../diagnostics.md) test one ability each."
+    intro = "Data, loss and metric that variants are compared on. [Diagnostics](../diagnostics.md) test one ability each. "
+        "For your files see [Data of your own](../how-to/data.md), for generated data [A task of your own](../how-to/task.md)."
     return f"# Tasks\n\n{intro}\n\n" + "\n".join(sections)
 
 
