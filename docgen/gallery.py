@@ -47,8 +47,7 @@ def positions() -> str:
         "The ways in which order enters attention: added to the embeddings (`embed`), applied to queries and keys "
         "(`rotate`) or added to the logits (`bias`). Pictures show the added vectors (position by feature), the products "
         "of equal queries and keys, or the bias of the first head; parameters that start as constants are drawn at "
-        "random. "
-        "[A scheme of your own](../how-to/variant.md#a-position-scheme)."
+        "random. [A scheme of your own](../how-to/variant.md#a-position-scheme)."
     )
     return _page("Position schemes", intro, POSITIONS, _position)
 
@@ -57,8 +56,10 @@ def tasks() -> str:
     """Return the Markdown of the gallery of tasks."""
     classes = {name: TASKS.get(name) for name in TASKS.names()}
     sections = [f"## {name}\n\n{_description(cls)}\n\n{_table(_common(cls) | _task(cls))}" for name, cls in classes.items()]
-    intro = "Data, loss and metric that variants are compared on. [Diagnostics](../diagnostics.md) test one ability each. "
+    intro = (
+        "Data, loss and metric that variants are compared on. [Diagnostics](../diagnostics.md) test one ability each. "
         "For your files see [Data of your own](../how-to/data.md), for generated data [A task of your own](../how-to/task.md)."
+    )
     return f"# Tasks\n\n{intro}\n\n" + "\n".join(sections)
 
 
