@@ -8,12 +8,13 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +230,16 @@ def meanwhile(ready: Callable[[], Any], act: Callable[[], Any]) -> Iterator[None
 
 
 def hanging(root: Path) -> list[int]:
-    """Return the process ids of the hanging run and of its child; empty until it hangs."""
-    return [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
+    """Return the process ids of the hanging run and of its child; empty until it hangs and both runs are recorded.
+
+    A run starts before its record is opened, and one that is interrupted in between leaves no record.
+    """
+    pids = [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
+    if not pids:
+        return []
+    with closing(sqlite3.connect(root / "mlflow.db", timeout=20)) as database:
+        (records,) = database.execute("SELECT COUNT(*) FROM runs").fetchone()
+    return pids if records >= 2 else []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

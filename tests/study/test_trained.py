@@ -23,7 +23,6 @@ from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.text import Text
 from attnlab.training import checkpoint, weights
 from attnlab.training.train import train
-from tests.support.paths import ROOT
 from tests.support.small_runs import tiny
 from tests.support.studies import STUDY, write
 from tests.support.surroundings import Program
@@ -263,11 +262,3 @@ def test_a_backend_that_is_not_here_is_replaced_by_the_reference(tmp_path: Path)
     weights.save(build(config(), PyDocs(length=13, sampling="contiguous")), run_config, tmp_path)
     loaded = trained.load_model(tmp_path, device="cpu")
     assert loaded.config.backend == "reference" and loaded("abc").isfinite().all()
-
-
-def test_the_example_of_the_readme_runs(studied: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "load_model" in block)
-    monkeypatch.setenv("ATTNLAB_RUNS", str(studied))
-    exec(example.replace("quickstart/", "s/").replace('/0"', '/3"'), {})
-    assert capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Each published bug of the museum is caught by the check that the README names."""
+"""Each published bug of the museum is caught by the check that its table names."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def test_a_published_bug_is_caught_by_its_check(exhibit: Exhibit) -> None:
 
 
 def test_the_table_of_the_museum_lists_every_bug_with_its_thread_and_check() -> None:
-    _, museum = (ROOT / "README.md").read_text().split("<summary>The museum of bugs</summary>")
-    rows = [line for line in museum.partition("</details>")[0].splitlines() if line.startswith("| ")][1:]
+    _, museum = (ROOT / "docs" / "how-to" / "check.md").read_text(encoding="utf-8").split("## The museum of bugs")
+    rows = [line for line in museum.partition("</div>")[0].splitlines() if line.startswith("| ")][1:]
     assert len(rows) == len(MUSEUM) >= 15
     for exhibit, row in zip(MUSEUM, rows, strict=True):
         assert f"`{_name(exhibit)}`" in row and f"`{exhibit.check}`" in row and exhibit.thread.split(" ")[0] in row

@@ -150,7 +150,7 @@ def test_a_plan_estimates_each_distinct_cell_once_and_names_those_that_do_not_fi
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     device = type("Device", (), {"name": "Small GPU", "total_memory": 2**30})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda of: device)
-    cell = replace(cells[0], config=cells[0].config.replace({"machine.device": "cuda"}))
+    cell = replace(cells[0], settings=cells[0].config.replace({"machine.device": "cuda"}))
     (note,) = memory_fit.memory_notes([cell], {cell.name: 600.0})
     assert [word for word in (repr(cell.name), "not fit", "1.6 GiB", "Small GPU", "1.0 GiB") if word not in note] == []
 
