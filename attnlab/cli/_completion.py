@@ -40,8 +40,7 @@ def completion(parser: ArgumentParser, shell: str) -> str:
     for action in _actions(parser):
         if action.metavar in kinds and action.nargs != 0:
             vars(action)["complete"] = kinds[str(action.metavar)]  # where shtab looks for it
-    preamble = {name: text.format(names=" ".join(REGISTRY.names())) for name, text in PREAMBLE.items()}
-    return shtab.complete(parser, shell, preamble=preamble)
+    return shtab.complete(parser, shell, preamble=PREAMBLE[shell].format(names=" ".join(REGISTRY.names())))
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:
