@@ -26,7 +26,7 @@ PRECISION, MATMUL, MEMORY = "train.precision", "machine.matmul_precision", "mach
 DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32"}
 FASTER = {MATMUL: "medium", MEMORY: True}  # the values that may be faster on a CPU
 # Of training steps in one of the measured cells. Kept buffers change no number, and gain more in a run than in these steps:
-# on Zen 5, runs of the quickstart were 1.27 times as fast where its steps were 1.01 to 1.08 times as fast.
+# on Zen 5, runs of the quickstart were 1.27 times as fast where its steps were 1.04 to 1.16 times as fast.
 MIN_STEP_SPEEDUP = {MATMUL: 1.1, MEMORY: 1.03}
 
 Resolve = Callable[[CellConfig], ResolvedCell]

@@ -15,11 +15,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from attnlab._util.process import fork_with_pipe
 from attnlab.errors import UserError
 from attnlab.planning.machine import FASTER, MEMORY, StepTime
-from attnlab.study.execution.measurements import load_measurements, measurement_key, receive, save_measurement
-from attnlab.study.execution.worker import PRELOAD, output_to
+from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
+from attnlab.study.execution.worker import output_to
 
 if TYPE_CHECKING:
     from attnlab.config.run import MachineConfig, RunConfig
@@ -59,28 +58,18 @@ def _measure(config: RunConfig, paths: Sequence[str]) -> list[tuple[Changed, flo
     in_process = [path for path in paths if path != MEMORY]
     sets: list[Changed] = [(), *((path,) for path in in_process)]
     groups = [sets, [(*changed, MEMORY) for changed in sets]] if MEMORY in paths else [sets]
-    processes, pipes = [], []
+    rounds: list[list[float]] = []
     try:
-        for group in groups:
-            process, pipe = fork_with_pipe(_take_steps, config, group, name="attnlab-calibration", preload=PRELOAD)
-            processes.append(process)
-            pipes.append(pipe)
-        differences = [difference for of_group in receive(pipes) for difference in of_group]
-        rounds: list[list[float]] = []
-        start = perf_counter()
-        while len(rounds) < MIN_ROUNDS or perf_counter() - start < SECONDS:
-            rounds.append([])
-            for pipe in pipes:
-                pipe.send("step")
-                rounds[-1] += receive([pipe])[0]
+        with forked(_take_steps, [(config, group) for group in groups], name="attnlab-calibration") as pipes:
+            differences = [difference for of_group in receive(pipes) for difference in of_group]
+            start = perf_counter()
+            while len(rounds) < MIN_ROUNDS or perf_counter() - start < SECONDS:
+                rounds.append([])
+                for pipe in pipes:
+                    pipe.send("step")
+                    rounds[-1] += receive([pipe])[0]
     except (EOFError, OSError, UserError):  # a process ended, because the memory did not suffice or the user's code failed
         return None
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-        for pipe in pipes:
-            pipe.close()
     shortest = [min(times) for times in zip(*rounds, strict=True)]
     return list(zip([changed for group in groups for changed in group], shortest, differences, strict=True))
 

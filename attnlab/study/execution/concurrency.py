@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 from attnlab._util.memory import available_memory, peak_memory
 from attnlab._util.plural import count
-from attnlab._util.process import fork_with_pipe
 from attnlab._util.processors import processors
 from attnlab.errors import UserError
 from attnlab.study.execution.devices import visible_devices
-from attnlab.study.execution.measurements import load_measurements, measurement_key, receive, save_measurement
-from attnlab.study.execution.worker import PRELOAD, TRAIN, output_to
+from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
+from attnlab.study.execution.worker import TRAIN, output_to
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
@@ -224,24 +223,14 @@ def _key(cells: Sequence[Cell], layouts: Mapping[int, int]) -> str:
 
 def _measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> list[tuple[float, int]] | None:
     """Return the seconds of a step and the peak memory in bytes of runs that train at the same time; None if one fails."""
-    processes, pipes = [], []
     try:
-        for config in configs:
-            process, pipe = fork_with_pipe(_take_steps, config, threads, seconds, name="attnlab-steps", preload=PRELOAD)
-            processes.append(process)
-            pipes.append(pipe)
-        receive(pipes)  # each is ready
-        for pipe in pipes:
-            pipe.send("start")
-        return receive(pipes)
+        with forked(_take_steps, [(config, threads, seconds) for config in configs], name="attnlab-steps") as pipes:
+            receive(pipes)  # each is ready
+            for pipe in pipes:
+                pipe.send("start")
+            return receive(pipes)
     except (EOFError, OSError):  # a process ended, because the memory did not suffice or the user's code failed
         return None
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-        for pipe in pipes:
-            pipe.close()
 
 
 def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connection) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from attnlab._util.files import replacing
+from attnlab._util.process import fork_with_pipe
 from attnlab._version import __version__
+from attnlab.study.execution.worker import PRELOAD
 from attnlab.tracking.tags import device_name
 
 PATIENCE = 120.0  # seconds until a process is ready, or has taken its steps
@@ -41,6 +43,31 @@ def save_measurement(path: Path, key: str, value: Any) -> None:
     known = load_measurements(path) | {key: value}
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
+
+
+@contextmanager
+def forked(target: Callable[..., None], arguments: Iterable[tuple[Any, ...]], *, name: str) -> Iterator[list[Connection]]:
+    """Start a process that calls ``target(*of_one, pipe)`` for each entry of ``arguments``, and end them all with the block.
+
+    Yields:
+        The other ends of their pipes, in order.
+
+    Raises:
+        UserError: as ``fork_with_pipe``.
+    """
+    processes, pipes = [], []
+    try:
+        for of_one in arguments:
+            process, pipe = fork_with_pipe(target, *of_one, name=name, preload=PRELOAD)
+            processes.append(process)
+            pipes.append(pipe)
+        yield pipes
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+        for pipe in pipes:
+            pipe.close()
 
 
 def receive(pipes: Sequence[Connection]) -> list[Any]:
