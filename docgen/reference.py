@@ -70,9 +70,12 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     for action in parser._actions:
         if action.help == argparse.SUPPRESS or action.dest in ("help", "debug"):
             continue
-        value = "" if action.nargs == 0 else action.metavar or ",".join(map(str, action.choices or ())) or action.dest
+        value = "" if action.nargs == 0 else action.metavar or action.dest.upper()
         flags = [f"`{flag} {value}`" if value else f"`{flag}`" for flag in action.option_strings]
-        yield ", ".join(flags) or f"`{value}`", _cell((action.help or "") % vars(action))
+        text = (action.help or "") % vars(action)
+        if action.choices and not action.metavar:
+            text += f"; one of {', '.join(map(str, action.choices))}"
+        yield ", ".join(flags) or f"`{value}`", _cell(text)
 
 
 def _wrapped(usage: str, width: int = 90) -> str:
