@@ -73,8 +73,8 @@ def add_workers_argument(parser: Parser) -> None:
         "--workers",
         type=workers,
         metavar="N",
-        help="concurrent runs (default: ATTNLAB_WORKERS, else auto: one on each CUDA device, on a CPU as many as are measured "
-        "to finish soonest)",
+        help="concurrent runs (default: ATTNLAB_WORKERS, else auto: as many as are measured to finish soonest, at least one "
+        "on each CUDA device)",
     )
 
 

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import attnlab
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
-from attnlab.study.execution import concurrency
-from attnlab.study.execution.concurrency import FILE, VARIABLE, Concurrency, StepTimes, choose, describe, requested_workers
+from attnlab.study.execution import concurrency, step_times
+from attnlab.study.execution.concurrency import VARIABLE, Concurrency, choose, describe, known_step_seconds, requested_workers
 from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.execution.step_times import FILE, StepTimes
 from attnlab.tracking.runs import load_runs
 from tests.support.small_runs import tiny
 
@@ -25,13 +27,13 @@ def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.get_num_threads", lambda: 4)
 
 
-def small_plan(*, seeds: int = 8, threads: int | None = None) -> Plan:
+def small_plan(*, seeds: int = 8, threads: int | None = None, device: str = "cpu") -> Plan:
     base = {
         "task": {"name": "pydocs", "length": 24},
         "model": {"dim": 12, "depth": 1, "heads": 2},
         "train": {"steps": 4, "batch_size": 3},
         "evaluate": {"valid_limit": 100, "test_limit": 100},
-        "machine": {"device": "cpu", "threads": threads},
+        "machine": {"device": device, "threads": threads},
     }
     return plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}, "seeds": list(range(seeds))})
 
@@ -105,31 +107,82 @@ def test_runs_together_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "SECONDS", 0.05)
+    monkeypatch.setattr(step_times, "SECONDS", 0.05)
     monkeypatch.setattr(concurrency, "processors", lambda: 2)
     first = choose(small_plan(), "auto", root=tmp_path)
     (times,) = json.loads((tmp_path / FILE).read_text()).values()
     assert set(times["seconds"]) == {"1", "2"} and all(0 < value < 60 for value in times["seconds"].values())
     assert 50e6 < times["peak"] < 10e9
     assert first.workers in (1, 2) and "times as many steps/s as" in first.reason
-    monkeypatch.setattr(concurrency, "_measure", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(step_times, "measure", lambda *_, **__: pytest.fail("measured again"))
     assert choose(small_plan(), "auto", root=tmp_path) == first
     (tmp_path / FILE).write_text("{")
     with pytest.raises(pytest.fail.Exception, match="measured again"):
         choose(small_plan(), "auto", root=tmp_path)
 
 
+@pytest.fixture
+def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 16 processors and two CUDA devices, as far as the choice asks for them."""
+    monkeypatch.setattr(concurrency, "processors", lambda: 16)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 16)
+    monkeypatch.setattr(concurrency, "visible_devices", lambda: ["0", "1"])
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda *_: "a device")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "peak", "seeds", "expected"),
+    [
+        ({1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0}, 1, 32, (16, 1)),  # small models leave most of the device idle
+        ({1: 1.0, 2: 1.9, 4: 3.9, 8: 9.0}, 1, 32, (8, 2)),  # no gain from two on, beyond the noise
+        ({1: 1.0, 2: 2.3, 4: 5.0, 8: 11.0}, 1, 32, (2, 8)),  # large ones slow each other down
+        ({1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0}, 30, 32, (4, 4)),  # two of 30 GiB fit into 0.8 x 80 GiB
+        ({1: 1.0, 2: 1.1, 3: 1.2}, 1, 5, (5, 2)),  # five runs: three on the first device
+    ],
+)
+@pytest.mark.usefixtures("two_devices")
+def test_small_runs_share_a_cuda_device(
+    seconds: dict[int, float], peak: int, seeds: int, expected: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(configs: Any, **_: Any) -> list[tuple[float, int, int | None]]:
+        return [(seconds[len(configs)], peak * GIB, 80 * GIB)] * len(configs)
+
+    monkeypatch.setattr(step_times, "measure", measured)
+    on_cuda = small_plan(seeds=seeds, device="cuda")
+    chosen = choose(on_cuda, "auto", root=tmp_path)
+    assert (chosen.workers, chosen.threads) == expected and chosen.reason.startswith("on each device, ")
+    assert choose(on_cuda, "auto", root=tmp_path, recorded=3) == Concurrency(chosen.workers, 3, chosen.reason)
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_a_device_has_one_run_where_sharing_was_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cuda = small_plan(device="cuda")
+    assert choose(on_cuda, "auto", root=tmp_path, measure=False) == Concurrency(2, 8)
+    assert known_step_seconds(on_cuda, Concurrency(2, 8), root=tmp_path) is None
+    assert choose(small_plan(seeds=1, device="cuda"), "auto", root=tmp_path) == Concurrency(1, 16)
+    monkeypatch.setattr(step_times, "measure", lambda *_, **__: None)
+    assert choose(on_cuda, "auto", root=tmp_path) == Concurrency(2, 8)
+
+
+def test_a_run_on_cuda_needs_its_tensors_and_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (70 * GIB, 80 * GIB))
+    monkeypatch.setattr("torch.cuda.max_memory_reserved", lambda device: 3 * GIB)
+    assert step_times._memory(torch.device("cuda")) == (3 * GIB + step_times.CUDA_CONTEXT, 80 * GIB)
+    assert step_times._memory(torch.device("cpu"))[1] is None
+
+
 def test_a_run_that_cannot_take_a_step_leaves_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(variant="no_such_variant")
-    assert concurrency._measure([config, config], threads=1, seconds=0.01) is None
-    monkeypatch.setattr(concurrency, "_measure", lambda *_, **__: None)
+    assert step_times.measure([config, config], threads=1, seconds=0.01) is None
+    monkeypatch.setattr(step_times, "measure", lambda *_, **__: None)
     chosen = choose(small_plan(), "auto", root=tmp_path)
     assert (chosen.workers, chosen.threads) == (1, 4) and "could not be measured" in chosen.reason
 
 
 def test_a_study_records_its_threads_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "_fastest", lambda *_, **__: Concurrency(2, 3, "measured"))
-    monkeypatch.setattr(concurrency, "_known_step_times", lambda *_, **__: StepTimes({}, 0))
+    monkeypatch.setattr(concurrency, "known_step_times", lambda *_, **__: StepTimes({}, 0))
     options: dict[str, Any] = {"root": tmp_path, "display": ProgressDisplay(quiet=True), "reference_scores": False}
     assert attnlab.run(small_plan(seeds=2), workers="auto", **options).ok
     assert attnlab.run(small_plan(seeds=3), workers=1, **options).ok

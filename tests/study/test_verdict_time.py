@@ -12,7 +12,7 @@ from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
 from attnlab.study import shorter
 from attnlab.study.adaptive import table
-from attnlab.study.execution import concurrency
+from attnlab.study.execution import concurrency, step_times
 from attnlab.study.execution.concurrency import VARIABLE
 from attnlab.study.looks import record_look
 from attnlab.study.pace import Pace, known_pace
@@ -192,7 +192,7 @@ def test_the_pace_is_that_of_steps_that_were_measured(root: Path, monkeypatch: p
     made = plan(compared(seeds=[0, 1, 2]))
     assert known_pace(made, root=root) is None
     seconds = {1: 0.010, 2: 0.012}
-    monkeypatch.setattr(concurrency, "_measure", lambda configs, **_: [(seconds[len(configs)], 1)] * len(configs))
+    monkeypatch.setattr(step_times, "measure", lambda configs, **_: [(seconds[len(configs)], 1, None)] * len(configs))
     concurrency.choose(made, "auto", root=root)
     pace = known_pace(made, root=root)
     smallest = min(made.cells, key=lambda cell: cell.train_flops or 0)
@@ -209,7 +209,7 @@ def test_the_pace_is_that_of_steps_that_were_measured(root: Path, monkeypatch: p
     time = VerdictTime(made, alone, 3, [Group("", TableDesign(0.1, 3, 3))])
     saved, _ = measured(time, root, "--workers 2")
     assert saved == pytest.approx(1 - 0.012 / 0.010 / 2)
-    monkeypatch.setattr(concurrency, "_measure", lambda *_, **__: pytest.fail("a plan measures no steps"))
+    monkeypatch.setattr(step_times, "measure", lambda *_, **__: pytest.fail("a plan measures no steps"))
     assert known_pace(plan(compared(), sets={"train.batch_size": 3}), root=root) is None
 
 

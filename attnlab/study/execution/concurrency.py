@@ -1,43 +1,38 @@
 """The number of runs that train at the same time, and the number of threads of each.
 
 On a CPU, several runs of a small model with one thread each finish sooner than one after the other with all threads, which
-spend much of each step waiting for each other. How much sooner depends on the model and on the machine, so it is measured: for
-a second or two, with steps of the study's smallest cell.
+spend much of each step waiting for each other. On a CUDA device, a small model leaves most of the processors idle, which other
+runs can use. How much sooner depends on the model and on the machine, so it is measured: for a second or two, with steps of the
+study's smallest cell.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from attnlab._util.memory import available_memory, peak_memory
+from attnlab._util.memory import available_memory
 from attnlab._util.plural import count
 from attnlab._util.processors import processors
 from attnlab.errors import UserError
 from attnlab.study.execution.devices import visible_devices
-from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
-from attnlab.study.execution.worker import TRAIN, output_to
+from attnlab.study.execution.step_times import Layouts, StepTimes, by_size, known_step_times, measured_step_times
+from attnlab.study.execution.worker import TRAIN
 
 if TYPE_CHECKING:
-    from attnlab.config.run import RunConfig
     from attnlab.planning.plan import Cell, Plan
 
 Workers = int | Literal["auto"]
 
 AUTO: Literal["auto"] = "auto"
 VARIABLE = "ATTNLAB_WORKERS"
-FILE = "step_times.json"  # in the runs folder
-SECONDS = 0.5  # of each measurement
 NOISE = 1.1  # a smaller gain is not worth waiting for all threads, which other programs on the machine slow down
 MEMORY_SHARE = 0.8  # of the available memory that all runs together may need
-
-logger = logging.getLogger(__name__)
+MAX_SHARING = 8  # runs that share a CUDA device
 
 
 @dataclass(frozen=True)
@@ -53,19 +48,6 @@ class Concurrency:
     workers: int
     threads: int
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Measured times of training steps.
-
-    Attributes:
-        seconds: number of runs at a time -> seconds of a step of each of them.
-        peak: the peak resident memory of a run of the largest cell in bytes.
-    """
-
-    seconds: Mapping[int, float]
-    peak: int
 
 
 def requested_workers(workers: object) -> Workers:
@@ -121,23 +103,43 @@ def choose(
         crowded = not is_fixed and workers * own > processors() and recorded is not None
         began = f"the study began with {count(own, 'thread')} in each run, so that they share processors"
         return Concurrency(workers, own, began if crowded else "")
+    measurable = train == TRAIN and all(machine.processes_per_run == 1 for machine in machines)
     if any(machine.device.startswith("cuda") for machine in machines):
-        devices = visible_devices() if any(machine.device == "cuda" for machine in machines) else []
-        number = min(max(1, len(devices)), runs)
-        return Concurrency(number, recorded or max(1, threads // number))
+        return _choose_on_cuda(cells, runs, threads=threads, root=root, recorded=recorded, measure=measurable and measure)
     if is_fixed or recorded is not None:
         each = max(fixed) if is_fixed else recorded or 1
         return Concurrency(min(max(1, processors() // each), runs), each)
     layouts = _layouts(min(processors(), runs), threads)
-    measurable = train == TRAIN and all(machine.processes_per_run == 1 for machine in machines)
     if len(layouts) == 1 or not measurable:
         return Concurrency(1, threads)
-    times = _known_step_times(cells, layouts, root=root)
-    if times is None and measure:
-        times = _measured_step_times(cells, layouts, root=root)
+    times = _step_times(cells, layouts, root=root, measure=measure)
     if times is None:
         return Concurrency(1, threads, "its steps could not be measured")
     return _fastest(times, layouts, runs=runs)
+
+
+def _choose_on_cuda(
+    cells: Sequence[Cell], runs: int, *, threads: int, root: Path, recorded: int | None, measure: bool
+) -> Concurrency:
+    """Return one run on each device, or several that share it where all of them end sooner and fit into its memory."""
+    on_cuda = [cell.config.machine.device for cell in cells if cell.config.machine.device.startswith("cuda")]
+    devices = max(1, len(visible_devices())) if "cuda" in on_cuda else 1
+    of_device = -(-runs // devices)
+    most = max(1, min(processors() // devices, of_device, MAX_SHARING))
+    layouts = _layouts(most, max(1, threads // devices))
+    times = None
+    if len(layouts) > 1 and len(on_cuda) == len(cells):
+        times = _step_times(cells, layouts, root=root, measure=measure)
+    if times is None:
+        number = min(devices, runs)
+        return Concurrency(number, recorded or max(1, threads // number))
+    chosen = _fastest(times, layouts, runs=of_device)
+    return Concurrency(min(devices * chosen.workers, runs), recorded or chosen.threads, f"on each device, {chosen.reason}")
+
+
+def _step_times(cells: Sequence[Cell], layouts: Layouts, *, root: Path, measure: bool) -> StepTimes | None:
+    times = known_step_times(cells, layouts, root=root)
+    return measured_step_times(cells, layouts, root=root) if times is None and measure else times
 
 
 def _choose_for_programs(plan: Plan, workers: Workers, *, recorded: int | None) -> Concurrency:
@@ -148,15 +150,15 @@ def _choose_for_programs(plan: Plan, workers: Workers, *, recorded: int | None) 
     return Concurrency(number, recorded or max(1, every // min(number, max(1, plan.total))))
 
 
-def _layouts(most: int, threads: int) -> dict[int, int]:
+def _layouts(most: int, threads: int) -> Layouts:
     """Return numbers of workers, the powers of two up to ``most`` and ``most`` itself -> the threads of each."""
     numbers = {2**i for i in range(most.bit_length()) if 2**i <= most} | {most}
     return {number: max(1, threads // number) for number in sorted(numbers)}
 
 
-def _fastest(times: StepTimes, layouts: Mapping[int, int], *, runs: int) -> Concurrency:
+def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:
     """Return the layout with which all runs end soonest, of those whose runs fit into the memory together."""
-    available = available_memory()
+    available = available_memory() if times.device_memory is None else times.device_memory
     fits = [n for n in times.seconds if n == 1 or available is None or n * times.peak <= MEMORY_SHARE * available]
     total = {number: -(-runs // number) * times.seconds[number] for number in fits}
     best = max(number for number in fits if total[number] <= NOISE * min(total.values()))
@@ -176,74 +178,14 @@ def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> t
     Steps that were measured with more runs at a time, which slow each other down, stand for those of fewer runs.
 
     Returns:
-        None if this machine has not measured such steps of this plan.
+        None if this machine has not measured such steps of this plan on its CPU.
     """
     import torch
 
     cells = [cell for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
+    if any(cell.config.machine.device.startswith("cuda") for cell in cells):
+        return None
     layouts = _layouts(min(processors(), max(1, plan.total)), torch.get_num_threads())
-    times = _known_step_times(cells, layouts, root=root) if cells else None
+    times = known_step_times(cells, layouts, root=root) if cells else None
     alike = [n for n in times.seconds if n >= concurrency.workers and layouts[n] == concurrency.threads] if times else []
-    return (_by_size(cells)[0], times.seconds[min(alike)]) if times and alike else None
-
-
-def _by_size(cells: Sequence[Cell]) -> list[Cell]:
-    return sorted(cells, key=lambda cell: cell.train_flops or 0)
-
-
-def _known_step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
-    """Return the times that an earlier measurement of the same cells on this machine left in the folder of runs, else None."""
-    times = load_measurements(root / FILE).get(_key(cells, layouts))
-    return StepTimes({int(n): value for n, value in times["seconds"].items()}, times["peak"]) if times else None
-
-
-def _measured_step_times(cells: Sequence[Cell], layouts: Mapping[int, int], *, root: Path) -> StepTimes | None:
-    """Measure the times of steps of the smallest cell and the memory of the largest one, and keep them; None if that fails."""
-    by_size = _by_size(cells)
-    logger.info("measuring steps of %s with %s runs at a time", by_size[0].name, " and ".join(map(str, layouts)))
-    seconds = {}
-    for number, threads in layouts.items():
-        results = _measure([by_size[0].config] * number, threads=threads, seconds=SECONDS)
-        if results is None:
-            return None
-        seconds[number] = sum(result[0] for result in results) / number
-    peaks = _measure([by_size[-1].config], threads=max(layouts.values()), seconds=0.0)
-    if peaks is None:
-        return None
-    times = StepTimes(seconds, peaks[0][1])
-    save_measurement(root / FILE, _key(cells, layouts), {"seconds": seconds, "peak": times.peak})
-    return times
-
-
-def _key(cells: Sequence[Cell], layouts: Mapping[int, int]) -> str:
-    """Return the key of a measurement of the smallest and the largest cell."""
-    by_size = _by_size(cells)
-    return measurement_key(dict(layouts), by_size[0].config.fingerprint(), by_size[-1].config.fingerprint())
-
-
-def _measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> list[tuple[float, int]] | None:
-    """Return the seconds of a step and the peak memory in bytes of runs that train at the same time; None if one fails."""
-    try:
-        with forked(_take_steps, [(config, threads, seconds) for config in configs], name="attnlab-steps") as pipes:
-            receive(pipes)  # each is ready
-            for pipe in pipes:
-                pipe.send("start")
-            return receive(pipes)
-    except (EOFError, OSError):  # a process ended, because the memory did not suffice or the user's code failed
-        return None
-
-
-def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connection) -> None:
-    """Send a message when the measurement can begin, and after an answer the seconds of a step and the peak memory."""
-    import torch
-
-    from attnlab.training.step_time import time_steps
-
-    def ready() -> None:
-        pipe.send("ready")
-        pipe.recv()
-
-    output_to(Path(os.devnull))
-    torch.set_num_threads(config.machine.threads or threads)
-    steps, elapsed = time_steps(config, seconds=seconds, ready=ready)
-    pipe.send((elapsed / steps, peak_memory()))
+    return (by_size(cells)[0], times.seconds[min(alike)]) if times and alike else None
