@@ -7,6 +7,7 @@ and the parameters of MLflow derive from it. ``types`` has the building blocks, 
 import hashlib
 import json
 import re
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -288,9 +289,8 @@ class RunConfig(Section):
         return cls.model_validate(fields)
 
     def value(self, path: str) -> Any:
-        """Return the value of a field of a section: ``config.value("train.lr")``."""
-        section, _, name = path.partition(".")
-        return getattr(getattr(self, section), name)
+        """Return the value of a field: ``config.value("train.lr")``."""
+        return attrgetter(path)(self)
 
     def replace(self, changes: dict[str, Any]) -> Self:
         """Return a copy with dotted paths set: ``config.replace({"train.lr": 1e-3, "variant": "no_wo"})``.

@@ -1,5 +1,5 @@
 """Resolve each ``auto`` of the machine in the plan: ``machine.matmul_precision``, ``machine.reuse_memory`` and
-``train.precision``. Also note configurations in which bf16 is slow.
+``train.precision``, and with the former two the backend of long sequences. Also note configurations in which bf16 is slow.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ MIN_SPEEDUP = 1.2  # of bf16 products; smaller measured ratios may be noise
 MAX_STEP_SLOWDOWN = 0.95  # smallest speedup in the other one
 MAX_DIFFERENCE = 1e-5  # of gradients: another order of sums changes them by 1e-6 or less, products in bf16 by 1e-3
 MAX_FLOPS = 1e10  # of a measured step: a fraction of a second
+# Attention by `blocked` took at most the time of `sdpa` up to 512 positions, and less at any length where weights are dropped
+# (Zen 5, fp32 and bf16, 4 to 8 heads of width 16 to 64); from 1,024 on, `sdpa` was up to 1.7 times as fast.
+LONG = 1024
 
-PRECISION, MATMUL, MEMORY = "train.precision", "machine.matmul_precision", "machine.reuse_memory"
-DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32"}
-FASTER = {MATMUL: "medium", MEMORY: True}  # the values that may be faster on a CPU
+PRECISION, MATMUL, MEMORY, BACKEND = "train.precision", "machine.matmul_precision", "machine.reuse_memory", "backend"
+DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32", BACKEND: "blocked"}
+FASTER = {MATMUL: "medium", MEMORY: True, BACKEND: "sdpa"}  # the values that may be faster on a CPU
 # Of training steps in one of the measured cells. Kept buffers change no number, and gain more in a run than in these steps:
 # on Zen 5, runs of the quickstart were 1.27 times as fast where its steps were 1.04 to 1.16 times as fast.
-MIN_STEP_SPEEDUP = {MATMUL: 1.1, MEMORY: 1.03}
+MIN_STEP_SPEEDUP = {MATMUL: 1.1, MEMORY: 1.03, BACKEND: 1.1}
+ON_CUDA = {MATMUL: "other values compute products in TF32, with 10 bits", MEMORY: "it concerns memory of the CPU"}
 
 Resolve = Callable[[CellConfig], ResolvedCell]
 
@@ -64,9 +68,9 @@ MeasureSteps = Callable[[Sequence[RunConfig], Sequence[str]], "Sequence[Sequence
 
 
 def auto_paths(configs: Iterable[RunConfig]) -> list[str]:
-    """Return the paths of the fields that are ``auto`` in a configuration."""
+    """Return the paths of the fields that are ``auto`` in a configuration, but for ``backend``, which mostly is."""
     configs = list(configs)
-    return [path for path in DEFAULTS if any(config.value(path) == "auto" for config in configs)]
+    return [path for path in (MATMUL, MEMORY, PRECISION) if any(config.value(path) == "auto" for config in configs)]
 
 
 def resolve_machine(
@@ -79,7 +83,8 @@ def resolve_machine(
     """Return the cells with each ``auto`` of the machine resolved, the decisions, and a note on each.
 
     Cells on one type of device get the same values, so that they can be compared: those of the study's recorded runs, so that
-    a resumed study continues them; otherwise those that are measured to be faster, in every cell that has ``auto``.
+    a resumed study continues them; otherwise those that are measured to be faster, in every cell that has ``auto``. The backend
+    is that of cells with long sequences that leave it and a field of ``machine`` open.
 
     Args:
         cells: all those of a study.
@@ -105,11 +110,21 @@ def resolve_machine(
         if PRECISION in paths and PRECISION not in known:
             of_precision = [_with_settings(cell, settings) for cell in open_cells if cell.config.train.precision == "auto"]
             settings[PRECISION] = _precision(kind, of_precision, resolver)
+        resolved |= {id(cell): _with_settings(cell, settings) for cell in open_cells}
+        # Only a study without recorded runs may change its backend.
+        backend = earlier.get(kind, {}).get(BACKEND)
+        if backend is not None or (kind == "cpu" and levers and not known and measure is not None):
+            long = [id(cell) for cell in open_cells if _has_faster_backend(resolved[id(cell)], resolver)]
+            if long and backend is None:
+                backend = _levers(kind, [resolved[cell] for cell in long], [BACKEND], resolver, measure)[BACKEND]
+            if long and backend is not None:
+                settings[BACKEND] = backend
+                resolved |= {cell: _with_settings(resolved[cell], {BACKEND: backend}) for cell in long}
         if settings:
             decisions[kind] = decisions.get(kind, {}) | settings
-        resolved |= {id(cell): _with_settings(cell, settings) for cell in open_cells}
         for path, setting in settings.items():
-            reason = f"the recorded runs of this study have it; to change it, set {path}" if path in known else setting.reason
+            is_recorded = path in earlier.get(kind, {})
+            reason = f"the recorded runs of this study have it; to change it, set {path}" if is_recorded else setting.reason
             notes.append(f"{path}: auto is {text(setting.value)} on {kind}: {reason}")
     return list(resolved.values()), decisions, notes
 
@@ -122,8 +137,10 @@ def _levers(
 ) -> dict[str, AutoSetting]:
     """Return the values of fields of ``machine`` for the cells that have ``auto`` in one of them."""
     cells = [cell for cell in cells if any(cell.config.value(path) == "auto" for path in paths)]
-    if kind != "cpu" or measure is None:
-        return _defaults(paths, f"not measured on {kind}" if kind != "cpu" else "not measured")
+    if kind == "cuda":
+        return {path: AutoSetting(DEFAULTS[path], ON_CUDA[path]) for path in paths}
+    if measure is None:
+        return _defaults(paths, "not measured")
     smallest_and_largest = _extremes(cells, resolver)
     if not smallest_and_largest:
         return _defaults(paths, "no cell can run")
@@ -166,6 +183,16 @@ def _defaults(paths: Sequence[str], reason: str) -> dict[str, AutoSetting]:
     return {path: AutoSetting(DEFAULTS[path], reason) for path in paths}
 
 
+def _has_faster_backend(cell: CellConfig, resolver: Resolver) -> bool:
+    """Return True for a cell with long sequences, whose ``backend: auto`` is ``blocked`` and could be ``sdpa``."""
+    if cell.config.backend != "auto" or cell.config.model.attention_dropout:
+        return False
+    resolved = resolver(cell)
+    if resolved.refusal is not None or resolved.config.backend != DEFAULTS[BACKEND] or resolved.task.length < LONG:
+        return False
+    return resolver(replace(cell, settings=cell.config.model_copy(update={BACKEND: FASTER[BACKEND]}))).refusal is None
+
+
 def _extremes(cells: Sequence[CellConfig], resolver: Resolver) -> list[tuple[str, RunConfig]]:
     """Return name and configuration of the cells with the fewest and the most FLOPs a step, of those that can run.
 
@@ -174,7 +201,7 @@ def _extremes(cells: Sequence[CellConfig], resolver: Resolver) -> list[tuple[str
     """
     sizes: list[tuple[float, str, RunConfig]] = []
     for cell in cells:
-        resolved = resolver(_with_settings(cell, _defaults(list(DEFAULTS), "")))
+        resolved = resolver(_with_settings(cell, _defaults([MATMUL, MEMORY, PRECISION], "")))
         if resolved.refusal is None:
             try:
                 flops = resolver.traces.figures(resolved.config, resolved.task)["flops_per_token"]
@@ -252,8 +279,10 @@ def _with_settings(cell: CellConfig, settings: Mapping[str, AutoSetting]) -> Cel
     """Return a cell with these values in place of each ``auto``."""
     config = cell.config
     for path, setting in settings.items():
-        section, _, name = path.partition(".")
+        section, _, name = path.rpartition(".")
         if config.value(path) == "auto":
-            updated = getattr(config, section).model_copy(update={name: setting.value})
-            config = config.model_copy(update={section: updated})
+            changes = {name: setting.value}
+            config = config.model_copy(
+                update={section: getattr(config, section).model_copy(update=changes)} if section else changes
+            )
     return replace(cell, settings=config)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab._util.user_code import load_sources
-from attnlab.config.run import MachineConfig, RunConfig
+from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training.costs import micro_batch
@@ -36,20 +36,20 @@ class ExampleStep:
         self._batch = RankBatch([batch], [1.0], batch.tokens)
         self._memory = full_memory(config, rows, like=next(self.model.parameters()))
 
-    def gradients(self, machine: MachineConfig) -> tuple[Tensor, list[Tensor]]:
-        """Return the loss and the gradients of the present weights under settings, with the same dropout at each call."""
-        set_up(machine)
+    def gradients(self) -> tuple[Tensor, list[Tensor]]:
+        """Return the loss and the gradients of the present weights, with the same dropout at each call."""
+        set_up(self.config.machine)
         torch.manual_seed(self.config.seed)
         self.optimizer.zero_grad()
         loss = self._backward()
         return loss, [p.grad.clone() for p in self.model.parameters() if p.grad is not None]
 
-    def seconds(self, machine: MachineConfig) -> float:
-        """Take a step under settings, and return the CPU time of clearing the gradients, forward, backward and update.
+    def seconds(self) -> float:
+        """Take a step, and return the CPU time of clearing the gradients, forward, backward and update.
 
         The time of a single thread is the same on a busy machine, but for what caches and clocks do.
         """
-        set_up(machine)
+        set_up(self.config.machine)  # another step in this process may have other settings
         start = process_time()
         self.optimizer.zero_grad()
         self._backward()

@@ -20,7 +20,7 @@ from attnlab.config.run import MachineConfig, RunConfig
 from attnlab.errors import UserError
 from attnlab.nn import processor
 from attnlab.planning import machine
-from attnlab.planning.machine import StepTime
+from attnlab.planning.machine import AutoSetting, StepTime
 from attnlab.planning.plan import Plan, plan
 from attnlab.testing.benchmark.layer import LayerConfig, unsupported
 from attnlab.training import device
@@ -324,7 +324,48 @@ def test_steps_on_cuda_are_not_measured() -> None:
     study = {"study": "s", "base": base, "grid": {"variant": ["dense"]}}
     on_cuda = plan(study, measure=lambda *_: pytest.fail("measured"))
     assert on_cuda.cells[0].config.machine.matmul_precision == "highest"
-    assert "machine.matmul_precision: auto is highest on cuda: not measured on cuda" in on_cuda.notes
+    assert any("auto is highest on cuda: other values compute products in TF32" in note for note in on_cuda.notes)
+
+
+LONG = {**AUTO, "task": {"name": "pydocs", "length": machine.LONG}}
+
+
+def backends(sdpa: float, *, difference: float = 1e-7, **study: Any) -> dict[str, str]:
+    """Return the backend of each cell if a step with ``sdpa`` takes so many times the time of one with ``blocked``."""
+
+    def measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]]:
+        if paths != [machine.BACKEND]:
+            return [steps(0.5, 1.0, 0.5)] * len(configs)
+        assert all((config.backend, config.machine.matmul_precision) == ("blocked", "medium") for config in configs)
+        return [[StepTime((), 1.0, 0.0), StepTime(("backend",), sdpa, difference)]] * len(configs)
+
+    made = plan({"study": "s", "base": LONG, "grid": {"variant": ["dense", "lstm"]}, **study}, measure=measure)
+    return {cell.name: cell.config.backend for cell in made.cells}
+
+
+def test_long_sequences_have_the_backend_that_is_measured_to_be_faster() -> None:
+    assert backends(0.7) == {"dense": "sdpa", "lstm": "reference"}
+    assert backends(0.95)["dense"] == backends(0.5, difference=1e-3)["dense"] == "blocked"
+    assert backends(0.7, base={**LONG, "backend": "reference"})["dense"] == "reference"
+    assert backends(0.7, base={**LONG, "model": {"attention_dropout": 0.1}})["dense"] == "blocked"
+    by_length = backends(0.7, grid={"variant": ["dense"], "task.length": [machine.LONG // 2, machine.LONG]})
+    assert list(by_length.values()) == ["blocked", "sdpa"]
+    changed = {"name": "dense", "with": ["softcap"]}
+    assert list(backends(0.7, grid={"variant": ["dense", changed]}).values()) == ["sdpa", "blocked"]
+
+
+def test_a_backend_that_was_recorded_is_kept() -> None:
+    study = {"study": "s", "base": LONG, "grid": {"variant": ["dense"]}}
+    recorded = {
+        path: AutoSetting(value, "") for path, value in ((FIELDS[0], "medium"), (FIELDS[1], False), ("backend", "sdpa"))
+    }
+
+    def resumed(settings: dict[str, AutoSetting]) -> str:
+        made = plan(study, recorded_machine=lambda _: {"cpu": settings}, measure=lambda *_: pytest.fail("measured"))
+        return made.cells[0].config.backend
+
+    assert resumed(recorded) == "sdpa"
+    assert resumed({path: recorded[path] for path in FIELDS}) == "blocked", "its runs have it"
 
 
 def test_a_stage_has_what_was_chosen_for_its_cell() -> None:

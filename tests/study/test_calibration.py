@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import attnlab
-from attnlab.planning.machine import MATMUL, MEMORY
+from attnlab.planning.machine import BACKEND, MATMUL, MEMORY
 from attnlab.study.execution import calibration
 from attnlab.study.execution.calibration import FILE, measure_steps
 from tests.support.small_runs import tiny
@@ -37,8 +37,8 @@ def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pyte
 
 
 def test_one_field_needs_no_other_steps(tmp_path: Path) -> None:
-    for path in (MATMUL, MEMORY):
-        measured = measure_steps([tiny()], [path], root=tmp_path)
+    for path in (MATMUL, MEMORY, BACKEND):
+        measured = measure_steps([tiny(backend="blocked")], [path], root=tmp_path)
         assert measured is not None and [step.changed for step in measured[0]] == [(), (path,)]
 
 

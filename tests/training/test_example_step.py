@@ -18,29 +18,38 @@ KINDS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", KINDS)
 def test_gradients_are_those_of_the_present_weights(changes: dict[str, Any]) -> None:
-    config = tiny(**changes)
-    step = ExampleStep(config)
-    first = step.gradients(config.machine)
-    assert relative_difference(step.gradients(config.machine), first) == 0.0
-    assert step.seconds(config.machine) > 0
-    assert relative_difference(step.gradients(config.machine), first) > 1e-4, "the step did not change the weights"
+    step = ExampleStep(tiny(**changes))
+    first = step.gradients()
+    assert relative_difference(step.gradients(), first) == 0.0
+    assert step.seconds() > 0
+    assert relative_difference(step.gradients(), first) > 1e-4, "the step did not change the weights"
 
 
-def test_settings_stay_with_the_process_and_the_difference_is_small() -> None:
+def test_steps_of_one_process_keep_their_settings() -> None:
     config = tiny()
-    step, medium = ExampleStep(config), config.machine.model_copy(update={"matmul_precision": "medium"})
-    reference = step.gradients(config.machine)
+    step, medium = ExampleStep(config), ExampleStep(config.replace({"machine.matmul_precision": "medium"}))
+    reference = step.gradients()
     try:
-        assert relative_difference(step.gradients(medium), reference) < 0.1
+        assert relative_difference(medium.gradients(), reference) < 0.1
         assert torch.get_float32_matmul_precision() == "medium"
+        step.seconds()
+        assert torch.get_float32_matmul_precision() == "highest"
     finally:
         torch.set_float32_matmul_precision("highest")
 
 
+@pytest.mark.parametrize(("dropout", "exact"), [(0.0, True), (0.5, False)])
+def test_backends_agree_unless_they_drop_other_weights(dropout: float, exact: bool) -> None:
+    blocked, sdpa = (
+        ExampleStep(tiny(backend=backend, model__attention_dropout=dropout)).gradients() for backend in ("blocked", "sdpa")
+    )
+    assert (relative_difference(sdpa, blocked) < 1e-5) == exact
+
+
 def test_products_in_bf16_are_found() -> None:
     config = tiny()
-    reference = ExampleStep(config).gradients(config.machine)
-    in_bf16 = ExampleStep(config.replace({"train.precision": "bf16"})).gradients(config.machine)
+    reference = ExampleStep(config).gradients()
+    in_bf16 = ExampleStep(config.replace({"train.precision": "bf16"})).gradients()
     assert relative_difference(in_bf16, reference) > 1e-3
 
 

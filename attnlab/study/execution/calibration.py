@@ -1,7 +1,7 @@
 """Measure the settings of the machine that `auto` chooses from: training steps under each of them, on this machine.
 
 The steps take turns, so that other programs on the machine slow all of them. Buffers that malloc keeps stay with a process,
-so steps with and without `reuse_memory` have a process each; the precision of products is switched within a process.
+so steps with and without `reuse_memory` have a process each; only the precision of products is switched within a process.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.planning.machine import FASTER, MEMORY, StepTime
+from attnlab.planning.machine import FASTER, MATMUL, StepTime
 from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
 from attnlab.study.execution.worker import output_to
 
 if TYPE_CHECKING:
-    from attnlab.config.run import MachineConfig, RunConfig
+    from attnlab.config.run import RunConfig
 
 FILE = "machine_settings.json"  # in the runs folder
 SECONDS = 1.5  # of the measurement of one configuration
@@ -55,9 +55,10 @@ def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str], *, root: P
 
 def _measure(config: RunConfig, paths: Sequence[str]) -> list[tuple[Changed, float, float]] | None:
     """Return changed fields, seconds and difference of each step; None if a process fails."""
-    in_process = [path for path in paths if path != MEMORY]
-    sets: list[Changed] = [(), *((path,) for path in in_process)]
-    groups = [sets, [(*changed, MEMORY) for changed in sets]] if MEMORY in paths else [sets]
+    groups: list[list[Changed]] = [[(), (MATMUL,)] if MATMUL in paths else [()]]  # one for each process
+    for path in paths:
+        if path != MATMUL:
+            groups += [[(*changed, path) for changed in group] for group in groups]
     rounds: list[list[float]] = []
     try:
         with forked(_take_steps, [(config, group) for group in groups], name="attnlab-calibration") as pipes:
@@ -79,16 +80,11 @@ def _take_steps(config: RunConfig, group: Sequence[Changed], pipe: Connection) -
     from attnlab.training.example_step import ExampleStep, relative_difference
 
     output_to(Path(os.devnull))
-    step = ExampleStep(config)
-    reference = step.gradients(config.machine)
-    machines = [_changed(config.machine, changed) for changed in group]
-    pipe.send([relative_difference(step.gradients(machine), reference) for machine in machines])
-    for machine in machines:
-        step.seconds(machine)  # the first one allocates memory
+    reference = ExampleStep(config).gradients()
+    steps = [ExampleStep(config.replace({path: FASTER[path] for path in changed})) for changed in group]
+    pipe.send([relative_difference(step.gradients(), reference) for step in steps])
+    for step in steps:
+        step.seconds()  # the first one allocates memory
     with suppress(EOFError):
         while pipe.recv():
-            pipe.send([step.seconds(machine) for machine in machines])
-
-
-def _changed(machine: MachineConfig, changed: Changed) -> MachineConfig:
-    return machine.model_copy(update={path.rpartition(".")[2]: FASTER[path] for path in changed})
+            pipe.send([step.seconds() for step in steps])
