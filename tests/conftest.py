@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 import tempfile
 from collections import ChainMap, Counter
 from collections.abc import Iterator
@@ -34,17 +33,10 @@ if "ATTNLAB_TESTS" not in os.environ:
 
 
 def _forget_users_files() -> Iterator[None]:
-    """Forget afterwards the classes of users' files: another test's file may register the same name."""
-    from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS
+    from tests.support.users_files import forget_users_files
 
-    tables = (VARIANTS, COMPONENTS, POSITIONS, TASKS, MODELS, OPTIMIZERS)
-    before = [(table, dict(table._registered)) for table in tables]
-    modules = set(sys.modules)
-    yield
-    for table, known in before:
-        table._registered = known
-    for name in [name for name in sys.modules if name.startswith("attnlab_user_") and name not in modules]:
-        del sys.modules[name]
+    with forget_users_files():
+        yield
 
 
 forget_a_modules_files = pytest.fixture(scope="module", autouse=True)(_forget_users_files)
@@ -56,6 +48,7 @@ LONG = (
     "study/test_torture.py",
     "study/test_study.py",
     "testing/test_components.py",
+    "documentation/test_pages.py",
     "study/test_looks.py",
 )
 

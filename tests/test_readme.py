@@ -1,13 +1,10 @@
-"""Tests of README.md: it names what is built in, so that nothing new is forgotten there, and its study can be planned."""
+"""Tests of README.md: it names what is built in, so that nothing new is forgotten there."""
 
 import ast
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 
-import attnlab
 from attnlab.nn.attention import BACKENDS
 from attnlab.registry import COMPONENTS, MODELS, POSITIONS, TASKS, VARIANTS, Registry
 from tests.support.paths import ROOT
@@ -50,11 +47,3 @@ def test_the_component_of_the_page_is_that_of_the_example() -> None:
 
 def test_the_readme_names_every_backend() -> None:
     assert row("backends") - {"auto"} == set(BACKENDS)
-
-
-def test_the_study_of_the_readme_can_be_planned(tmp_path: Path) -> None:
-    (study,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
-    (tmp_path / "study.yaml").write_text(study, encoding="utf-8")
-    shutil.copy(ROOT / "examples" / "my_variant" / "cosine.py", tmp_path)
-    planned = attnlab.plan(tmp_path / "study.yaml")
-    assert len(planned.cells) == 8 and [cell.refusal for cell in planned.cells] == [None] * 8

@@ -1,0 +1,35 @@
+"""Commands of the documentation that tests do not execute: why, and what is tested in their place -> the commands."""
+
+EXCEPTIONS = {
+    "CI executes the target itself; here it must be one of the Makefile": (
+        "make benchmarks",
+        "make docs",
+        "make gpu PYTHON=python3",
+        "make package",
+        "make quickstart",
+        "make test",
+    ),
+    "installs packages; here the package must have the extra": (
+        "pip install .",
+        "pip install 'attnlab[dashboard]'",
+        "pip install 'attnlab[export]'",
+        "pip install 'attnlab[postgres]'",
+        "pip install 'attnlab[slurm]'",
+    ),
+    "tests of minutes or of a GPU; here pytest must find some": (
+        "pytest -m slow tests/test_published_patterns.py",
+        'python3 -m pytest -m gpu tests/testing/test_contract.py -k "(dense or sparse) and (none or rotary)"',
+    ),
+    "prepares 50,000 reviews for half a minute; here the study is planned": (
+        "ATTNLAB_DATA=/path/to/archives attnlab run ablations/imdb-cpu.yaml",
+    ),
+    "tests/report/test_paper.py compiles a paper where LaTeX is installed; here the document must be there": (
+        "latexmk -pdf paper.tex",
+    ),
+    "changes the machine or the terminal, or needs an account; nothing is tested": (
+        "apt-get install texlive-latex-extra texlive-science latexmk",
+        "source .venv/bin/activate",
+        "wandb sync",
+    ),
+}
+EXCEPTED = frozenset(command for commands in EXCEPTIONS.values() for command in commands)
