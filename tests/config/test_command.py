@@ -126,7 +126,7 @@ def test_a_study_as_a_dict_keeps_its_command(folder: Path, monkeypatch: pytest.M
 
 def test_the_page_of_the_documentation_is_valid(folder: Path) -> None:
     text = (ROOT / "docs" / "how-to" / "command.md").read_text(encoding="utf-8")
-    first, *_ = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    (first,) = re.findall(r'^```yaml title="study.yaml"\n(.*?)^```', text, flags=re.DOTALL | re.MULTILINE)
     planned = plan(write(folder, first))
     assert len(planned.runs) == 10 and [cell.name for cell in planned.cells] == ["dense", "gated"]
     lines = re.findall(r"^\{.*\}$", text, flags=re.MULTILINE)

@@ -114,7 +114,8 @@ def logits_for(task: Diagnostic, answers: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_diagnostic_of_the_documentation_is_complete(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "diagnostics.md").read_text(), flags=re.DOTALL)
+    text = (ROOT / "docs" / "diagnostics.md").read_text()
+    (code,) = re.findall(r'```python title="first.py"\n(.*?)```', text, flags=re.DOTALL)
     (tmp_path / "first.py").write_text(code)
     path = f"{tmp_path / 'first.py'}:First"
     assert {result.status for result in check_task(path)} == {"passed", "not declared"}
