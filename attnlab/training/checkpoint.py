@@ -12,6 +12,8 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
@@ -32,11 +34,16 @@ def save(state: dict[str, Any], path: Path, *, previous: Path | None = None) -> 
     with replacing(path) as half:
         with half.open("wb") as file:
             try:
-                torch.save(state, file)
+                torch.save(tree_map_only(Tensor, _without_surroundings, state), file)
             except RuntimeError as error:  # torch's message for a full disk: "unexpected pos 64 vs 16"
                 raise error.__context__ if isinstance(error.__context__, OSError) else error from None
         if previous is not None and path.exists():
             path.replace(previous)
+
+
+def _without_surroundings(tensor: Tensor) -> Tensor:
+    """Return a tensor that shares its storage with nothing else: ``torch.save`` writes whole storages."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def load(path: Path) -> dict[str, Any]:

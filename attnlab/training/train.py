@@ -37,24 +37,33 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
         The state in which the run ended, its final metrics and its last step.
     """
     report = report or (lambda step, metrics: False)
-    if folder is not None:
-        recorded = load_result(folder, config=config)
-        if recorded is not None and initial_weights.is_outdated_result(recorded[0], config.init, folder):
-            logger.warning("training again, because the result in %s began with other weights of its stage", folder)
-            recorded = None
-        if recorded is not None:
-            result, history = recorded
-            logger.info("this run was trained before and its result is in %s: not trained again", folder)
-            for step, metrics in history:
-                report(step, metrics)
-            checkpoint.remove(folder)
-            return result
-        checkpoint.remove_partial(folder)
+    if folder is not None and (result := recorded_result(config, report=report, folder=folder)) is not None:
+        return result
     if config.machine.processes_per_run > 1:
         from attnlab.training.distributed.launch import train_on_ranks
 
         return train_on_ranks(config, report=report, folder=folder)
     return train_rank(config, group=Group(), report=report, folder=folder)
+
+
+def recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Result | None:
+    """Return the result of a run that was trained before, after reporting its history; None if it is to be trained.
+
+    Files that an earlier attempt left and that are no longer needed are removed.
+    """
+    recorded = load_result(folder, config=config)
+    if recorded is not None and initial_weights.is_outdated_result(recorded[0], config.init, folder):
+        logger.warning("training again, because the result in %s began with other weights of its stage", folder)
+        recorded = None
+    if recorded is None:
+        checkpoint.remove_partial(folder)
+        return None
+    result, history = recorded
+    logger.info("this run was trained before and its result is in %s: not trained again", folder)
+    for step, metrics in history:
+        report(step, metrics)
+    checkpoint.remove(folder)
+    return result
 
 
 def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path | None) -> Result:
@@ -63,7 +72,7 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
     device = set_up(config.machine, rank=group.rank)
     trainer: Trainer | None = None
     try:
-        trainer = _start(config, group=group, folder=folder, device=device, report=report)
+        trainer = start(config, group=group, folder=folder, device=device, report=report)
         weights.distinct_tensors(trainer.model)  # a model that cannot be saved fails here, not after training
         result = trainer.fit()
         if trainer.start is not None:
@@ -75,11 +84,11 @@ def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path 
         summary = {**trainer.fixed_costs, **peaks} if trainer else peaks
         return Result("out_of_memory", summary, step, describe_out_of_memory(error, step=step, peaks=peaks))
     if folder is not None and group.is_rank_zero:
-        _save(trainer, result, folder)
+        save(trainer, result, folder)
     return result
 
 
-def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
+def start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
     """Return a trainer at the latest usable checkpoint of the run, or at step 0."""
     for path, state in checkpoint.load_usable(folder, config=config) if folder is not None else ():
         trainer = Trainer(config, folder=folder, **context)
@@ -104,7 +113,7 @@ def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer
     return trainer
 
 
-def _save(trainer: Trainer, result: Result, folder: Path) -> None:
+def save(trainer: Trainer, result: Result, folder: Path) -> None:
     """Write the model, the scores of the test's items and the result, then remove the checkpoints.
 
     The order makes a power cut harmless: until the result is written, the run resumes from its last checkpoint to the same
