@@ -1,0 +1,1 @@
+"""Several seeds of one configuration trained as one batched model (``run: {fuse: seeds}``)."""
