@@ -175,6 +175,9 @@ def run(
     folder, display = runs_folder(root), display or ProgressDisplay()
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, root=folder)
     url = shared_storage(storage)
+    if plan.study.run.fuse is not None and train != TRAIN:
+        message = f"run.fuse: expected attnlab's own function of training, {TRAIN}, got {train}"
+        raise UserError(message, plan.study.where("run", "fuse"))
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:
             if check:

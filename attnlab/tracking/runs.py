@@ -165,6 +165,8 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ``init``, ``init.run``        the stage whose weights the run started from (None: from scratch), and the fingerprint of
                                   that run
     ``init.taken``                which tensors it took over, and which started fresh
+    ``fused``                     number of seeds that were trained as one model (``run.fuse``): ``train_seconds`` is an equal
+                                  share of their steps; NaN of a run that was trained alone
     ``data_notes``                list of notes on the task's data, such as test data that also occur in ``train``
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================
@@ -274,6 +276,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= final_metrics(record)
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"init.taken": tag["init"]} if "init" in tag else {}
+    row |= {"fused": int(tag["fused"])} if "fused" in tag else {}
     if "command" in config:
         row |= {"test": PROGRAM}
     else:

@@ -27,7 +27,7 @@ def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.get_num_threads", lambda: 4)
 
 
-def small_plan(*, seeds: int = 8, threads: int | None = None, device: str = "cpu") -> Plan:
+def small_plan(*, seeds: int = 8, threads: int | None = None, device: str = "cpu", **more: Any) -> Plan:
     base = {
         "task": {"name": "pydocs", "length": 24},
         "model": {"dim": 12, "depth": 1, "heads": 2},
@@ -35,7 +35,7 @@ def small_plan(*, seeds: int = 8, threads: int | None = None, device: str = "cpu
         "evaluate": {"valid_limit": 100, "test_limit": 100},
         "machine": {"device": device, "threads": threads},
     }
-    return plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}, "seeds": list(range(seeds))})
+    return plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}, "seeds": list(range(seeds)), **more})
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,16 @@ def test_threads_of_the_configuration_need_no_measurement(tmp_path: Path) -> Non
         assert choose(small_plan(threads=1), 4, root=tmp_path, recorded=recorded).reason == ""
     assert choose(small_plan(threads=2), "auto", root=tmp_path).workers == 2
     assert choose(small_plan(threads=2, seeds=1), "auto", root=tmp_path).workers == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fused_seeds_share_a_process(tmp_path: Path) -> None:
+    sweep = {"train.lr": [1e-3, 3e-3, 1e-2]}
+    swept = [small_plan(sweep=sweep, run=run) for run in ({}, {"fuse": "seeds"})]
+    assert [(plan.total, plan.processes) for plan in swept] == [(24, 24), (24, 3)]
+    together = small_plan(run={"fuse": "seeds"})
+    assert (together.total, together.processes) == (8, 1)
+    assert choose(together, "auto", root=tmp_path) == Concurrency(1, 4)
     assert list(tmp_path.iterdir()) == []
 
 

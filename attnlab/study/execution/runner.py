@@ -1,11 +1,15 @@
-"""The parent's loop: claim the runs that are left, train each in a process of its own, and record how it ended."""
+"""The parent's loop: claim the runs that are left, train each in a process of its own, and record how it ended.
+
+With `run.fuse`, the seeds of a cell share a process, but for that they are runs like others. One that has to be tried again is
+claimed again, with the others of its cell that are left.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -18,7 +22,7 @@ from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
 from attnlab.study.execution.devices import cuda_devices, device_environment
-from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
+from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, of_fused_run, timed_out
 from attnlab.study.execution.messages import (
     DiskFull,
     Ended,
@@ -52,12 +56,18 @@ POLL_SECONDS = 1.0  # between two looks at time limits, and at the runs that oth
 
 @dataclass
 class _ActiveRun:
-    """A run whose process is alive or has just ended."""
+    """A run whose process is alive or has just ended.
+
+    Attributes:
+        slot: the number of its process among those that run at the same time.
+        fused: the number of runs with which the process began.
+    """
 
     claimed: ClaimedRun
     run_id: str
     worker: Worker
     slot: int
+    fused: int = 1
     started: float = field(default_factory=time.monotonic)
     oom_kills_before: int = field(default_factory=memory.oom_kills)
     peak_memory: int = 0  # bytes, largest value so far
@@ -160,7 +170,7 @@ class Runner:
     def _step(self) -> bool:
         """Advance the study by one turn of the loop; return False when it is finished."""
         # 1. Fill the free slots.
-        while len(self._active) < self._concurrency.workers and self._launch_next():
+        while len(self._used_slots) < self._concurrency.workers and self._launch_next():
             pass
         if not self._active:
             if not self._scheduler.has_pending:
@@ -168,7 +178,7 @@ class Runner:
             time.sleep(POLL_SECONDS)  # other parents train the rest; if one dies, its runs return to the queue
         # 2. Wait for a child to send something or to end, unless messages have been received already.
         received = any(active.worker.inbox for active in self._active)
-        waitables = [waitable for active in self._active for waitable in active.worker.waitables]
+        waitables = {waitable for active in self._active for waitable in active.worker.waitables}  # fused runs share a process
         ready = wait(waitables, timeout=0 if received else POLL_SECONDS)
         # 3. Handle messages, ends and time limits. Iterate over a copy, because ended runs leave the list and retries join it.
         system = self._system_metrics.read()
@@ -191,15 +201,16 @@ class Runner:
         except TrackingDiskError:
             raise
         except TrackingRejected as error:
-            worker.kill()
+            worker.stop()
             self._end(active, Ending(RunState.FAILED, reason=str(error)))
             return
         if worker.closed:
             exit_code = worker.reap()  # before the question about the server, whose end may have been seen here too early
             lost_server = worker.lost_server
-            self._end(active, decide_ending(active.outcome, exit_code, active.memory_evidence, lost_server=lost_server))
+            ending = decide_ending(active.outcome, exit_code, active.memory_evidence, lost_server=lost_server)
+            self._end(active, of_fused_run(ending, active.fused))
         elif self._limits.timeout is not None and time.monotonic() - active.started > self._limits.timeout:
-            worker.kill()
+            worker.stop()
             self._end(active, timed_out(self._limits.timeout))
 
     def _empty_pipes(self) -> None:
@@ -207,23 +218,51 @@ class Runner:
         for active in self._active:
             active.worker.receive()
 
-    def _launch_next(self) -> bool:
-        """Claim and start the next run; return False if nothing can be claimed."""
-        claimed = self._scheduler.claim()
-        if claimed is None:
-            return False
-        if self._scheduler.finished_elsewhere(claimed):
-            return True
-        if claimed.problem:
-            self._end_untrained(claimed)
-            return True
-        used = {active.slot for active in self._active}
-        self._launch(claimed, slot=next(i for i in range(self._concurrency.workers) if i not in used))
-        return True
+    @property
+    def _used_slots(self) -> set[int]:
+        return {active.slot for active in self._active}
 
-    def _launch(self, claimed: ClaimedRun, *, slot: int) -> None:
+    def _launch_next(self) -> bool:
+        """Claim and start the next run, or the next group of fused ones; return False if nothing can be claimed."""
+        group = self._scheduler.claim_group()
+        left = [claimed for claimed in group if not self._scheduler.finished_elsewhere(claimed)]
+        for claimed in left:
+            if claimed.problem:
+                self._end_untrained(claimed)
+        trainable = [claimed for claimed in left if not claimed.problem]
+        if trainable:
+            slot = next(i for i in range(self._concurrency.workers) if i not in self._used_slots)
+            self._launch(trainable, slot=slot)
+        return bool(group)
+
+    def _launch(self, group: Sequence[ClaimedRun], *, slot: int) -> None:
+        """Start a process for a claimed run, or for several of one cell, and open their records."""
+        jobs = [self._job(claimed, slot=slot) for claimed in group]
+        try:
+            workers = Worker.start(jobs)  # before their records are opened: a process that cannot start leaves no record
+        except BaseException:
+            for claimed in group:
+                claimed.queue.release(claimed.ticket)
+            raise
+        for claimed, job, worker in zip(group, jobs, workers, strict=True):
+            run = claimed.run
+            try:
+                self._display.start_run(run.name, total=run.steps)
+                if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
+                    logger.info("  %s: its record was %s; training it again", run.name, reason)
+                run_id = self._tracker.start(run, reset=job.reset)
+                self._active.append(_ActiveRun(claimed, run_id, worker, slot, len(group)))
+            except BaseException as error:
+                if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
+                    worker.kill()
+                    raise
+                worker.stop()
+                self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
+
+    def _job(self, claimed: ClaimedRun, *, slot: int) -> Job:
+        """Return the instructions for the process of a run."""
         run = claimed.run
-        job = Job(
+        return Job(
             settings=run.settings,
             metric=self._plan.metric_of(run.cell)[0],
             folder=run_folder(self._root, run.key),
@@ -234,22 +273,6 @@ class Runner:
             reset=self._scheduler.to_remove.get(run.key, Reset.NONE),
             environment={**os.environ, **device_environment(run, self._devices, slot=slot)},
         )
-        try:
-            worker = Worker(job)  # before its record is opened: a process that cannot start leaves no record
-        except BaseException:
-            claimed.queue.release(claimed.ticket)
-            raise
-        try:
-            self._display.start_run(run.name, total=run.steps)
-            if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
-                logger.info("  %s: its record was %s; training it again", run.name, reason)
-            run_id = self._tracker.start(run, reset=job.reset)
-            self._active.append(_ActiveRun(claimed, run_id, worker, slot))
-        except BaseException as error:
-            worker.kill()
-            if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
-                raise
-            self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
 
     def _handle_messages(self, active: _ActiveRun) -> None:
         name, run_id = active.run.name, active.run_id
@@ -283,7 +306,7 @@ class Runner:
     # ---------------------------------------------------------------- the end of a run
 
     def _end(self, active: _ActiveRun, ending: Ending) -> None:
-        """Record how a run ended. A run whose process was lost is tried again at once, in the same slot."""
+        """Record how a run ended. One whose process was lost is tried again: at once, in the same slot, if it trained alone."""
         claimed = active.claimed
         # This parent was silent for so long that another one took the run over: the other parent's record counts.
         if not claimed.queue.owns(claimed.ticket):
@@ -293,8 +316,10 @@ class Runner:
         ending, failed_attempts = self._record(active, ending)
         again = ending.retry and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
-        if again:
-            self._launch(claimed, slot=active.slot)
+        if again and active.fused > 1:
+            claimed.queue.release(claimed.ticket)
+        elif again:
+            self._launch([claimed], slot=active.slot)
         else:
             self._scheduler.record_end(claimed, ending)
 

@@ -1,9 +1,11 @@
-"""One run in a process of its own: the parent's end (``Worker``) and the child's.
+"""One run in a process of its own, or several that are trained as one model: the parent's end (``Worker``) and the child's.
 
 The child is forked from a server that has already imported torch, so that it starts in hundredths of a second and its
 peak memory is its own. It trains and sends messages over a pipe; only the parent writes to MLflow. If the child ends
 without a message (a segmentation fault, the kernel's out-of-memory killer), its exit code says why. If the parent
 dies, a second pipe, the lifeline, closes and the child ends too.
+
+Runs that share a process have a pipe each. The child closes it after the run's last message, while it trains the others.
 """
 
 import faulthandler
@@ -18,12 +20,12 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from attnlab._util import memory
 from attnlab._util.files import describe_disk_error
@@ -93,37 +95,89 @@ class Job:
         return PRELOAD_OF_COMMANDS if isinstance(self.settings, CommandConfig) else PRELOAD
 
 
-class Worker:
-    """The parent's end of one child.
+class _Process:
+    """A child, and the parent's ends of its pipes: one for each of its runs, and the lifeline."""
 
-    Attributes:
-        inbox: messages that have been received but not yet handled.
-        closed: the child can send no more messages.
-    """
-
-    def __init__(self, job: Job) -> None:
+    def __init__(self, jobs: Sequence[Job]) -> None:
         self._ends: list[Connection] = []
-        self._process = fork(_child, lambda: (job, *self._open_pipes()), name="attnlab-run", preload=job.preload)
+        self._child = fork(_child, lambda: (jobs, *self._open_pipes(len(jobs))), name="attnlab-run", preload=jobs[0].preload)
         self._server_id = fork_server_id()
-        for end in self._ends[:2]:
+        for end in (*self._child_pipes, self._child_lifeline):
             end.close()
-        self.closed = self._broken = False
-        self.inbox: deque[Message] = deque()
 
-    def _open_pipes(self) -> tuple[Connection, Connection]:
+    def _open_pipes(self, runs: int) -> tuple[list[Connection], Connection]:
         """Open new pipes and return the ends of the child. A child of an earlier attempt loses its lifeline and ends."""
         for end in self._ends:
             end.close()
         context = multiprocessing.get_context("forkserver")
-        self.pipe, child_pipe = context.Pipe()
-        child_lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._ends = [child_pipe, child_lifeline, self.pipe, self._lifeline]
-        return child_pipe, child_lifeline
+        pairs = [context.Pipe() for _ in range(runs)]
+        self.pipes, self._child_pipes = [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
+        self._child_lifeline, self.lifeline = context.Pipe(duplex=False)
+        self._ends = [*self.pipes, *self._child_pipes, self.lifeline, self._child_lifeline]
+        return self._child_pipes, self._child_lifeline
 
     @property
     def pid(self) -> int:
         """The id of the process, which leads a process group of its own."""
-        return self._process.pid or 0
+        return self._child.pid or 0
+
+    @property
+    def sentinel(self) -> int:
+        """Ready when the process has ended."""
+        return self._child.sentinel
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.is_alive()
+
+    @property
+    def lost_server(self) -> bool:
+        return self._server_id is None or self._server_id != fork_server_id()
+
+    @property
+    def is_shared(self) -> bool:
+        """True while the process trains several runs."""
+        return sum(not pipe.closed for pipe in self.pipes) > 1
+
+    def wait(self) -> int | None:
+        """Wait a few seconds for the end of the process; return its exit code (None: still alive)."""
+        self._child.join(timeout=5)
+        return self._child.exitcode
+
+    def kill(self) -> None:
+        """Kill the process and every process that it started."""
+        for send, target in ((os.killpg, self.pid), (os.kill, self.pid)):
+            try:
+                send(target, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):  # ended, or not yet leader of its own group
+                continue
+        self._child.join(timeout=5)
+        self.lifeline.close()
+
+
+class Worker:
+    """The parent's end of one run.
+
+    Attributes:
+        inbox: messages that have been received but not yet handled.
+        closed: the child can send no more messages about the run.
+    """
+
+    def __init__(self, process: _Process, pipe: Connection) -> None:
+        self._process, self.pipe = process, pipe
+        self.closed = self._broken = self._has_outcome = False
+        self.inbox: deque[Message] = deque()
+
+    @classmethod
+    def start(cls, jobs: Sequence[Job]) -> list[Self]:
+        """Start a process for one run, or for several that are trained as one model; return a worker for each of them."""
+        process = _Process(jobs)
+        return [cls(process, pipe) for pipe in process.pipes]
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, which leads a process group of its own."""
+        return self._process.pid
 
     @property
     def waitables(self) -> list[Any]:
@@ -140,10 +194,12 @@ class Worker:
 
     def messages(self) -> Iterator[Message]:
         """Yield the messages received so far; update ``closed`` afterwards."""
-        ended = not self._process.is_alive()  # before the pipe is read: messages sent before the end are read below
+        ended = not self._process.is_alive  # before the pipe is read: messages sent before the end are read below
         self.receive()
         while self.inbox:
-            yield self.inbox.popleft()
+            message = self.inbox.popleft()
+            self._has_outcome |= isinstance(message, Outcome)
+            yield message
         self.closed = self.closed or ended or self._broken
 
     @property
@@ -154,73 +210,108 @@ class Worker:
     @property
     def lost_server(self) -> bool:
         """True if the server that forked the child has ended: the child then looks as if it had ended, too."""
-        return self._server_id is None or self._server_id != fork_server_id()
+        return self._process.lost_server
 
     def reap(self) -> int | None:
-        """Wait for a child that has closed its pipe, kill what it started, and return its exit code (None: still alive)."""
-        self._process.join(timeout=5)
-        code = self._process.exitcode
+        """Wait for a child that has closed its pipe, kill what it started, and return its exit code (None: still alive).
+
+        A child that has sent the outcome of this run and trains others is left alone.
+        """
+        if self._has_outcome and self._process.is_shared:
+            self._close()
+            return None
+        code = self._process.wait()
         self.kill()
         return code
 
+    def stop(self) -> None:
+        """End the run: kill its process, unless that trains other runs, which then leaves this one out."""
+        if self._process.is_shared:
+            self._close()
+        else:
+            self.kill()
+
     def kill(self) -> None:
         """Kill the child and every process that it started. Safe at any time: checkpoints are written atomically."""
-        for send, target in ((os.killpg, self.pid), (os.kill, self.pid)):
-            try:
-                send(target, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):  # ended, or not yet leader of its own group
-                continue
-        self._process.join(timeout=5)
-        self._release()
+        self._process.kill()
+        self._close()
 
     def answer(self, *, stop: bool) -> None:
         """Tell a trial that waits for an answer whether to stop."""
         with suppress(OSError):  # it has ended, as reading its messages will show
             self.pipe.send(stop)
 
-    def _release(self) -> None:
+    def _close(self) -> None:
         self.closed = True
         self.pipe.close()
-        self._lifeline.close()
 
 
-def _child(job: Job, pipe: Connection, lifeline: Connection) -> None:
+def _child(jobs: Sequence[Job], pipes: Sequence[Connection], lifeline: Connection) -> None:
     os.setpgid(0, 0)  # so that the parent can kill this process together with every process that it starts
     threading.Thread(target=die_with_parent, args=(lifeline,), daemon=True).start()
+    first = jobs[0]
     os.environ.clear()
-    os.environ.update(job.environment)  # the server may have an older environment
+    os.environ.update(first.environment)  # the server may have an older environment
     try:
-        job.folder.mkdir(parents=True, exist_ok=True)
-        output_to(job.folder / "log.txt")
-        if job.memory_limit is not None:
-            memory.limit_memory(job.memory_limit)
+        for job in jobs:
+            job.folder.mkdir(parents=True, exist_ok=True)
+        output_to(first.folder / "log.txt")
+        for job in jobs[1:]:
+            _point_to_log(job.folder / "log.txt", first.folder)
+        if first.memory_limit is not None:
+            memory.limit_memory(first.memory_limit)
 
         def notify(text: str) -> None:
             print(text)
             if threading.current_thread() is threading.main_thread():  # a pipe is not safe to share between threads
-                pipe.send(Notice(text))
+                _send([pipe for pipe in pipes if not pipe.closed][:1], Notice(text))
 
-        # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits the wait.
-        activity = "this configuration is being trained"
-        lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=logger.info)
-        with log_to(notify), lock:
-            _remove_files(job.folder, job.reset)
-            pipe.send(_train(job, pipe))
+        with log_to(notify), ExitStack() as locks:
+            for folder in sorted(job.folder for job in jobs):  # in one order, so that two studies do not wait for each other
+                # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits
+                # the wait.
+                activity = "this configuration is being trained"
+                locks.enter_context(file_lock(folder / "lock", activity=activity, timeout=math.inf, on_wait=logger.info))
+            for job in jobs:
+                _remove_files(job.folder, job.reset)
+            if len(jobs) == 1:
+                pipes[0].send(_train(first, pipes[0]))
+            else:
+                _train_together(jobs, pipes)
     except BrokenPipeError:  # the parent has died
         _exit(1)
-    except UserError as error:
-        pipe.send(Raised(redact(str(error))))
     except BaseException as error:
-        # A full disk is not this run's fault and would stop the others too, if the file is one of attnlab's own.
-        folders = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
-        disk_error = describe_disk_error(error, within=folders)
-        if disk_error is not None:
-            pipe.send(DiskFull(disk_error))
+        outcome = _outcome_of(error, first)
+        _send(pipes, outcome)
+        if isinstance(outcome, DiskFull):
             _exit(1)
-        traceback.print_exc()
-        reason = one_line(describe_error(error))
-        pipe.send(Raised(redact(reason), redact(traceback.format_exc())))
     _exit(0)
+
+
+def _outcome_of(error: BaseException, job: Job) -> Outcome:
+    """Return the message about an exception that ended a run."""
+    if isinstance(error, UserError):
+        return Raised(redact(str(error)))
+    # A full disk is not this run's fault and would stop the others too, if the file is one of attnlab's own.
+    folders = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
+    disk_error = describe_disk_error(error, within=folders)
+    if disk_error is not None:
+        return DiskFull(disk_error)
+    traceback.print_exception(error)
+    return Raised(redact(one_line(describe_error(error))), redact("".join(traceback.format_exception(error))))
+
+
+def _send(pipes: Iterable[Connection], message: Message) -> None:
+    """Send a message about each run whose pipe is open at both ends."""
+    for pipe in pipes:
+        with suppress(OSError):  # closed: the run has ended, here or for the parent
+            pipe.send(message)
+
+
+def _point_to_log(path: Path, folder: Path) -> None:
+    """Write into the log of a run in which other run's folder the output of their process is."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"trained together with {folder.name}, whose log.txt has the output\n")
 
 
 def _remove_files(folder: Path, reset: Reset) -> None:
@@ -252,11 +343,7 @@ def _exit(code: int) -> None:
 
 
 def _train(job: Job, pipe: Connection) -> Outcome:
-    def report(step: int, metrics: dict[str, float]) -> bool:
-        """Send points of curves; return whether to stop."""
-        pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
-        return job.pruning_metric in metrics and pipe.recv()
-
+    report = _reporter(job, pipe)
     if isinstance(job.settings, CommandConfig):
         pipe.send(Started(f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
         return run_command(job.settings, metric=job.metric, threads=job.threads, report=report, folder=job.folder)
@@ -264,6 +351,37 @@ def _train(job: Job, pipe: Connection) -> Outcome:
     pipe.send(Started(device, _total_steps(job.settings, job.train)))
     with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
         result = _function(job.train)(job.settings, report=report, folder=job.folder)
+    return _ended(result, pipe)
+
+
+def _train_together(jobs: Sequence[Job], pipes: Sequence[Connection]) -> None:
+    """Train runs as one model; send the outcome of each when it ends, and close its pipe."""
+    from attnlab.training.fused.train import FusedRun, train_fused
+
+    runs = []
+    for job, pipe in zip(jobs, pipes, strict=True):
+        assert isinstance(job.settings, RunConfig)  # the plan refuses to fuse programs
+        device = f"{_set_up_threads(job.settings, job.threads)}, {len(jobs)} seeds as one model"
+        _send([pipe], Started(device, _total_steps(job.settings, job.train)))
+        runs.append(FusedRun(job.settings, _reporter(job, pipe), job.folder))
+    for number, outcome in train_fused(runs):
+        pipe, job = pipes[number], jobs[number]
+        with suppress(OSError):  # the parent has ended the run
+            pipe.send(_outcome_of(outcome, job) if isinstance(outcome, Exception) else _ended(outcome, pipe))
+        pipe.close()
+
+
+def _reporter(job: Job, pipe: Connection) -> Callable[[int, dict[str, float]], bool]:
+    def report(step: int, metrics: dict[str, float]) -> bool:
+        """Send points of curves; return whether to stop."""
+        pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
+        return job.pruning_metric in metrics and pipe.recv()
+
+    return report
+
+
+def _ended(result: Any, pipe: Connection) -> Ended:
+    """Send the tags of a result, and return the message about its end."""
     for name, text in result.tags.items():
         pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}
