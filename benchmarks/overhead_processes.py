@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,19 +36,21 @@ def bare(study: Path, marks: Path) -> None:
 def starts(study: Path, marks: Path) -> None:
     """Run the study with ``attnlab.run``; record each run's request, process start and first step."""
     import attnlab
-    from attnlab.study.execution import runner, worker
+    from attnlab.study.execution import worker
     from attnlab.study.execution.progress import ProgressDisplay
 
-    def start(job: worker.Job) -> worker.Worker:
-        _write(marks, key=job.folder.name, asked=time.monotonic())
-        return worker.Worker(job)
+    start_processes = worker.Worker.start
+
+    def start(jobs: Sequence[worker.Job]) -> list[worker.Worker]:
+        _write(marks, key=jobs[0].folder.name, asked=time.monotonic())
+        return start_processes(jobs)
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
     preload = "benchmarks.overhead_preload"
     with (
         patch.object(worker, "PRELOAD", preload),
         patch("attnlab.study.run.PRELOAD", preload),
-        patch.object(runner, "Worker", start),
+        patch.object(worker.Worker, "start", start),
     ):
         attnlab.run(
             study,
