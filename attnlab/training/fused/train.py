@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
@@ -24,6 +25,7 @@ from attnlab.training.fused.stack import Stack
 from attnlab.training.fused.streams import RandomStream
 from attnlab.training.fused.support import check_fused_step
 from attnlab.training.out_of_memory import is_out_of_memory, requested_memory
+from attnlab.training.prefetch import RankBatch
 from attnlab.training.result import Report, Result
 from attnlab.training.train import recorded_result, save, start
 from attnlab.training.trainer import Trainer
@@ -176,8 +178,13 @@ class FusedStep:
             raise UserError("run.fuse: expected targets in each training batch, got a batch without any")
         losses = self._stack.backward([batch.parts[0] for batch in batches])
         for member, batch, loss in zip(self._members, batches, losses.unbind(), strict=True):
-            member.attempt(partial(member.trainer.end_step, batch, loss))  # it draws the next batch, which may fail
+            member.attempt(partial(self._end_step, member, batch, loss))  # it draws the next batch, which may fail
         # The time of what one run does next is not that of the others' steps.
         if any(trainer.is_due for trainer in self._trainers):
             for trainer in self._trainers:
                 trainer.timer.stop()
+
+    @staticmethod
+    def _end_step(member: Member, batch: RankBatch, loss: Tensor) -> None:
+        with member.stream.active():  # the optimiser and the task of a user may draw from the global generators
+            member.trainer.end_step(batch, loss)

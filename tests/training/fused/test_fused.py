@@ -119,6 +119,19 @@ def test_each_run_is_the_one_that_it_would_be_alone_on_cuda(backend: str, precis
     compare(configs(model__attention_dropout=0.1, **on_cuda), tmp_path)
 
 
+def test_an_optimizer_draws_the_noise_that_it_draws_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = torch.optim.SGD.step
+
+    def noisy(self: torch.optim.SGD, closure: Any = None) -> Any:
+        step(self, closure)
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.add_(torch.randn_like(parameter), alpha=0.01)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", noisy)
+    compare(configs(**DROPOUT), tmp_path)
+
+
 def test_each_run_is_clipped_by_its_own_norm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     norms: list[float] = []
     clip = torch.nn.utils.clip_grad_norm_
