@@ -82,6 +82,19 @@ class Noisy(Dense):
     def forward(self, x, **kwargs):
         y = super().forward(x, **kwargs)
         return y + torch.{draw} if self.training else y
+
+@register_variant("averaging")
+class Averaging(Dense):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.register_buffer("average", torch.zeros(()))
+
+    def forward(self, x, **kwargs):
+        y = super().forward(x, **kwargs)
+        if self.training:
+            self.average = 0.9 * self.average + 0.1 * y.detach().mean()
+            return y
+        return y - self.average
 """
 
 
@@ -91,6 +104,7 @@ class Noisy(Dense):
         ("counting", "rand(())", "vmap cannot evaluate"),
         ("noisy", "rand(x.shape)", None),
         ("noisy", "randn_like(x)", "vmap cannot evaluate"),
+        ("averaging", "rand(())", "got changes of backbone.blocks.0"),
     ],
 )
 def test_variants_of_a_user(variant: str, draw: str, refused: str | None, tmp_path: Path) -> None:

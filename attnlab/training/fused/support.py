@@ -82,14 +82,19 @@ def check_fused_step(
         config: of any of them.
 
     Raises:
-        UserError: a fused step fails, or its losses or gradients differ.
+        UserError: a fused step fails, its losses or gradients differ, or a forward pass changes a buffer.
     """
     solo = []
     for model, stream, batch in zip(models, streams, batches, strict=True):
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         with stream.copy().active(), autocast(batch.inputs.device, config.train.precision):
             loss = task.loss(model.forward_batch(batch, None)[0], batch)
         loss.backward()
         solo.append((loss.detach(), _take_gradients(model)))
+        # ``functional_call`` drops a buffer that is assigned in the forward pass, and later steps would use its old value.
+        changed = [name for name, z in model.named_buffers() if name not in buffers or not torch.equal(z, buffers[name])]
+        if changed:
+            raise UserError(f"run.fuse: expected buffers that the forward pass leaves as they are, got changes of {changed[0]}")
     try:
         stack = Stack(models, [stream.copy() for stream in streams], task=task, config=config)
         losses = stack.backward(batches)
