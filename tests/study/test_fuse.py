@@ -110,8 +110,13 @@ def test_one_failing_seed_does_not_stop_the_others(faulty: Callable[..., StudyRe
     assert "no such word" in result.rows[1].reason
 
 
-def test_a_killed_process_is_tried_again_with_all_of_its_seeds(faulty: Callable[..., StudyResult], root: Path) -> None:
+def test_a_killed_process_is_tried_again_with_all_of_its_seeds(
+    faulty: Callable[..., StudyResult], root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="attnlab")
     result = faulty("killed_once")
+    resumed = [message.split(":")[0].split()[-1] for message in caplog.messages if "resuming from step 10" in message]
+    assert sorted(resumed) == ["s0", "s1", "s2"], "each notice names its own run"
     assert [row.state for row in result.rows] == ["completed"] * 3
     assert [*load_runs("small", root)["attempt"]] == [2] * 3
     log = next(path.read_text() for path in root.glob("work/*/log.txt") if "resuming" in path.read_text())

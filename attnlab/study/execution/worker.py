@@ -11,7 +11,6 @@ Runs that share a process have a pipe each. The child closes it after the run's 
 import faulthandler
 import importlib
 import io
-import logging
 import math
 import multiprocessing
 import os
@@ -60,7 +59,6 @@ from attnlab.tracking.tags import device_name
 TRAIN = "attnlab.training.train:train"
 PRELOAD = "attnlab.study.execution.preload"
 PRELOAD_OF_COMMANDS = "attnlab.study.execution.worker"  # without torch, whose memory would count as the program's
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,17 +259,14 @@ def _child(jobs: Sequence[Job], pipes: Sequence[Connection], lifeline: Connectio
         if first.memory_limit is not None:
             memory.limit_memory(first.memory_limit)
 
-        def notify(text: str) -> None:
-            print(text)
-            if threading.current_thread() is threading.main_thread():  # a pipe is not safe to share between threads
-                _send([pipe for pipe in pipes if not pipe.closed][:1], Notice(text))
-
-        with log_to(notify), ExitStack() as locks:
-            for folder in sorted(job.folder for job in jobs):  # in one order, so that two studies do not wait for each other
+        with log_to(_notifier(pipes[0])), ExitStack() as locks:
+            # In one order, so that two studies do not wait for each other.
+            for job, pipe in sorted(zip(jobs, pipes, strict=True), key=lambda pair: pair[0].folder):
                 # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits
                 # the wait.
                 activity = "this configuration is being trained"
-                locks.enter_context(file_lock(folder / "lock", activity=activity, timeout=math.inf, on_wait=logger.info))
+                lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=_notifier(pipe))
+                locks.enter_context(lock)
             for job in jobs:
                 _remove_files(job.folder, job.reset)
             if len(jobs) == 1:
@@ -306,6 +301,17 @@ def _send(pipes: Iterable[Connection], message: Message) -> None:
     for pipe in pipes:
         with suppress(OSError):  # closed: the run has ended, here or for the parent
             pipe.send(message)
+
+
+def _notifier(pipe: Connection) -> Callable[[str], None]:
+    """Return a function that prints a line, and sends it as a notice about the run of the pipe."""
+
+    def notify(text: str) -> None:
+        print(text)
+        if threading.current_thread() is threading.main_thread():  # a pipe is not safe to share between threads
+            _send([pipe], Notice(text))
+
+    return notify
 
 
 def _point_to_log(path: Path, folder: Path) -> None:
@@ -363,7 +369,7 @@ def _train_together(jobs: Sequence[Job], pipes: Sequence[Connection]) -> None:
         assert isinstance(job.settings, RunConfig)  # the plan refuses to fuse programs
         device = f"{_set_up_threads(job.settings, job.threads)}, {len(jobs)} seeds as one model"
         _send([pipe], Started(device, _total_steps(job.settings, job.train)))
-        runs.append(FusedRun(job.settings, _reporter(job, pipe), job.folder))
+        runs.append(FusedRun(job.settings, _reporter(job, pipe), job.folder, _notifier(pipe)))
     for number, outcome in train_fused(runs):
         pipe, job = pipes[number], jobs[number]
         with suppress(OSError):  # the parent has ended the run

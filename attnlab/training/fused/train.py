@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attnlab._util.log import log_to
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
@@ -33,11 +34,16 @@ from attnlab.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class FusedRun:
-    """One of the runs that are trained together, with the arguments of ``attnlab.training.train.train``."""
+    """One of the runs that are trained together, with the arguments of ``attnlab.training.train.train``.
+
+    Attributes:
+        notify: receives the messages of attnlab's loggers about this run.
+    """
 
     config: RunConfig
     report: Report
     folder: Path | None = None
+    notify: Callable[[str], None] = print
 
 
 def train_fused(runs: Sequence[FusedRun]) -> Iterator[tuple[int, Result | Exception]]:
@@ -96,7 +102,8 @@ class Member:
         """Do something for a run that has not ended; the result of the action, or its error, ends it alone."""
         if self.outcome is None:
             try:
-                self.outcome = action()
+                with log_to(self._run.notify):
+                    self.outcome = action()
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
