@@ -15,6 +15,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from attnlab._util.cost_metrics import significant
 from attnlab._util.memory import available_memory
 from attnlab._util.plural import count
 from attnlab._util.processors import processors
@@ -165,7 +166,7 @@ def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:
     best = max(number for number in fits if total[number] <= NOISE * min(total.values()))
     rates = {number: number / seconds for number, seconds in times.seconds.items()}
     gains = [
-        f"{rates[best] / rate:.2g} times as many steps/s as {describe(Concurrency(number, layouts[number]))}"
+        f"{significant(rates[best] / rate, 2)} times as many steps/s as {describe(Concurrency(number, layouts[number]))}"
         for number, rate in rates.items()
         if number != best
     ]
