@@ -36,21 +36,22 @@ def bare(study: Path, marks: Path) -> None:
 def starts(study: Path, marks: Path) -> None:
     """Run the study with ``attnlab.run``; record each run's request, process start and first step."""
     import attnlab
-    from attnlab.study.execution import worker
+    from attnlab.study.execution.job import Job
     from attnlab.study.execution.progress import ProgressDisplay
+    from attnlab.study.execution.worker import Worker
 
-    start_processes = worker.Worker.start
+    start_processes = Worker.start
 
-    def start(jobs: Sequence[worker.Job]) -> list[worker.Worker]:
+    def start(jobs: Sequence[Job]) -> list[Worker]:
         _write(marks, key=jobs[0].folder.name, asked=time.monotonic())
         return start_processes(jobs)
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
     preload = "benchmarks.overhead_preload"
     with (
-        patch.object(worker, "PRELOAD", preload),
+        patch("attnlab.study.execution.job.PRELOAD", preload),
         patch("attnlab.study.run.PRELOAD", preload),
-        patch.object(worker.Worker, "start", start),
+        patch.object(Worker, "start", start),
     ):
         attnlab.run(
             study,

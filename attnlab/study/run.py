@@ -29,12 +29,12 @@ from attnlab.stats.cells import ComparisonSpec, TaskMetric
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.concurrency import Workers, requested_workers
+from attnlab.study.execution.job import PRELOAD, PRELOAD_OF_COMMANDS, TRAIN
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import BackgroundScores
 from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.execution.worker import PRELOAD, PRELOAD_OF_COMMANDS, TRAIN
 from attnlab.study.record import finished_records
 from attnlab.study.start_check import check_own_variants
 from attnlab.study.sweep import extend_sweep, log_extension

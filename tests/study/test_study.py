@@ -23,8 +23,9 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
 from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.job import Job
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.worker import Job, Worker
+from attnlab.study.execution.worker import Worker
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker

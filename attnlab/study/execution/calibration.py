@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.planning.machine import FASTER, MATMUL, StepTime
+from attnlab.study.execution.child import output_to
 from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
-from attnlab.study.execution.worker import output_to
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig

@@ -21,8 +21,8 @@ from attnlab._util.plural import count
 from attnlab._util.processors import processors
 from attnlab.errors import UserError
 from attnlab.study.execution.devices import visible_devices
+from attnlab.study.execution.job import TRAIN
 from attnlab.study.execution.step_times import Layouts, StepTimes, by_size, known_step_times, measured_step_times
-from attnlab.study.execution.worker import TRAIN
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan

@@ -14,7 +14,7 @@ from typing import Any
 from attnlab._util.files import replacing
 from attnlab._util.process import fork_with_pipe
 from attnlab._version import __version__
-from attnlab.study.execution.worker import PRELOAD
+from attnlab.study.execution.job import PRELOAD
 from attnlab.tracking.tags import device_name
 
 PATIENCE = 120.0  # seconds until a process is ready, or has taken its steps

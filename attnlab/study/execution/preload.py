@@ -5,6 +5,6 @@ import gc
 import attnlab.training.preload  # noqa: F401 first: it collects no garbage while it imports torch
 
 # isort: split
-import attnlab.study.execution.worker  # noqa: F401
+import attnlab.study.execution.child  # noqa: F401
 
 gc.freeze()

@@ -19,7 +19,8 @@ from attnlab.config.comparability import text_identity
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.errors import one_line
-from attnlab.study.execution.worker import PRELOAD, die_with_parent, output_to
+from attnlab.study.execution.child import die_with_parent, output_to
+from attnlab.study.execution.job import PRELOAD
 from attnlab.tasks.reference_scores.base import Reference, compute_score
 from attnlab.tracking.artifacts import ReferenceScore
 

@@ -23,6 +23,7 @@ from attnlab._util.signals import delayed_interrupts
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
 from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, of_fused_run, timed_out
+from attnlab.study.execution.job import Job
 from attnlab.study.execution.messages import (
     DiskFull,
     Ended,
@@ -37,7 +38,7 @@ from attnlab.study.execution.messages import (
 )
 from attnlab.study.execution.result_rows import ResultRows
 from attnlab.study.execution.rows import Row, log_path, row_of_refusal, run_folder
-from attnlab.study.execution.worker import Job, Worker
+from attnlab.study.execution.worker import Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 from attnlab.tracking.system_metrics import SystemMetrics

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.study.execution.child import output_to
 from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
-from attnlab.study.execution.worker import output_to
 
 if TYPE_CHECKING:
     import torch

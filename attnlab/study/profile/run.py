@@ -17,7 +17,7 @@ from attnlab.planning.plan import plan
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.profile import AbilityResult, Level, LevelResult, level_result
 from attnlab.study.execution.concurrency import Workers
-from attnlab.study.execution.worker import TRAIN
+from attnlab.study.execution.job import TRAIN
 from attnlab.study.profile.abilities import Ability, level_label
 from attnlab.study.profile.studies import Entry, entry_labels, require_seeds, study_fields, write_study
 from attnlab.study.run import StudyResult, run
