@@ -484,17 +484,22 @@ print(run(study(), root={root!r}, workers=2, display=QUIET, train="tests.support
 
 
 def parent(root: Path, tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    """Start a study in another process; return it, and the process ids of the second seed's runs, once both runs hang."""
+    """Start a study in another process; once both runs of the second seed hang, return it and the process ids of the two."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(here=str(ROOT), root=str(root)))
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen([sys.executable, str(script)], env=environment, text=True, stderr=subprocess.PIPE)
     until = time.monotonic() + 600  # enough time for both to hang
-    while len(list(root.glob("work/*/pids"))) < 2:
+    # On a busy machine a child may hang before its parent has opened its record.
+    while len(list(root.glob("work/*/pids"))) < 2 or running(root) < 2:
         assert process.poll() is None and time.monotonic() < until, "the study did not get going"
         time.sleep(0.1)
     return process, [int(pid) for path in root.glob("work/*/pids") for pid in path.read_text().split()]
+
+
+def running(root: Path) -> int:
+    return sum(record.info.status == "RUNNING" for record in every_record(root))
 
 
 def gone(pids: list[int], seconds: float = 60) -> bool:
