@@ -39,6 +39,8 @@ def _key(path: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:
         yield from _section(f"{path}{suffix}.", models[0])
         return
     choices = [str(choice) for type_ in types if get_origin(type_) is Literal for choice in get_args(type_)]
+    if choices and bool in types:
+        choices = ["true", "false", *choices]
     words = [", ".join(choices) or (NAMED if named else ""), field.description or ""]
     default = "required" if field.is_required() else _format_default(field.default)
     yield path, default, "; ".join(word for word in words if word)

@@ -54,6 +54,13 @@ def test_one_more_field_is_listed_and_is_a_path() -> None:
     assert caught.value.where == "here" and "at least 0" in caught.value.message
 
 
+def test_a_field_lists_its_choices() -> None:
+    rows = {path: description for path, _, description in _config_keys.config_keys()}
+    assert rows["base.train.precision"].startswith("fp32, bf16, auto; ")
+    assert rows["base.machine.reuse_memory"].startswith("true, false, auto; ")
+    assert rows["base.train.compile"].startswith("torch.compile the blocks")
+
+
 def test_one_more_field_is_in_the_columns_and_the_fingerprint() -> None:
     assert tags.flatten_config(json.loads(longer().to_json()))["train.ema_decay"] == 0.25
     assert longer().fingerprint() != longer(ema_decay=0.5).fingerprint()
