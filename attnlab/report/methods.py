@@ -269,8 +269,8 @@ def _time_shares(records: Sequence[Mapping[str, Any]]) -> str:
 def values_text(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:
     """Return every value of a field; "" if it has none (as the unused one of steps and epochs)."""
     values = [record.get(name) for record in records]
-    texts = dict.fromkeys(_text(value) for value in values if value is not None and value == value and value != "")
-    return separator.join(texts)
+    texts = dict.fromkeys(_text(value) for value in values if value is not None and value == value)
+    return separator.join(text for text in texts if text)
 
 
 def _text(value: Any) -> str:
@@ -278,4 +278,12 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
-    return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
+    if isinstance(value, Mapping):
+        return axis_text(value) if "name" in value else _section_text(value)
+    return (json.dumps(value) if value else "") if isinstance(value, list) else str(value)
+
+
+def _section_text(section: Mapping[str, Any]) -> str:
+    """Return the values of a section within another one, as in "(variant no_wo, position sinusoidal)"; "" if it has none."""
+    values = ", ".join(f"{name} {_text(value)}" for name, value in section.items() if value is not None)
+    return f"({values})" if values else ""
