@@ -68,24 +68,12 @@ def reuse_freed_memory() -> None:
 
     Affects glibc only.
     """
-    libc = _glibc()
-    if libc is not None:
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "gnu_get_libc_version"):  # musl's mallopt has other parameters
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
-def return_freed_memory() -> None:
-    """Return the freed buffers that malloc keeps to the kernel. Affects glibc only."""
-    libc = _glibc()
-    if libc is not None:
-        libc.malloc_trim(0)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None)
-    return libc if hasattr(libc, "gnu_get_libc_version") else None  # musl's mallopt has other parameters
 
 
 def oom_kills() -> int:

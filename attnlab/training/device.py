@@ -5,13 +5,13 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 import torch
 from torch import nn
 
-from attnlab._util.memory import reset_peak_memory, return_freed_memory, reuse_freed_memory
+from attnlab._util.memory import reset_peak_memory, reuse_freed_memory
 from attnlab.config.run import AUTO_MACHINE, MachineConfig
 from attnlab.errors import UserError
 
@@ -51,19 +51,6 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
         torch.cuda.set_device(device.index or 0)  # set_device requires an index
         torch.cuda.reset_peak_memory_stats(device)
     return device
-
-
-@contextlib.contextmanager
-def own_buffers(machine: MachineConfig) -> Iterator[None]:
-    """Return the buffers that ``reuse_memory`` keeps to the kernel before and after a phase.
-
-    Where batches have many shapes, freed memory is split into pieces that few later buffers fit into, and the process grows.
-    """
-    if machine.reuse_memory:
-        return_freed_memory()
-    yield
-    if machine.reuse_memory:
-        return_freed_memory()
 
 
 def unsupported(device: str, *, compile: bool = False) -> str | None:

@@ -20,7 +20,7 @@ from attnlab.registry import TASKS
 from attnlab.tasks import Task
 from attnlab.tasks.validation import check_first_batch, prepare_task
 from attnlab.training import checkpoint, costs
-from attnlab.training.device import compile_blocks, own_buffers
+from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
 from attnlab.training.fine_tuning import freeze
@@ -211,7 +211,7 @@ class Trainer:
             items: collects the scores of the split's items.
             sample: read only the sample of the split that is used during training.
         """
-        with self.timer.exclude("evaluation", split=split), own_buffers(self.config.machine):
+        with self.timer.exclude("evaluation", split=split):
             scores = self.group.on_rank_zero(
                 lambda: evaluate(
                     self.model, self.task, split, config=self.config, device=self.device, items=items, sample=sample
@@ -226,7 +226,7 @@ class Trainer:
         """Return the scores and tags of ``evaluate_lengths``; ``test`` are the scores at the trained length."""
         if not self.config.evaluate.lengths:
             return {}, {}
-        with self.timer.exclude("evaluation", split="lengths"), own_buffers(self.config.machine):
+        with self.timer.exclude("evaluation", split="lengths"):
             return self.group.on_rank_zero(
                 lambda: evaluate_lengths(self.model, self.task, test, config=self.config, device=self.device)
             )

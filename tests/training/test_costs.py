@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from attnlab._util.memory import reuse_freed_memory
 from attnlab.models.build import build
 from attnlab.training import costs, timing
 from attnlab.training.device import resolve_device
@@ -140,6 +141,12 @@ def test_host_peak_is_this_process() -> None:
 def test_devices() -> None:
     assert resolve_device("cpu") == "cpu" and resolve_device("cuda:1") == "cuda:1"
     assert resolve_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_reuse_memory_has_no_effect_on_other_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    reuse_freed_memory()
+    assert torch.ones(3).sum() == 3
 
 
 def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:

@@ -335,16 +335,3 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
     torch.save({"x": Evil()}, tmp_path / "evil.pt")
     with pytest.raises(Exception, match="tensors and plain values only"):
         checkpoint.load(tmp_path / "evil.pt")
-
-
-@pytest.mark.parametrize("keep", [True, False])
-def test_the_buffers_of_training_and_of_each_evaluation_are_returned(keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-    evaluated = evaluate.evaluate
-    monkeypatch.setattr("attnlab.training.device.reuse_freed_memory", lambda: None)  # it would last for this process
-    monkeypatch.setattr("attnlab.training.device.return_freed_memory", lambda: events.append("returned"))
-    monkeypatch.setattr(
-        trainer, "evaluate", lambda *args, **options: (events.append("evaluated"), evaluated(*args, **options))[1]
-    )
-    train(tiny(machine__reuse_memory=keep))
-    assert events == (["returned", "evaluated", "returned"] if keep else ["evaluated"]) * 4  # three on valid, one on test
