@@ -1,5 +1,6 @@
 """The processor of this machine, as pages name it."""
 
+import os
 import platform
 import re
 from pathlib import Path
@@ -16,12 +17,25 @@ INSTRUCTION_SETS = {  # flag of Linux -> the name that readers know
     "sve": "SVE",
     "bf16": "bf16",
 }
+AVX2_ONLY = {  # variables that make torch's libraries use no newer instructions: ATen, oneDNN, MKL
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
 AMD_GENERATIONS = {"23": "Zen 1 or 2", "26": "Zen 5"}  # by family; family 25 is Zen 3, and Zen 4 with AVX-512
 
 
 def machine() -> str:
-    """Return the processor and the number of its cores that may be used, such as ``"AMD EPYC, Zen 5, 2 cores"``."""
-    return f"{processor()}, {processors()} cores"
+    """Return the processor and the number of its cores that may be used, such as ``"AMD EPYC, Zen 5, 2 cores"``.
+
+    A processor that the variables of ``AVX2_ONLY`` limit counts as a machine of its own.
+    """
+    return f"{processor()}, {processors()} cores{', limited to AVX2' if limited_to_avx2() else ''}"
+
+
+def limited_to_avx2() -> bool:
+    """Return True if all variables of ``AVX2_ONLY`` are set."""
+    return all(os.environ.get(name, "").lower() == value.lower() for name, value in AVX2_ONLY.items())
 
 
 def folder(out: Path) -> Path:
@@ -48,7 +62,8 @@ def instruction_sets() -> str:
     """Return the instruction sets that decide the speed of matrix products, such as ``"AVX2, AVX-512"``; "" if unknown."""
     info = _cpu_info()
     flags = {*info.get("flags", "").split(), *info.get("Features", "").split()}
-    return ", ".join(name for flag, name in INSTRUCTION_SETS.items() if flag in flags)
+    known = [name for flag, name in INSTRUCTION_SETS.items() if flag in flags]
+    return ", ".join(name for name in known if name == "AVX2" or not limited_to_avx2())
 
 
 def _cpu_info() -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from attnlab.nn.processor import bf16_speedup
 from benchmarks import processor
 from benchmarks.speed import imdb, page
 from benchmarks.speed.case import Case
@@ -51,6 +52,9 @@ def measure(
     cases, absent = split(cases) if here else (cases, {})
     for peer, reason in absent.items():
         print(f"{section}: {peer} is left out: {reason}", flush=True)
+    if any(map(_slow, cases)):
+        print(f"{section}: bf16 is left out: its products are slower than those of fp32 on this processor", flush=True)
+        cases = [case for case in cases if not _slow(case)]
     requirements = "this interpreter" if here else (ROOT / SECTIONS[section].requirements).read_text(encoding="utf-8")
     by_device = {device: [case for case in cases if case.device == device] for device in devices}
     digests = {device: configuration(some, requirements=requirements) for device, some in by_device.items()}
@@ -68,6 +72,11 @@ def measure(
             print(f"round {number + 1} of {rounds}: {case}", flush=True)
     store.sort()
     return store
+
+
+def _slow(case: Case) -> bool:
+    """Return True for bf16 on a CPU that computes it in software, where attnlab advises against it and a step takes minutes."""
+    return (case.device, case.precision) == ("cpu", "bf16") and bf16_speedup("medium") < 1
 
 
 def in_fresh_process(case: Case, python: Path) -> dict:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.processor import AVX2_ONLY
 from benchmarks.speed import figures, tables
 from benchmarks.speed.comparisons import measured, overview, speeds, verdicts
 from benchmarks.speed.figures import DRAWN
@@ -32,6 +33,10 @@ attnlab and each peer take turns (A B A B), each case in a fresh process; steps 
 round runs in reverse order. A ratio compares two cases measured one right after the other, by the medians of their steps.
 Figures are medians over the rounds; every timing is in the CSV file of its section. Training cases must have a finite, falling
 loss; otherwise the command fails. The [targets](#targets) are at the end.
+
+A machine "limited to AVX2" stands in for a processor without AVX-512; its libraries are limited by the environment variables
+`{limited}`.
+Where bf16 products are slower than fp32 products, no case is measured in bf16.
 """
 LOOP = """
 ## The loop
@@ -61,7 +66,9 @@ def write(out: Path) -> None:
     ratios = measured(frames, devices)
     lines = [f"- **{name}**{f' ({sets[name]})' if sets.get(name) else ''}: {overview(ratios, name)}" for name in devices]
     (out / "overview.svg").write_text(figures.overview(ratios, devices), encoding="utf-8")
-    text = HEAD.format(overview="\n".join(lines), speeds=tables.markdown(["", *devices], speeds(ratios, devices)))
+    limited = " ".join(f"{variable}={value}" for variable, value in AVX2_ONLY.items())
+    rows = tables.markdown(["", *devices], speeds(ratios, devices))
+    text = HEAD.format(overview="\n".join(lines), speeds=rows, limited=limited)
     text += _verdict(out, times)
     for name in stored.frames:
         text += _section(out, name, stored)

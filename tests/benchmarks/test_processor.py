@@ -39,3 +39,14 @@ def test_processors_with_the_same_name_are_told_apart(
 def test_a_processor_without_a_name_has_that_of_its_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "none")
     assert processor.processor() and processor.instruction_sets() == ""
+
+
+def test_a_processor_limited_to_avx2_is_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
+    processor.CPU_INFO.write_text(AMD.format(family="26", flags="avx512f avx512_bf16"))
+    whole = processor.machine()
+    for name, value in processor.AVX2_ONLY.items():
+        assert processor.machine() == whole, "one library may still use newer instructions"
+        monkeypatch.setenv(name, value)
+    assert processor.machine() == f"{whole}, limited to AVX2" and processor.instruction_sets() == "AVX2"
+    assert processor.folder(tmp_path).name.endswith("-cores-limited-to-avx2")

@@ -306,6 +306,20 @@ def test_peers_that_are_not_here_are_left_out_and_named(
     assert ": MACHINE with cpu, left out original; load" in (tmp_path / "README.md").read_text()
 
 
+@pytest.mark.parametrize("section", ["step", "profile", "imdb"])
+def test_bf16_is_not_measured_on_a_processor_that_computes_it_in_software(
+    tmp_path: Path, fake_cases: list[Case], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], section: str
+) -> None:
+    monkeypatch.setattr(imdb, "absent", lambda: None)
+    monkeypatch.setattr(places, "NEEDS", {name: "no_such_package" for name in places.NEEDS})
+    monkeypatch.setattr(speed, "bf16_speedup", lambda matmul_precision: 0.2)
+    speed.main([section, "--here", "--device", "cpu", "--rounds", "1", "--out", str(tmp_path)])
+    assert {case.precision for case in fake_cases} == (set() if section == "imdb" else {"fp32"})
+    assert f"{section}: bf16 is left out" in capsys.readouterr().out
+    head, _method, *sections, _targets = (tmp_path / "README.md").read_text().split("\n## ")
+    assert not any("bf16" in part for part in (head, *sections))
+
+
 def test_the_requirements_of_every_peer_but_torch_are_named() -> None:
     assert set(places.NEEDS) == {*step.PEERS, *imdb.READERS, xl.ORIGINAL} - {ENCODER}
 
