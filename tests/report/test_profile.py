@@ -79,6 +79,18 @@ def test_the_page_has_every_number_and_no_mean_over_abilities(tmp_path: Path) ->
     assert [row.cells[0] for row in make_page(made_up_profile()).overview.rows] == ["mqar", "parity"]
 
 
+@pytest.mark.parametrize(
+    ("seeds", "says"),
+    [
+        (3, "With 3 seeds, 3 of 3 are compatible with every rate from 0.29, and 0 of 3 with every rate up to 0.71."),
+        (5, "With 5 seeds, 5 of 5 are compatible with every rate from 0.48, and 0 of 5 with every rate up to 0.52."),
+    ],
+)
+def test_the_notes_state_what_the_number_of_seeds_can_show(seeds: int, says: str) -> None:
+    notes = " ".join(make_page(replace(made_up_profile(), seeds=seeds)).notes)
+    assert says in notes and f"is called solved with probability 1/{2**seeds}," in notes
+
+
 def test_the_plot_has_a_dot_for_each_seed_and_lines_of_chance_and_threshold() -> None:
     mqar = make_page(made_up_profile()).sections[0].plot.svg
     assert mqar.count("<circle") == 3 * (3 + 3 + 1)  # levels of mine, dense and lstm

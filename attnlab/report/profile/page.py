@@ -19,18 +19,19 @@ from attnlab.report.profile.words import (
 from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence
 from attnlab.report.table import Column, Table, TableRow, two_columns
+from attnlab.stats.exact import clopper_pearson
+from attnlab.stats.paired import LEVEL
 from attnlab.stats.profile import COSTS, AbilityResult, Level, LevelResult, Profile
 
-NOTES = (
+OUTCOMES_NOTE = (
     "A variant solves a level if all of its seeds reach the threshold, and fails if none does. Where seeds disagree, the level "
-    "is not shown. The next level is trained if most seeds solve the level before it.",
-    "Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With 3 seeds, 3 of 3 are compatible with every "
-    "rate from 0.29, and 0 of 3 with every rate up to 0.71. A level that half of all seeds would solve is called solved with "
-    "probability 1/8, and failed with the same.",
-    "All variants have the same model, learning rate and maximum number of steps. Another learning rate, a longer training or "
-    "a larger model may solve a level that is failed here.",
-    "There is no mean over the diagnostics and no rank: they test different abilities.",
+    "is not shown. The next level is trained if most seeds solve the level before it."
 )
+SETTINGS_NOTE = (
+    "All variants have the same model, learning rate and maximum number of steps. Another learning rate, a longer training or "
+    "a larger model may solve a level that is failed here."
+)
+NO_RANK_NOTE = "There is no mean over the diagnostics and no rank: they test different abilities."
 PLOT_NOTE = (
     "Dots are seeds, bars reach from the lowest to the highest. Solid line: the threshold; dashed line: chance. On the right, "
     "the seeds that reach the threshold, and the interval of the solve rate."
@@ -79,8 +80,18 @@ def make_page(profile: Profile) -> ProfilePage:
         costs=costs,
         costs_note=note,
         methods=two_columns(_methods(profile)),
-        notes=NOTES,
+        notes=(OUTCOMES_NOTE, _interval_note(profile.seeds), SETTINGS_NOTE, NO_RANK_NOTE),
         plot_note=PLOT_NOTE,
+    )
+
+
+def _interval_note(seeds: int) -> str:
+    """Return what a level that all seeds solve, or none, says about its solve rate."""
+    least, _ = clopper_pearson(seeds, seeds, LEVEL / 2)
+    return (
+        f"Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With {seeds} seeds, {seeds} of {seeds} are "
+        f"compatible with every rate from {least:.2f}, and 0 of {seeds} with every rate up to {1 - least:.2f}. A level that "
+        f"half of all seeds would solve is called solved with probability 1/{2**seeds}, and failed with the same."
     )
 
 
