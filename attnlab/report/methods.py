@@ -101,14 +101,16 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     client = connect(runs_folder(root))
     newest = runs.iloc[-1]
     record = client.get_run(str(newest["run_id"]))
-    calls = read_calls(client.get_experiment(record.info.experiment_id).tags)
+    experiment = client.get_experiment(record.info.experiment_id)
+    calls = read_calls(experiment.tags)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.yaml"
         if calls:
             path.write_text(calls[-1].text, encoding="utf-8")
         else:
             client.download_artifacts(str(newest["run_id"]), "study.yaml", folder)
-        text, study = path.read_text(encoding="utf-8"), read_study(path)
+        # The file may state another name than the record, or none: `--set study=...` names a study, too.
+        text, study = path.read_text(encoding="utf-8"), read_study(path, sets={"study": experiment.name})
     axes = tuple(study.grid) or ("variant",)
     *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
     baselines = now["baseline"] or {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas
 import pytest
+import yaml
 
 from attnlab import load_runs
 from attnlab.cli import main
@@ -152,6 +153,14 @@ def test_the_file_of_a_run_from_a_dictionary_has_its_assignments(root: Path) -> 
     run(study(), sets={"train.lr": 0.125, "seeds": [7]}, root=root, display=QUIET, train="tests.support.study_fakes:good")
     info = load_study_info(load_runs("small", root), root=root)
     assert "lr: 0.125" in info.yaml and "- 7" in info.yaml and info.calls[0].command == "attnlab run small.yaml"
+
+
+def test_the_command_line_may_name_the_study(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(study()))
+    named = {"sets": {"study": "other"}, "root": root}
+    run(tmp_path / "small.yaml", **named, display=QUIET, train="tests.support.study_fakes:good")
+    page = (report("other", root, tmp_path / "page") / "README.md").read_text()
+    assert page.startswith("# other\n") and "attnlab report other" in page
 
 
 def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
