@@ -17,8 +17,8 @@ A study is a YAML file or a dict. `plan` resolves its cells and estimates their 
 
 Importing this package is cheap: torch, MLflow, Optuna and pandas are loaded when they are needed.
 
-The public interface is what this package, `attnlab.variants`, `attnlab.positions`, `attnlab.tasks`, `attnlab.nn` and
-`attnlab.testing` export. Everything else is internal and may change without notice.
+The public interface is what this package, `attnlab.variants`, `attnlab.components`, `attnlab.positions`, `attnlab.models`,
+`attnlab.tasks`, `attnlab.nn` and `attnlab.testing` export. Everything else is internal and may change without notice.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,5 @@
 """The component of `examples/my_component`: its formula, and its registration in each of the three ways."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from attnlab.registry import COMPONENTS
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.variants import AttentionConfig
 from attnlab.variants.dense import Dense
+from tests.support.installed import install_example
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "my_component"
@@ -74,15 +74,7 @@ def test_second_door_a_path_replaces_the_name() -> None:
 
 
 def test_third_door_an_installed_package_offers_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    installed = tmp_path / "attnlab_head_scale-0.1.0.dist-info"  # what pip would make of the example
-    installed.mkdir()
-    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
-    lines = [f"{name} = {value}" for name, value in project["entry-points"]["attnlab.components"].items()]
-    (installed / "entry_points.txt").write_text("\n".join(["[attnlab.components]", *lines]))
-    text = (EXAMPLE / "head_scale.py").read_text().replace('@register_component("head_scale")\n', "")
-    (tmp_path / "head_scale.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+    install_example(EXAMPLE, tmp_path, monkeypatch, group="attnlab.components")
     monkeypatch.delitem(COMPONENTS._registered, "head_scale", raising=False)
     (cell,) = planned("head_scale").cells
     assert cell.refusal is None and "head_scale" in cell.config.packages

@@ -7,7 +7,16 @@ from types import ModuleType
 
 import pytest
 
-PUBLIC = ("attnlab", "attnlab.variants", "attnlab.positions", "attnlab.tasks", "attnlab.nn", "attnlab.testing")
+PUBLIC = (
+    "attnlab",
+    "attnlab.variants",
+    "attnlab.components",
+    "attnlab.positions",
+    "attnlab.models",
+    "attnlab.tasks",
+    "attnlab.nn",
+    "attnlab.testing",
+)
 
 
 def examples(module: ModuleType) -> list[doctest.DocTest]:

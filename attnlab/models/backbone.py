@@ -1,11 +1,5 @@
 """The backbone that the models share: token and segment embeddings and a stack of blocks with the variant under test.
 
-Vaswani et al. 2017, arXiv:1706.03762, section 3, with the residual connections of a block, f attention or feed-forward:
-
-    post:  x = Norm(x + f(x))           pre:  x = x + f(Norm(x)), and a Norm after the last block
-
-with Norm a layer norm (Ba et al. 2016, arXiv:1607.06450) or RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467).
-
 The memory is that of Dai et al. 2019, arXiv:1901.02860, section 3.2: the last ``model.mem_len`` inputs of each block, without
 gradient.
 """
@@ -17,47 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attnlab.config.run import ModelConfig, RunConfig
-from attnlab.errors import UserError
+from attnlab.config.run import RunConfig
 from attnlab.models.base import TaskShape, model_class
+from attnlab.models.block import Block
 from attnlab.models.parts import Part, block_parts, build_attention, build_position
-from attnlab.nn.feed_forward import FeedForward
-from attnlab.variants import Variant
-
-NORM_EPS = 1e-5  # added to the variance, or to the mean square
-
-
-class Block(nn.Module):
-    """Attention and feed-forward, each with a residual connection, and a norm before (``pre``) or after (``post``) it."""
-
-    def __init__(self, attention: Variant, feed_forward: FeedForward, *, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention = attention
-        self.feed_forward = feed_forward
-        self.norm_attention = norm_layer(config)
-        self.norm_feed_forward = norm_layer(config)
-        self.dropout = nn.Dropout(config.dropout)
-        self.pre = config.norm == "pre"
-
-    def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Apply the block.
-
-        Args:
-            x: (b, t, dim).
-            memory: (b, m, dim), earlier inputs of this block, or None.
-            mask: (b, m + t), boolean, True = may be attended to; None: all.
-
-        Returns:
-            (b, t, dim).
-        """
-        context = x if memory is None else torch.cat([memory, x], dim=1)
-        if self.pre:
-            context = self.norm_attention(context)
-            normed = context if memory is None else context[:, -x.shape[1] :]
-            x = x + self.dropout(apply_attention(self.attention, normed, None if memory is None else context, mask))
-            return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-        x = self.norm_attention(x + self.dropout(apply_attention(self.attention, x, None if memory is None else context, mask)))
-        return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
 
 
 class Backbone(nn.Module):
@@ -66,13 +23,15 @@ class Backbone(nn.Module):
     Args:
         config: resolved.
         task: the task.
+        block: the class of the blocks.
         name: the part of the model that the blocks belong to (``attnlab.models.parts``); "" for the whole model.
     """
 
     embedding_parameters: ClassVar[tuple[str, ...]] = ("class_token",)
 
-    def __init__(self, config: RunConfig, task: TaskShape, *, name: str = "") -> None:
+    def __init__(self, config: RunConfig, task: TaskShape, *, block: type[Block], name: str = "") -> None:
         super().__init__()
+        self.block = block
         model, of_blocks = config.model, block_parts(config, task, name)
         self.depth, self.mem_len = model.depth, model.mem_len
         self.activation_checkpointing = config.train.activation_checkpointing
@@ -88,13 +47,13 @@ class Backbone(nn.Module):
         self.position = build_position(config, task, of_blocks[0], "embed")  # the plan requires one scheme for all blocks
         segments = getattr(task, "segments", 0)  # an attribute of few tasks
         self.segment_embedding = nn.Embedding(segments, model.dim) if segments else None
-        self.embedding_norm = norm_layer(model) if model.embedding_norm else nn.Identity()
+        self.embedding_norm = block.make_norm(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList([self.make_block(config, task, own) for own in of_blocks])
-        self.norm = norm_layer(model) if model.norm == "pre" else nn.Identity()
+        self.norm = block.make_norm(model) if model.norm == "pre" else nn.Identity()
 
     def make_block(self, config: RunConfig, task: TaskShape, own: Part) -> Block:
         """Return a block of the part ``own``."""
-        return Block(build_attention(config, task, own), feed_forward_layer(config.model), config=config.model)
+        return self.block(build_attention(config, task, own), config=config.model)
 
     def forward(
         self,
@@ -155,25 +114,3 @@ class Backbone(nn.Module):
         if memory is not None and x.shape[1] < self.mem_len:
             x = torch.cat([memory, x], dim=1)
         return x[:, -self.mem_len :].detach()
-
-
-def apply_attention(attention: Variant, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Apply a variant; raise ``UserError`` unless it returns a tensor of the shape of x, which could else broadcast."""
-    y = attention(x, context=context, mask=mask)
-    if not isinstance(y, Tensor) or y.shape != x.shape:
-        got = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
-        name = type(attention).__name__
-        raise UserError(f"{name}.forward: expected one tensor (b, t, dim), here {tuple(x.shape)}, got {got}")
-    return y
-
-
-def norm_layer(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:
-    """Return the norm of a sublayer: ``norm_type``, with a bias only in a layer norm."""
-    if config.norm_type == "rms":
-        return nn.RMSNorm(config.dim, eps=NORM_EPS)
-    return nn.LayerNorm(config.dim, eps=NORM_EPS, bias=config.bias)
-
-
-def feed_forward_layer(config: ModelConfig) -> FeedForward:
-    """Return the feed-forward network of a block."""
-    return FeedForward(config.dim, config.ff_mult, kind=config.feed_forward, dropout=config.dropout, bias=config.bias)

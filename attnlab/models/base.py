@@ -2,7 +2,8 @@
 
 A model serves the tasks of one ``kind``. The training loop, the evaluation and the costs apply it through ``forward_batch``
 and ``example_batch`` only. To add a model, subclass ``LanguageModel``, ``Classifier`` or another model of that kind, and
-register it (``attnlab.register_model``); a study names it by ``model: {name: ..., options: {...}}``.
+register it (``attnlab.register_model``); a study names it by ``model: {name: ..., options: {...}}``. If only its blocks differ,
+name their class as ``block``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig, RunConfig
+from attnlab.models.block import Block
 from attnlab.registry import MODELS
 from attnlab.tasks import Batch
 
@@ -40,9 +42,11 @@ class Model(nn.Module):
 
     Attributes:
         kind: the kind of the tasks that it serves (``Task.kind``).
+        block: the class of its blocks.
     """
 
     kind: ClassVar[str]
+    block: ClassVar[type[Block]] = Block
 
     @classmethod
     def has_class_token(cls, config: ModelConfig) -> bool:

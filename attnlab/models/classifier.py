@@ -19,7 +19,7 @@ class Classifier(Model):
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
-        self.backbone = Backbone(config, task)
+        self.backbone = Backbone(config, task, block=self.block)
         self.pool = config.model.pool
         self.head = nn.Linear(config.model.dim, task.classes, bias=config.model.head_bias)
 

@@ -32,21 +32,21 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig, RunConfig
-from attnlab.models.backbone import Backbone, Block, apply_attention, feed_forward_layer, norm_layer
+from attnlab.models.backbone import Backbone
 from attnlab.models.base import Model, TaskShape
+from attnlab.models.block import Block, apply_attention
 from attnlab.models.parts import Part, build_attention, part
-from attnlab.nn.feed_forward import FeedForward
 from attnlab.tasks import Batch
 from attnlab.variants import Variant
 
 
 class DecoderBlock(Block):
-    """Masked self-attention, encoder-decoder attention and feed-forward."""
+    """Masked self-attention, encoder-decoder attention (``cross``) and feed-forward."""
 
-    def __init__(self, attention: Variant, cross: Variant, feed_forward: FeedForward, *, config: ModelConfig) -> None:
-        super().__init__(attention, feed_forward, config=config)
+    def __init__(self, attention: Variant, cross: Variant, *, config: ModelConfig) -> None:
+        super().__init__(attention, config=config)
         self.cross = cross
-        self.norm_cross = norm_layer(config)
+        self.norm_cross = self.make_norm(config)
 
     def forward(self, y: Tensor, encoded: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """Apply the block.
@@ -74,14 +74,16 @@ class DecoderBlock(Block):
 class Decoder(Backbone):
     """The decoder: embeddings of the target, and a stack of decoder blocks."""
 
-    def __init__(self, config: RunConfig, task: TaskShape) -> None:
-        super().__init__(config, task, name="decoder")
+    block: type[DecoderBlock]
+
+    def __init__(self, config: RunConfig, task: TaskShape, *, block: type[DecoderBlock]) -> None:
+        super().__init__(config, task, block=block, name="decoder")
 
     def make_block(self, config: RunConfig, task: TaskShape, own: Part) -> DecoderBlock:
         attention, cross = (
             build_attention(config, task, p) for p in (own, replace(part(config, task, "cross"), layer=own.layer))
         )
-        return DecoderBlock(attention, cross, feed_forward_layer(config.model), config=config.model)
+        return self.block(attention, cross, config=config.model)
 
     def forward(  # type: ignore[override] the source in place of a memory
         self,
@@ -108,14 +110,20 @@ class Decoder(Backbone):
 
 
 class EncoderDecoder(Model):
-    """Logits of each next token of the target, given the source and the target's tokens before it."""
+    """Logits of each next token of the target, given the source and the target's tokens before it.
+
+    Attributes:
+        block: the class of the encoder's blocks.
+        decoder_block: the class of the decoder's blocks.
+    """
 
     kind: ClassVar[str] = "encoder_decoder"
+    decoder_block: ClassVar[type[DecoderBlock]] = DecoderBlock
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
-        self.encoder = Backbone(config, task, name="encoder")
-        self.decoder = Decoder(config, task)
+        self.encoder = Backbone(config, task, block=self.block, name="encoder")
+        self.decoder = Decoder(config, task, block=self.decoder_block)
         self.decoder.embedding = self.encoder.embedding
         self.head = nn.Linear(config.model.dim, task.vocabulary, bias=config.model.head_bias)
         if config.model.tie_embeddings:

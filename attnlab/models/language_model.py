@@ -18,7 +18,7 @@ class LanguageModel(Model):
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
-        self.backbone = Backbone(config, task)
+        self.backbone = Backbone(config, task, block=self.block)
         self.head = nn.Linear(config.model.dim, task.vocabulary, bias=config.model.head_bias)
         if config.model.tie_embeddings:
             self.head.weight = self.backbone.embedding.weight

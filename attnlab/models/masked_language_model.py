@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.config.run import RunConfig
-from attnlab.models.backbone import Backbone, norm_layer
+from attnlab.models.backbone import Backbone
 from attnlab.models.base import Model, TaskShape
 from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.masking import CHOSEN, MaskedOutput
@@ -34,9 +34,9 @@ class MaskedLanguageModel(Model):
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
         dim = config.model.dim
-        self.backbone = Backbone(config, task)
+        self.backbone = Backbone(config, task, block=self.block)
         self.transform = nn.Linear(dim, dim)
-        self.transform_norm = norm_layer(config.model)
+        self.transform_norm = self.block.make_norm(config.model)
         self.head = nn.Linear(dim, task.vocabulary, bias=config.model.head_bias)
         if config.model.tie_embeddings:
             self.head.weight = self.backbone.embedding.weight

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.config.run import MachineConfig
-from attnlab.models.backbone import Block
+from attnlab.models.block import Block
 from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training import device as machine

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.config.run import RunConfig
-from attnlab.models.backbone import Block
+from attnlab.models.block import Block
 from attnlab.models.build import build
 from tests.models.test_initialization import Bytes, Reviews, config_of
 
@@ -64,10 +64,12 @@ def test_every_norm_of_the_model_is_of_the_chosen_type(norm: str, norm_type: str
 
 def test_rms_norm_follows_zhang() -> None:
     block = next(m for m in build(config_of("dense", model__norm_type="rms"), Bytes()).modules() if isinstance(m, Block))
-    gain = nn.init.normal_(block.norm_attention.weight)
+    norm = block.norm_attention
+    assert isinstance(norm, nn.RMSNorm)
+    gain = nn.init.normal_(norm.weight)
     x = torch.randn(3, 5, 24, generator=torch.Generator().manual_seed(1))[..., : len(gain)]
     expected = x / ((x**2).sum(-1, keepdim=True) / len(gain) + 1e-5).sqrt() * gain
-    torch.testing.assert_close(block.norm_attention(x), expected)
+    torch.testing.assert_close(norm(x), expected)
 
 
 def biases(**changes: Any) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.models.backbone import NORM_EPS
+from attnlab.models.block import NORM_EPS
 from attnlab.tasks import Batch
 
 
