@@ -34,6 +34,7 @@ def add_arguments(parser: Parser) -> None:
         "--backend", type=comma_separated, default=[], metavar="NAME,NAME", help="or auto; default: all of each variant"
     )
     parser.add_argument("--position", default="none", metavar="NAME", help="position scheme of every layer (default none)")
+    parser.add_argument("--role", metavar="ROLE", help="causal, bidirectional or cross; default: the first that all have")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="default fp32")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_repeatable(
@@ -79,6 +80,7 @@ def main(arguments: Namespace) -> int:
         torch_defaults=arguments.torch_defaults,
         decode=arguments.decode,
         components=arguments.components,
+        role=arguments.role,
     )
     page = _decode_page if config.decode else _bench_page
     results = bench(config, report=_print_progress)

@@ -190,6 +190,28 @@ def test_a_layer_that_is_not_causal_keeps_nothing(tmp_path: Path, capsys: Out) -
     assert "cache_bytes" not in (tmp_path / "both.csv").read_text().splitlines()[0]
 
 
+def test_layers_are_measured_in_the_role_that_is_asked_for(tmp_path: Path, capsys: Out) -> None:
+    words = ["--lengths", "16", "--dim", "12", "--heads", "3", "--rounds", "1", "--backend", "reference", "--device", "cpu"]
+    assert main.main(["bench", "no_wo", "delta", "--role", "cross", *words, "--out", str(tmp_path / "cross")]) == 0
+    assert "role cross" in (tmp_path / "cross.md").read_text()
+    with (tmp_path / "cross.csv").open() as file:
+        rows = {row["variant"]: row for row in csv.DictReader(file) if row["backend"] == "reference"}
+    assert float(rows["no_wo"]["seconds"]) > 0
+    assert "cross" in rows["delta"]["reason"], "a layer without the role is listed with the reason"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--role", "casual"], "unknown role 'casual' (did you mean 'causal'?)"),
+        (["--role", "cross", "--decode"], "decoding is measured in the role causal, got cross"),
+    ],
+)
+def test_a_role_that_cannot_be_measured_is_one_line(words: list[str], expected: str, capsys: Out) -> None:
+    assert main.main(["bench", "no_wo", *words, "--lengths", "16", "--device", "cpu"]) == 2
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("variant", "cached"), [("dense", True), ("strided_sparse", False)])
 def test_decoding_reads_one_position_a_call_over_a_cache_and_else_the_whole_sequence(variant: str, cached: bool) -> None:
     decoding = Decoding(replace(layer(variant, length=40), decode=True), torch.device("cpu"))

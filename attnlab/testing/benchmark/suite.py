@@ -53,6 +53,7 @@ class BenchConfig:
             than the time that passes.
         torch_defaults: also measure ``dense`` with SDPA under PyTorch's default process settings.
         decode: measure the time of a decoded token, after sequences of the lengths, in place of forward and backward passes.
+        role: of every layer; None: the first role that all variants have. In ``cross`` the context is as long as the input.
     """
 
     variants: Sequence[str]
@@ -70,6 +71,7 @@ class BenchConfig:
     torch_defaults: bool = False
     decode: bool = False
     components: Sequence[str | Mapping[str, Any]] = ()
+    role: str | None = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,7 @@ def _make_cases(config: BenchConfig) -> list[BenchCase]:
     if config.cpu_time and machine.device != "cpu":
         raise UserError(f"CPU time measures layers on the device cpu only, got {machine.device}")
     shared = {"position": config.position, "batch": config.batch, "dim": config.dim, "heads": config.heads}
-    shared |= {"precision": config.precision, "role": "causal" if config.decode else _common_role(classes.values())}
-    shared |= {"decode": config.decode}
+    shared |= {"precision": config.precision, "role": _role(config, classes.values()), "decode": config.decode}
     cases = []
     for length, (label, cls) in product(config.lengths, classes.items()):
         options = {} if label == DENSE else dict(config.options)
@@ -188,9 +189,14 @@ def _absolute(name: str) -> str:
     return f"{Path(path).resolve()}:{cls}" if colon and path.endswith(".py") else name
 
 
-def _common_role(classes: Collection[type[Variant]]) -> str:
-    """Return the first role that all variants declare."""
-    return next((role for role in ROLES if all(role in cls.roles for cls in classes)), ROLES[0])
+def _role(config: BenchConfig, classes: Collection[type[Variant]]) -> str:
+    """Return the role of every layer; raise ``UserError`` if it cannot be measured."""
+    if config.role not in (None, *ROLES):
+        raise UserError(f"unknown role {config.role!r}{nearest(str(config.role), ROLES)}: expected one of {', '.join(ROLES)}")
+    if config.decode and config.role not in (None, "causal"):
+        raise UserError(f"decoding is measured in the role causal, got {config.role}")
+    common = next((role for role in ROLES if all(role in cls.roles for cls in classes)), ROLES[0])
+    return "causal" if config.decode else config.role or common
 
 
 def _measure_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResult]:
