@@ -117,8 +117,8 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
 def cell_name(axes: Mapping[str, Label]) -> str:
     """Return ``no_wo learned`` for names and ``no_wo lr=0.001`` for other fields (the whole path if last parts are equal).
 
-    Values of ``variant``, ``position``, ``task``, ``backend`` and ``model.layers``, and the names of levels, stand alone. So do
-    texts that are values of a program, but not its numbers and booleans.
+    Values of ``variant``, ``position``, ``task``, ``backend``, ``model.name`` and ``model.layers`` stand alone, as do names of
+    levels, and texts that are values of a program, but not its numbers and booleans.
     """
     ends = [axis.rpartition(".")[2] for axis in axes]
     parts = []
@@ -126,7 +126,7 @@ def cell_name(axes: Mapping[str, Label]) -> str:
         end = axis.rpartition(".")[2]
         shown = label_text(value)
         is_field = "." in axis or axis in (*SECTIONS, *NAMED_VALUES) or isinstance(value, int | float)
-        stands_alone = axis == LAYERS or not is_field
+        stands_alone = axis in (LAYERS, "model.name") or not is_field
         parts.append(shown if stands_alone else f"{end if ends.count(end) == 1 else axis}={shown}")
     return " ".join(parts)
 
