@@ -22,7 +22,6 @@ AVX2_ONLY = {  # variables that make torch's libraries use no newer instructions
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
 }
-AMD_GENERATIONS = {"23": "Zen 1 or 2", "26": "Zen 5"}  # by family; family 25 is Zen 3, and Zen 4 with AVX-512
 
 
 def machine() -> str:
@@ -50,11 +49,7 @@ def processor() -> str:
     """
     info = _cpu_info()
     name = info.get("model name") or platform.processor() or platform.machine()
-    if info.get("vendor_id") != "AuthenticAMD":
-        return name
-    generation = AMD_GENERATIONS.get(info.get("cpu family", ""))
-    if info.get("cpu family") == "25":
-        generation = "Zen 4" if "avx512f" in info.get("flags", "").split() else "Zen 3"
+    generation = _amd_generation(info)
     return f"{name}, {generation}" if generation else name
 
 
@@ -64,6 +59,16 @@ def instruction_sets() -> str:
     flags = {*info.get("flags", "").split(), *info.get("Features", "").split()}
     known = [name for flag, name in INSTRUCTION_SETS.items() if flag in flags]
     return ", ".join(name for name in known if name == "AVX2" or not limited_to_avx2())
+
+
+def _amd_generation(info: dict[str, str]) -> str:
+    """Return the generation of a processor of AMD; "" if unknown, and for other makers."""
+    family = info.get("cpu family", "") if info.get("vendor_id") == "AuthenticAMD" else ""
+    if family == "23":
+        return "Zen 1" if int(info.get("model", 0)) < 0x30 else "Zen 2"
+    if family == "25":
+        return "Zen 4" if "avx512f" in info.get("flags", "").split() else "Zen 3"
+    return "Zen 5" if family == "26" else ""
 
 
 def _cpu_info() -> dict[str, str]:

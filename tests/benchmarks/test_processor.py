@@ -10,6 +10,7 @@ AMD = """\
 processor\t: 0
 vendor_id\t: AuthenticAMD
 cpu family\t: {family}
+model\t\t: {model}
 model name\t: AMD EPYC
 flags\t\t: fpu avx2 {flags}
 
@@ -19,19 +20,21 @@ model name\t: another
 
 
 @pytest.mark.parametrize(
-    ("family", "flags", "name", "sets"),
+    ("family", "model", "flags", "name", "sets"),
     [
-        ("25", "", "AMD EPYC, Zen 3", "AVX2"),
-        ("25", "avx512f avx512_bf16", "AMD EPYC, Zen 4", "AVX2, AVX-512, AVX-512 bf16"),
-        ("26", "avx512f", "AMD EPYC, Zen 5", "AVX2, AVX-512"),
-        ("99", "", "AMD EPYC", "AVX2"),
+        ("23", 1, "", "AMD EPYC, Zen 1", "AVX2"),
+        ("23", 49, "", "AMD EPYC, Zen 2", "AVX2"),
+        ("25", 1, "", "AMD EPYC, Zen 3", "AVX2"),
+        ("25", 17, "avx512f avx512_bf16", "AMD EPYC, Zen 4", "AVX2, AVX-512, AVX-512 bf16"),
+        ("26", 2, "avx512f", "AMD EPYC, Zen 5", "AVX2, AVX-512"),
+        ("99", 1, "", "AMD EPYC", "AVX2"),
     ],
 )
 def test_processors_with_the_same_name_are_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, flags: str, name: str, sets: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, model: int, flags: str, name: str, sets: str
 ) -> None:
     monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
-    processor.CPU_INFO.write_text(AMD.format(family=family, flags=flags))
+    processor.CPU_INFO.write_text(AMD.format(family=family, model=model, flags=flags))
     assert processor.processor() == name and processor.instruction_sets() == sets
     assert processor.folder(tmp_path).name.startswith(name.lower().replace(",", "").replace(" ", "-"))
 
@@ -43,7 +46,7 @@ def test_a_processor_without_a_name_has_that_of_its_architecture(tmp_path: Path,
 
 def test_a_processor_limited_to_avx2_is_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
-    processor.CPU_INFO.write_text(AMD.format(family="26", flags="avx512f avx512_bf16"))
+    processor.CPU_INFO.write_text(AMD.format(family="26", model=2, flags="avx512f avx512_bf16"))
     whole = processor.machine()
     for name, value in processor.AVX2_ONLY.items():
         assert processor.machine() == whole, "one library may still use newer instructions"
