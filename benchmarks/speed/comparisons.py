@@ -147,7 +147,8 @@ def overview(figures: Measured, device: str) -> str:
     faster = [ratio for ratio in ratios.values() if ratio >= 1]
     text = f"faster in {len(faster)} of {len(ratios)} comparisons"
     if faster:
-        text += f", {min(faster):.3g} to {max(faster):.3g} times as fast"
+        ends = [f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" for ratio in (min(faster), max(faster))]
+        text += f", {' to '.join(dict.fromkeys(ends))} times as fast"
     unclear = [what for what, values in found.items() if values and min(values) < 1 <= median(values)]
     if unclear:
         text += f"; in {len(unclear)} of these, some rounds were slower ({', '.join(unclear)})"
