@@ -186,7 +186,7 @@ def test_a_model_that_builds_all_blocks_alike_is_refused(tmp_path: Path) -> None
         class Alike(LanguageModel):
             def __init__(self, config, task):
                 super().__init__(config, task)
-                self.backbone = OneVariant(config, task)
+                self.backbone = OneVariant(config, task, block=self.block)
         """
     (tmp_path / "alike.py").write_text(textwrap.dedent(code))
     model = {"name": "alike"}
