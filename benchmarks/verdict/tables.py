@@ -66,5 +66,7 @@ def describe(path: Path, results: pd.DataFrame) -> str:
     peers = about["peers"] if isinstance(about["peers"], list) else []
     machine = f"{about['processor']} ({about['instruction_sets']}), {about['platform']}"
     load = f"load average {results['load'].min():.1f} to {results['load'].max():.1f}"
-    command = f"python -m benchmarks.verdict --rounds {results['round'].nunique()}"
-    return f"`{command}`: {', '.join([machine, *versions, *peers])}; {load}."
+    measured = results["round"].value_counts()  # round -> number of ways
+    command = f"python -m benchmarks.verdict --rounds {len(measured)}"
+    interrupted = ", interrupted in the last round" if measured.nunique() > 1 else ""
+    return f"`{command}`{interrupted}: {', '.join([machine, *versions, *peers])}; {load}."

@@ -114,8 +114,11 @@ def test_an_interrupted_benchmark_keeps_its_measurements(
     monkeypatch.setattr(verdict, "measure", interrupt)
     with pytest.raises(KeyboardInterrupt):
         verdict.main(arguments)
+    page.write(tmp_path)
+    assert "--rounds 2`, interrupted in the last round: " in (tmp_path / "README.md").read_text()
     monkeypatch.setattr(verdict, "measure", measure)
     verdict.main(arguments)
+    assert "--rounds 2`: " in (tmp_path / "README.md").read_text()
     assert fake_ways == [*ways.WAYS, *ways.WAYS]
     with (processor.folder(tmp_path) / "verdict.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

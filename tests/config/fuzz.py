@@ -216,7 +216,7 @@ def _mutate(draw: st.DrawFn, tree: dict[str, Any]) -> None:
 @st.composite
 def _mutated_values(draw: st.DrawFn) -> str:
     tree = copy.deepcopy(parse(draw(st.sampled_from(base_studies())), name="base")[0])
-    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
         if tree:
             _mutate(draw, tree)
     return emit(tree)
@@ -249,7 +249,7 @@ def _mutate_text(draw: st.DrawFn, text: str) -> str:
 @st.composite
 def _mutated_text(draw: st.DrawFn) -> str:
     text = draw(st.sampled_from(base_studies()))
-    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
         text = _mutate_text(draw, text)
     return text
 
