@@ -20,7 +20,7 @@ from benchmarks.results_file import ResultsFile
 from benchmarks.speed import page
 from benchmarks.speed.environment import PEERS, ROOT, absent
 from benchmarks.verdict import tables
-from benchmarks.verdict.ways import WAYS, measure, study
+from benchmarks.verdict.ways import OVERRIDES, WAYS, measure, study, warm_up
 
 REPORTS, TRIALS = Path("reports/benchmarks"), Path("reports/bench")
 
@@ -42,14 +42,19 @@ def benchmark(out: Path, *, rounds: int, quick: bool = False, here: bool = False
     machine = {"processor": processor.machine(), "instruction_sets": processor.instruction_sets()}
     versions = {"Python": platform.python_version(), "torch": torch.__version__, "attnlab": __version__}
     peers = "this interpreter" if here else (ROOT / PEERS.requirements).read_text(encoding="utf-8").split()
-    configuration = {**machine, "platform": platform.platform(), **versions, "peers": peers, "study": content}
+    about = {**machine, "platform": platform.platform(), **versions, "peers": peers}
+    configuration = {**about, "cleared variables": [*OVERRIDES], "study": content}
     results = ResultsFile(out / tables.FILE, configuration, fresh=fresh)
     measured = {(row["round"], row["way"], row["at_a_time"]) for row in results.rows}
     runs = len(content["grid"]["variant"]) * len(content["seeds"])
+    warm = set[str]()
     for number in range(rounds):
         for way in WAYS:
             if way.name in missing or (str(number), way.name, str(way.at_a_time)) in measured:
                 continue
+            if way.name not in warm and not quick:
+                warm_up(way, python=python)
+                warm.add(way.name)
             load = os.getloadavg()[0]
             with tempfile.TemporaryDirectory() as folder:
                 taken = measure(way, content, python=python, folder=Path(folder))

@@ -18,8 +18,9 @@ The seven cells of `ablations/quickstart.yaml` with five seeds each: 35 training
 first process to the last result. attnlab runs the study with its defaults, in an empty folder of runs, from the plan to the
 report with its verdicts. A peer trains the same cells for the same steps on the same batches, in fp32, in a script that a
 shell loop starts once for each run; it writes the scores, and no report. One after another, its processes have PyTorch's
-default number of threads; two at a time, half of the processors each. The ways take turns (A B C D E, A B C D E); a ratio
-compares two measurements of the same round. Bits per byte: of `dense` on `test`, mean over the seeds.
+default number of threads; two at a time, half of the processors each. Before its first measurement, each library trains two
+cells for a few steps, so that Python has compiled its modules. The ways take turns (A B C D E, A B C D E); a ratio compares two
+measurements of the same round. Bits per byte: of `dense` on `test`, mean over the seeds.
 """
 NOTES = """
 `plain PyTorch` is a script in the manner of nanoGPT ([plain.py](../../benchmarks/verdict/plain.py)) with attnlab's model of
@@ -27,6 +28,11 @@ each cell, parameter by parameter; its sparse cells pass their mask to `scaled_d
 x-transformers has `dense` and `wide`, and takes the masks of the sparse cells. It has no counterpart of `no_wo`, `narrow` and
 `basic`; there it trains its standard attention with as many heads, and with the head width that brings the number of parameters
 nearest to the cell's: 12, 5 and 1 features instead of 16, 16 and 64. Both peers use fused AdamW.
+"""
+# Results of the versions before the variable was cleared.
+UNCOMPILED = """\
+**With `PYTHONDONTWRITEBYTECODE=1`**: each process compiled its modules again. On the Zen 3 that took about 2 seconds of every
+training of a peer and 20 of attnlab's study, so without this variable the ratios are smaller. To be measured again.\
 """
 
 
@@ -69,4 +75,5 @@ def describe(path: Path, results: pd.DataFrame) -> str:
     measured = results["round"].value_counts()  # round -> number of ways
     command = f"python -m benchmarks.verdict --rounds {len(measured)}"
     interrupted = ", interrupted in the last round" if measured.nunique() > 1 else ""
-    return f"`{command}`{interrupted}: {', '.join([machine, *versions, *peers])}; {load}."
+    caveat = "" if "cleared variables" in about else f" {UNCOMPILED}"
+    return f"`{command}`{interrupted}: {', '.join([machine, *versions, *peers])}; {load}.{caveat}"

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ from benchmarks.verdict.script import PLAIN, X_TRANSFORMERS
 STUDY = ROOT / "ablations" / "quickstart.yaml"
 SEEDS = 5
 REPORT = Path("reports", "verdict", "runs.csv")  # of the study, in the folder that it runs in
-OVERRIDES = ("ATTNLAB_", "MLFLOW_", "OMP_", "MKL_", "OPTUNA_")  # prefixes of variables that would change the defaults
+# Prefixes of variables that would change the defaults. With PYTHONDONTWRITEBYTECODE, which some images set, Python compiles
+# every module again in each process: 2 seconds for PyTorch alone.
+OVERRIDES = ("ATTNLAB_", "MLFLOW_", "OMP_", "MKL_", "OPTUNA_", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,12 @@ def study(*, quick: bool = False) -> dict[str, Any]:
         content["grid"]["variant"] = content["grid"]["variant"][:2]
         content["base"]["train"] |= {"steps": 4, "warmup": 1, "eval_every": 2}
     return content
+
+
+def warm_up(way: Way, *, python: Path) -> None:
+    """Train two cells for a few steps, so that Python has compiled all modules before the first measurement."""
+    with tempfile.TemporaryDirectory() as folder:
+        measure(way, study(quick=True), python=python, folder=Path(folder))
 
 
 def measure(way: Way, content: dict[str, Any], *, python: Path, folder: Path) -> Measurement:

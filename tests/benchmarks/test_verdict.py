@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,7 @@ def fake_ways(monkeypatch: pytest.MonkeyPatch) -> list[ways.Way]:
         return ways.Measurement({0: 10.0, 1: 8.0, 2: 12.0}[way.at_a_time], 2.5)
 
     monkeypatch.setattr(verdict, "measure", fake)
+    monkeypatch.setattr(verdict, "warm_up", lambda way, *, python: None)
     monkeypatch.setattr(verdict, "absent", lambda peers: {})
     return seen
 
@@ -127,6 +130,30 @@ def test_an_interrupted_benchmark_keeps_its_measurements(
     monkeypatch.setattr(processor, "instruction_sets", lambda: "others")
     verdict.main(arguments)
     assert len(fake_ways) == 20, "measurements of another machine were taken for those of this one"
+
+
+def test_each_library_is_warmed_up_before_its_first_measurement(
+    tmp_path: Path, fake_ways: list[ways.Way], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(verdict, "warm_up", lambda way, *, python: order.append(f"{way.name} after {len(fake_ways)}"))
+    verdict.main(["--here", "--rounds", "2", "--out", str(tmp_path)])
+    assert order == ["attnlab after 0", "x-transformers after 1", "plain PyTorch after 3"]
+
+
+def test_a_variable_of_the_shell_changes_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "ATTNLAB_WORKERS"):
+        monkeypatch.setenv(name, "1")
+    seen: list[Mapping[str, str]] = []
+
+    def run(command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> None:
+        seen.append(env)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ways.subprocess, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        ways.measure(ways.Way("attnlab"), ways.study(quick=True), python=Path(sys.executable), folder=tmp_path)
+    assert seen[0].keys().isdisjoint({"PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "ATTNLAB_WORKERS"})
 
 
 def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, fake_ways: list[ways.Way]) -> None:
