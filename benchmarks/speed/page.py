@@ -38,6 +38,9 @@ A machine "limited to AVX2" stands in for a processor without AVX-512; its libra
 `{limited}`.
 Where bf16 products are slower than fp32 products, no case is measured in bf16.
 """
+IN_FAVOUR = """
+The times to a verdict are to be measured again: their ratios are [too favourable to attnlab](#time-to-a-verdict).
+"""
 LOOP = """
 ## The loop
 
@@ -68,6 +71,8 @@ def write(out: Path) -> None:
     (out / "overview.svg").write_text(figures.overview(ratios, devices), encoding="utf-8")
     limited = " ".join(f"{variable}={value}" for variable, value in AVX2_ONLY.items())
     rows = tables.markdown(["", *devices], speeds(ratios, devices))
+    if any(verdict.favours_attnlab(out / folder / verdict.FILE) for folder in times):
+        rows += IN_FAVOUR
     text = HEAD.format(overview="\n".join(lines), speeds=rows, limited=limited)
     text += _verdict(out, times)
     for name in stored.frames:

@@ -75,5 +75,10 @@ def describe(path: Path, results: pd.DataFrame) -> str:
     measured = results["round"].value_counts()  # round -> number of ways
     command = f"python -m benchmarks.verdict --rounds {len(measured)}"
     interrupted = ", interrupted in the last round" if measured.nunique() > 1 else ""
-    caveat = "" if "cleared variables" in about else f" {UNCOMPILED}"
+    caveat = f" {UNCOMPILED}" if favours_attnlab(path) else ""
     return f"`{command}`{interrupted}: {', '.join([machine, *versions, *peers])}; {load}.{caveat}"
+
+
+def favours_attnlab(path: Path) -> bool:
+    """Return whether each process of the results in ``path`` may have compiled its modules, which slows peers more."""
+    return "cleared variables" not in json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
