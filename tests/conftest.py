@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import tempfile
 from collections import ChainMap, Counter
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ if "ATTNLAB_TESTS" not in os.environ:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     os.environ["OMP_NUM_THREADS"] = os.environ["ATTNLAB_WORKERS"] = "1"
+
+# A background job of a script ignores Ctrl-C, and so would all processes that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _forget_users_files() -> Iterator[None]:

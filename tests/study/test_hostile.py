@@ -73,7 +73,6 @@ def stores(root: Path) -> Stores:
 def attnlab_run(plan: Plan, root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that calls ``attnlab run`` on the study, with a fake trainer if named, and returns the exit code."""
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    monkeypatch.setenv("ATTNLAB_TRACKING_PATIENCE", "2")
     run = study.run
 
     def command(fate: str | None = None) -> int:
@@ -249,9 +248,10 @@ def test_being_asked_to_end(number: signal.Signals, root: Path, attnlab_run: Any
 
 
 SCRIPT = """
-import functools, sys
+import functools, signal, sys
 from attnlab.cli import main
 from attnlab.study import run as study
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup would have set to be ignored
 study.run = functools.partial(study.run, train="tests.support.study_fakes:hangs_once")
 sys.exit(main.main(["run", sys.argv[1], "--no-report"]))
 """

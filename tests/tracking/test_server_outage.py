@@ -190,6 +190,7 @@ def test_after_a_timeout_the_study_ends_and_can_be_resumed(
     line = str(caught.value)
     assert isinstance(caught.value, delivery.TrackingTimeout)
     assert f"http://***@127.0.0.1:{server.port} did not respond" in line and "\n" not in line
+    monkeypatch.delenv("ATTNLAB_TRACKING_PATIENCE")
     result = run(made, root=tmp_path, display=QUIET, train="tests.support.study_fakes:good")
     assert result.ok and not any(row.reused for row in result.rows)
     assert list(load_runs("patient", tmp_path)["state"]) == ["completed"] * 2
