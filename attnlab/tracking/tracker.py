@@ -133,6 +133,26 @@ class Tracker:
             self._add_active(record)
         return dict(self._active)
 
+    def rename(self, record: Record, *, name: str, cell: Cell) -> Record:
+        """Give a record the name and the axes that its run has in this plan, if those of its cell changed; return it.
+
+        MLflow's params cannot be changed: columns of the UI that show axes keep the earlier values.
+        """
+        tags = {"attnlab.cell": cell.name, "attnlab.axes": json.dumps(cell.axes)}
+        if tags.items() <= record.data.tags.items():
+            return record
+        earlier, note = record.data.tags["attnlab.cell"], record.data.tags.get("mlflow.note.content", "")
+        tags["mlflow.note.content"] = note.replace(f"**{earlier}**", f"**{cell.name}**", 1)
+
+        def write() -> Record:
+            self._raw.update_run(record.info.run_id, name=name)
+            log_batch(self._raw, record.info.run_id, tags=tags)
+            return self._raw.get_run(record.info.run_id)
+
+        renamed = self.delivery.call(write)
+        self._active[record.data.tags["attnlab.fingerprint"]] = renamed
+        return renamed
+
     def update_plan(self, plan: Plan) -> None:
         """Write records of this plan from now on: the same study with an extended sweep."""
         self._plan = plan
@@ -242,7 +262,7 @@ class Tracker:
     def _log_once(self, run: Run, state: RunState, reason: str, *, name: str, key: str) -> str:
         known = self._active.get(key)
         if known is not None and (state_of(known), known.data.tags.get("attnlab.reason")) == (state, reason):
-            return known.info.run_id
+            return self.rename(known, name=name, cell=run.cell).info.run_id
         run_id = self._create(run, name=name, key=key, state=state)
         self.finish(run_id, state, reason=reason, note=run_note(run, plan=self._plan, reason=reason), counts=False)
         return run_id

@@ -121,6 +121,11 @@ class Scheduler:
             self.withdrawn.setdefault(key, "based on earlier weights of its stage")
 
     def _restore_search(self, search: Search, finished: Collection[str]) -> None:
+        for trial, key in enumerate(search.keys):
+            if key in self._records:
+                self._records[key] = self._tracker.rename(
+                    self._records[key], name=f"{search.cell.name} t{trial:02d}", cell=search.cell
+                )
         done = [key for key in search.keys if key in finished]
         values = {key: metric_of(self._records[key], search.score) for key in done}
         search.queue.recover(values, wanted=search.keys)
@@ -144,7 +149,11 @@ class Scheduler:
         new = {run.key: run for run in runs}
         self.runs.update(new)  # in place, like the next one: the chains read them
         self._order = sorted(self.runs, key=self._rank)
-        known = {key: self._records[key] for key in new if key in self._records}
+        known = {
+            key: self._tracker.rename(self._records[key], name=run.name, cell=run.cell)
+            for key, run in new.items()
+            if key in self._records
+        }
         self.finished.update({key: record for key, record in known.items() if self._has_result(record)})
         self._grid.enqueue(key for key in self._order if key in new and key not in self.finished)
 
