@@ -15,6 +15,7 @@ from attnlab.config.run import RunConfig
 from attnlab.models.base import TaskShape, model_class
 from attnlab.models.block import Block
 from attnlab.models.parts import Part, block_parts, build_attention, build_position
+from attnlab.nn.dropout import Dropout
 
 
 class Backbone(nn.Module):
@@ -43,7 +44,7 @@ class Backbone(nn.Module):
             self.class_token = nn.Parameter(torch.randn(model.dim))
         # With unit variance of the input, logits with tied embeddings are well scaled (Vaswani et al. 2017, section 3.4).
         self.scale = sqrt(model.dim) if model.scale_embeddings else 1.0
-        self.dropout = nn.Dropout(model.embedding_dropout)
+        self.dropout = Dropout(model.embedding_dropout)
         self.position = build_position(config, task, of_blocks[0], "embed")  # the plan requires one scheme for all blocks
         segments = getattr(task, "segments", 0)  # an attribute of few tasks
         self.segment_embedding = nn.Embedding(segments, model.dim) if segments else None

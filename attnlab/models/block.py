@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig
 from attnlab.errors import UserError
+from attnlab.nn.dropout import Dropout
 from attnlab.nn.feed_forward import FeedForward
 from attnlab.variants import Variant
 
@@ -35,7 +36,7 @@ class Block(nn.Module):
         self.feed_forward = self.make_feed_forward(config)
         self.norm_attention = self.make_norm(config)
         self.norm_feed_forward = self.make_norm(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
     @staticmethod

@@ -24,6 +24,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from attnlab.nn.block import Block, part_of_heads
 from attnlab.nn.block_mask import BlockMask, visible_keys
+from attnlab.nn.dropout import dropout_factors
 from attnlab.nn.indices import KeyRanges, count_keys, split_keys
 from attnlab.nn.layers import relative_shift
 
@@ -135,6 +136,8 @@ class _Options:
         if self.seed is None:
             return lambda weights: 1.0
         generator = torch.Generator(device).manual_seed(self.seed)
+        if device.type == "cpu":
+            return lambda weights: dropout_factors(weights, self.dropout, generator=generator)
         keep = 1 - self.dropout
         return lambda weights: torch.empty_like(weights).bernoulli_(keep, generator=generator).div_(keep)
 

@@ -21,6 +21,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.nn.dropout import Dropout
+
 
 def squared_relu(x: Tensor) -> Tensor:
     """Return the square of the positive part of each element."""
@@ -60,7 +62,7 @@ class FeedForward(nn.Module):
         self.widen = nn.Linear(dim, inner, bias=bias)
         self.narrow = nn.Linear(inner, dim, bias=bias)
         self.activation = ACTIVATIONS[kind]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position of x (b, t, dim) by itself: (b, t, dim)."""

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from attnlab.nn.blocked import blocked_attention
+from attnlab.nn.dropout import dropout_factors
 from attnlab.training.checkpoint import random_state, restore_random_state
 
 SHAPES = (torch.rand, torch.randn, torch.randint)  # functions of no tensor
@@ -64,6 +65,8 @@ class PerRun(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.dropout:
             return self._dropout(*args, **kwargs)
+        if func is dropout_factors:
+            return self._dropout_factors(*args, **kwargs)
         if func in SHAPES:
             return self._each(lambda: func(*args, **kwargs), [])
         if func is blocked_attention or (func is F.scaled_dot_product_attention and _is_not_batched(*args, **kwargs)):
@@ -86,6 +89,10 @@ class PerRun(TorchFunctionMode):
         if x.is_cuda and p < 1:  # where the factor of bf16 numbers is not rounded to bf16
             return x * (factors != 0) * (1 / (1 - p))
         return x * factors
+
+    def _dropout_factors(self, x: Tensor, p: float, *, generator: None = None) -> Tensor:
+        like = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        return self._each(lambda: dropout_factors(like, p, generator=generator), [])
 
     def _each(self, call: Callable[..., Tensor], tensors: Sequence[Tensor]) -> Tensor:
         """Return the results of a function of tensors, evaluated for each run in its stream, as one batched tensor."""
