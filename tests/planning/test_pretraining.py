@@ -58,7 +58,8 @@ def test_the_pretrainings_of_the_studies_that_ship_cost_the_same(name: str, fast
     planned = attnlab.plan(ROOT / "ablations" / f"{name}.yaml")
     assert planned.refused == [] and not [note for note in planned.notes if "not compared" in note]
     flops = {cell.name: [stage.train_flops for stage in cell.stages] for cell in planned.cells}
-    assert [len(stages) for name, stages in flops.items() if name != "frozen"] == [1, 1, 1, 0, 0]
+    from_scratch = {name for name, stages in flops.items() if not stages}
+    assert from_scratch == {"scratch", "scratch_causal"} & flops.keys() and len(flops) >= 4
     assert flops.get("frozen", flops["both"]) == flops["both"], "it shares a pre-training"
     both = flops["both"][0]
     assert both and [flops[other][0] for other in ("no_next_sentence", "causal")] == pytest.approx([both, both], rel=1e-3)
