@@ -27,7 +27,11 @@ def dropout_factors(x: Tensor, p: float, *, generator: torch.Generator | None = 
     draws = torch.empty(-(-x.numel() // FACTORS_PER_DRAW), dtype=torch.int64)
     draws.random_(-(1 << 63), None, generator=generator)  # all 64 bits; without bounds, the sign would be 0
     levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    return (levels >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
+    kept = levels.ge_(dropped - LEVELS // 2)  # in place as int16: a comparison to bool is several times slower
+    scale = torch.tensor(LEVELS / (LEVELS - dropped), dtype=x.dtype)
+    if x.dtype.itemsize == kept.dtype.itemsize:
+        return kept.mul_(int(scale.view(torch.int16))).view(x.dtype)  # 1 -> the bits of scale, 0 -> those of 0
+    return kept.to(x.dtype).mul_(scale)
 
 
 class Dropout(nn.Dropout):

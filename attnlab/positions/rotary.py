@@ -130,6 +130,20 @@ class Rotary(Position):
 
 def _rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the feature pairs of x (b, h, n, d) by the angles with these cosines and sines (n, d/2)."""
+    if not torch.compiler.is_compiling():
+        return _multiply_by_phases(x, cos, sin)
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     x1, x2 = x[..., 0::2], x[..., 1::2]
     return torch.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).flatten(-2)
+
+
+def _multiply_by_phases(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate pairs as complex numbers: (x_1 + i x_2) (cos + i sin).
+
+    On a CPU, one such product takes a fifth of the time of the four products of every second feature, but torch.compile
+    generates no code for complex numbers. bf16 is computed in fp32.
+    """
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    pairs = torch.view_as_complex(x.to(dtype).contiguous().unflatten(-1, (-1, 2)))
+    phases = torch.complex(cos.to(dtype), sin.to(dtype))
+    return torch.view_as_real(pairs * phases).flatten(-2).to(x.dtype)

@@ -74,11 +74,21 @@ def test_rotary_turns_by_its_table_and_beyond_it_by_the_same_angles(t: int, s: i
     q, k = (torch.randn(2, 3, n, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in (t, s))
     turned = Rotary(CONFIG).rotate(q.to(dtype), k.to(dtype))
     angle = angles(torch.arange(s), 4)
-    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
     for x, y, first in ((q.to(dtype), turned[0], s - t), (k.to(dtype), turned[1], 0)):
-        x1, x2 = x[..., 0::2], x[..., 1::2]
-        exact = torch.stack([x1 * cos[first:] - x2 * sin[first:], x1 * sin[first:] + x2 * cos[first:]], dim=-1).flatten(-2)
-        assert torch.equal(y, exact)
+        x1, x2 = x[..., 0::2].double(), x[..., 1::2].double()
+        cos, sin = angle.cos()[first:], angle.sin()[first:]
+        exact = torch.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).flatten(-2)
+        assert y.dtype == dtype and ((y.double() - exact).abs() <= 4 * torch.finfo(dtype).eps * x.abs().amax()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_rotary_is_the_same_when_it_is_compiled(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k = torch.randn(2, 2, 3, 13, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    eager = Rotary(CONFIG).rotate(q, k)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    compiled = Rotary(CONFIG).rotate(q, k)
+    tolerance = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(eager, compiled, atol=tolerance, rtol=tolerance)
 
 
 def test_rotary_takes_sines_once_and_keeps_them_out_of_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
