@@ -1,7 +1,8 @@
 """Measure the settings of the machine that `auto` chooses from: training steps under each of them, on this machine.
 
-The steps take turns, so that other programs on the machine slow all of them. Buffers that malloc keeps stay with a process,
-so steps with and without `reuse_memory` have a process each; only the precision of products is switched within a process.
+The settings take turns, so that other programs on the machine slow all of them. The steps of all configurations run at the
+same time, as runs of a study do. Buffers that malloc keeps stay with a process, so steps with and without `reuse_memory` have
+a process each; only the precision of products is switched within a process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
 FILE = "machine_settings.json"  # in the runs folder
-SECONDS = 1.5  # of the measurement of one configuration
+SECONDS = 2.0  # of the measurement
 MIN_ROUNDS = 4
 
 Changed = tuple[str, ...]  # paths of the fields that have their value in `FASTER`
@@ -44,35 +45,50 @@ def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str], *, root: P
     known = load_measurements(root / FILE).get(key, [])
     if not known:
         logger.info("measuring training steps to choose %s", " and ".join(paths))
-        for config in configs:
-            if (measured := _measure(config, paths)) is None:
-                return None
-            known.append(measured)
+        if (measured := _measure(configs, paths)) is None:
+            return None
+        known = measured
         with suppress(OSError):  # a plan needs no folder of runs
             save_measurement(root / FILE, key, known)
     return [[StepTime(tuple(changed), seconds, difference) for changed, seconds, difference in of_one] for of_one in known]
 
 
-def _measure(config: RunConfig, paths: Sequence[str]) -> list[tuple[Changed, float, float]] | None:
-    """Return changed fields, seconds and difference of each step; None if a process fails."""
+def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[tuple[Changed, float, float]]] | None:
+    """Return, for each configuration, changed fields, seconds and difference of each step; None if a process fails."""
     groups: list[list[Changed]] = [[(), (MATMUL,)] if MATMUL in paths else [()]]  # one for each process
     for path in paths:
         if path != MATMUL:
             groups += [[(*changed, path) for changed in group] for group in groups]
-    rounds: list[list[float]] = []
+    settings = [changed for group in groups for changed in group]
+    rounds: list[list[list[float]]] = []  # in a round, the seconds of each configuration with each of the settings
     try:
-        with forked(_take_steps, [(config, group) for group in groups], name="attnlab-calibration") as pipes:
-            differences = [difference for of_group in receive(pipes) for difference in of_group]
+        arguments = [(config, group) for group in groups for config in configs]
+        with forked(_take_steps, arguments, name="attnlab-calibration") as pipes:
+            turns = [pipes[i : i + len(configs)] for i in range(0, len(pipes), len(configs))]  # the processes of each group
+            differences = _take_turns(turns)
             start = perf_counter()
             while len(rounds) < MIN_ROUNDS or perf_counter() - start < SECONDS:
-                rounds.append([])
-                for pipe in pipes:
-                    pipe.send("step")
-                    rounds[-1] += receive([pipe])[0]
+                rounds.append(_take_turns(turns, "step"))
     except (EOFError, OSError, UserError):  # a process ended, because the memory did not suffice or the user's code failed
         return None
-    shortest = [min(times) for times in zip(*rounds, strict=True)]
-    return list(zip([changed for group in groups for changed in group], shortest, differences, strict=True))
+    shortest = [[min(times) for times in zip(*of_one, strict=True)] for of_one in zip(*rounds, strict=True)]
+    return [list(zip(settings, *of_one, strict=True)) for of_one in zip(shortest, differences, strict=True)]
+
+
+def _take_turns(turns: Sequence[Sequence[Connection]], message: str | None = None) -> list[list[float]]:
+    """Return the values of each configuration, which the processes of one group after another send.
+
+    Args:
+        turns: the pipes of each group, one for each configuration.
+        message: is sent to the processes of a group before they answer; None: they answer unasked.
+    """
+    answers: list[list[list[float]]] = []
+    for pipes in turns:
+        for pipe in pipes:
+            if message is not None:
+                pipe.send(message)
+        answers.append(receive(pipes))
+    return [[value for values in of_one for value in values] for of_one in zip(*answers, strict=True)]
 
 
 def _take_steps(config: RunConfig, group: Sequence[Changed], pipe: Connection) -> None:
