@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.progress import Progress, no_progress
+from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
-    from attnlab.planning.machine import StepTime
+    from attnlab.planning.machine import AutoMachine, StepTime
     from attnlab.planning.plan import Plan
 
 
@@ -39,12 +41,25 @@ def plan(
         UserError: a mistake in the study, with ``file:line:column``.
     """
     from attnlab.planning.plan import plan as make_plan
+
+    recorded, measure = partial(_recorded_machine, root=root), partial(_measure, root=root)
+    return make_plan(source, sets=sets, only=only, progress=progress, recorded_machine=recorded, measure=measure)
+
+
+def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
+    """Return what the study recorded. If that is nothing, start the server that measurements are forked from.
+
+    Its imports then take no longer than the traces of the cells, after which the plan measures.
+    """
+    from attnlab._util.process import start_fork_server
+    from attnlab.study.execution.job import PRELOAD
     from attnlab.study.record import recorded_machine
 
-    recorded = partial(recorded_machine, root=root)
-    return make_plan(
-        source, sets=sets, only=only, progress=progress, recorded_machine=recorded, measure=partial(_measure, root=root)
-    )
+    recorded = recorded_machine(name, root=root)
+    if not recorded:
+        with suppress(UserError):  # this process may start none
+            start_fork_server(PRELOAD)
+    return recorded
 
 
 def _measure(
