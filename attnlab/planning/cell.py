@@ -74,6 +74,14 @@ class Cell:
         return self.settings
 
     @property
+    def figures(self) -> dict[str, int] | None:
+        """The costs that ``attnlab.training.costs.plan_figures`` returned; None if they are not known."""
+        if self.flops_per_token is None:
+            return None
+        names = ("parameters", "attention_parameters", "cache_bytes", "state_bytes", "flops_per_token")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @property
     def stages(self) -> list[Cell]:
         """The stages of its chain, the first one to be trained first."""
         return [] if self.stage is None else [*self.stage.stages, self.stage]

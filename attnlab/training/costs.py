@@ -97,9 +97,14 @@ def _figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
         return counts | {"flops": _flops(model, config, task)} | cache_figures(model, config, task)
 
 
-def fixed_costs(model: Model, config: RunConfig, task: TaskShape) -> dict[str, float]:
-    """Return the costs of a run that are known before its first step."""
-    return {**plan_figures(config, task), "saved_mib": saved_mib(model, config, task)}
+def fixed_costs(model: Model, config: RunConfig, task: TaskShape, figures: dict[str, int] | None = None) -> dict[str, float]:
+    """Return the costs of a run that are known before its first step.
+
+    Args:
+        figures: the ``plan_figures`` of the configuration; None traces them.
+    """
+    figures = plan_figures(config, task) if figures is None else figures
+    return {**figures, "saved_mib": saved_mib(model, config, task)}
 
 
 def _flops(model: Model, config: RunConfig, task: TaskShape) -> int:

@@ -23,7 +23,13 @@ __all__ = ["Report", "Result", "total_steps", "train", "train_rank"]
 logger = logging.getLogger(__name__)
 
 
-def train(config: RunConfig, *, report: Report | None = None, folder: Path | None = None) -> Result:
+def train(
+    config: RunConfig,
+    *,
+    report: Report | None = None,
+    folder: Path | None = None,
+    figures: dict[str, int] | None = None,
+) -> Result:
     """Train a run, evaluate it on ``valid`` during training and once on ``test`` at the end.
 
     Args:
@@ -32,6 +38,7 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
         folder: stores checkpoints and finally ``model.safetensors``, ``config.json`` and ``result.json``. Training resumes
             from a checkpoint in it; if it holds the run's result, the whole history is reported and the result returned
             without training. Only one process at a time may use a folder. None writes nothing.
+        figures: the ``costs.plan_figures`` of the configuration, where they are known.
 
     Returns:
         The state in which the run ended, its final metrics and its last step.
@@ -43,7 +50,7 @@ def train(config: RunConfig, *, report: Report | None = None, folder: Path | Non
         from attnlab.training.distributed.launch import train_on_ranks
 
         return train_on_ranks(config, report=report, folder=folder)
-    return train_rank(config, group=Group(), report=report, folder=folder)
+    return train_rank(config, group=Group(), report=report, folder=folder, figures=figures)
 
 
 def recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Result | None:
@@ -66,13 +73,20 @@ def recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Resul
     return result
 
 
-def train_rank(config: RunConfig, *, group: Group, report: Report, folder: Path | None) -> Result:
+def train_rank(
+    config: RunConfig,
+    *,
+    group: Group,
+    report: Report,
+    folder: Path | None,
+    figures: dict[str, int] | None = None,
+) -> Result:
     """Run one rank's part of ``train``; rank 0 also writes, evaluates and reports."""
     load_sources(config.sources)
     device = set_up(config.machine, rank=group.rank)
     trainer: Trainer | None = None
     try:
-        trainer = start(config, group=group, folder=folder, device=device, report=report)
+        trainer = start(config, group=group, folder=folder, device=device, report=report, figures=figures)
         weights.distinct_tensors(trainer.model)  # a model that cannot be saved fails here, not after training
         result = trainer.fit()
         if trainer.start is not None:

@@ -55,6 +55,7 @@ class Trainer:
         folder: the folder of checkpoints; None writes none.
         device: this rank's device.
         report: called on rank 0 with (step, metrics); returning True ends the run as ``pruned``.
+        figures: the ``costs.plan_figures`` of the configuration; None traces them.
 
     Attributes:
         step: steps taken so far.
@@ -64,13 +65,22 @@ class Trainer:
         fused: the most runs that trained as one model with this one, counting itself; 1: it trained alone.
     """
 
-    def __init__(self, config: RunConfig, *, group: Group, folder: Path | None, device: torch.device, report: Report) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        group: Group,
+        folder: Path | None,
+        device: torch.device,
+        report: Report,
+        figures: dict[str, int] | None = None,
+    ) -> None:
         self.config, self.group, self.folder, self.device, self.report = config, group, folder, device, report
         self.timer = Timer(device)
         with self.timer.exclude("startup"):
-            self._set_up()
+            self._set_up(figures)
 
-    def _set_up(self) -> None:
+    def _set_up(self, figures: dict[str, int] | None) -> None:
         config, group, device = self.config, self.group, self.device
         self.task: Task = prepare_task(TASKS.get(config.task.name)(**config.task.options), config)
         check_first_batch(self.task, config)
@@ -78,7 +88,7 @@ class Trainer:
         self.model = build(config, self.task).to(device).train()
         freeze(self.model, config.train)
         self.optimizer = build_optimizer(self.model, config.train)
-        self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task))
+        self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task, figures))
         if config.train.compile:
             compile_blocks(block for stack in self.model.stacks for block in stack)
         self.prefetcher = Prefetcher(self.task, config, group=group, device=device)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from attnlab.config.run import RunConfig
 from attnlab.config.schema import json_schema
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
+from attnlab.registry import TASKS
 from attnlab.training import costs
 from tests.support.paths import ROOT
 from tests.support.studies import STUDY, misplanned, write
@@ -265,6 +267,13 @@ def test_cells_with_one_shape_share_one_trace(tmp_path: Path, monkeypatch: pytes
     shapes = {cell.config.model_dump_json(exclude={"train", "evaluate", "machine", "seed"}) for cell in cells}
     assert len(cells) == 6 * len(shapes) and len(traced) == len(shapes) and len(shapes) >= 4
     assert len({cell.train_flops for cell in cells}) > len({cell.parameters for cell in cells}), "the steps count"
+
+
+def test_a_cell_keeps_all_figures_of_its_trace(tmp_path: Path) -> None:
+    cells = plan(write(tmp_path, STUDY)).cells
+    traced = [costs.plan_figures(cell.config, TASKS.get("pydocs")(**cell.config.task.options)) for cell in cells]
+    assert [cell.figures for cell in cells] == traced and "cache_bytes" in traced[0]
+    assert replace(cells[0], flops_per_token=None).figures is None
 
 
 def test_cells_of_two_precisions_have_caches_of_their_own(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from attnlab.study.execution.worker import Worker
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
+from attnlab.training import costs
 from tests.support.paths import ROOT
 from tests.support.small_runs import tiny
 
@@ -613,3 +614,17 @@ def test_secrets_that_other_programs_write_are_not_kept(root: Path) -> None:
     for log in logs:
         text = log.read_text()
         assert "s3cr3t" not in text and text.count("***") == 3 and "RuntimeError" in text
+
+
+def test_a_run_has_the_costs_that_its_plan_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only runs of a search, which may change the model, trace their costs: their processes lack this test's function."""
+    trace = costs.plan_figures
+    monkeypatch.setattr(costs, "plan_figures", lambda config, task: trace(config, task) | {"parameters": 1})
+    short = study(grid={"variant": ["dense"]}, reference_scores=False)
+    short["base"] |= {"train": {"steps": 1, "batch_size": 2}, "evaluate": {"valid_limit": 50, "test_limit": 50}}
+    run(short, root=tmp_path, display=QUIET)
+    assert load_runs("small", tmp_path)["parameters"].tolist() == [1, 1]
+    del short["seeds"]
+    search = {"trials": 1, "space": {"model.dim": {"choices": [8, 12]}}}
+    run({**short, "study": "searched", "search": search, "confirm": {"seeds": [1]}}, root=tmp_path, display=QUIET)
+    assert all(number > 1000 for number in load_runs("searched", tmp_path)["parameters"])

@@ -168,7 +168,8 @@ def _train(job: Job, pipe: Connection) -> Outcome:
     device = _set_up_threads(job.settings, job.threads)
     pipe.send(Started(device, _total_steps(job.settings, job.train)))
     with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
-        result = _function(job.train)(job.settings, report=report, folder=job.folder)
+        own = {"figures": job.figures} if job.train == TRAIN else {}
+        result = _function(job.train)(job.settings, report=report, folder=job.folder, **own)
     return _ended(result, pipe)
 
 

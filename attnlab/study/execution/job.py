@@ -22,7 +22,9 @@ class Job:
         folder: for checkpoints and the child's output (``log.txt``).
         metric: by which the study compares its cells.
         threads: CPU threads, where the configuration leaves their number open.
-        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``; not of a program.
+        figures: the costs of the model as the plan traced them; None: the run traces them itself.
+        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``; not of a program. attnlab's own
+            also gets the ``figures``.
         pruning_metric: the curve by which a trial is judged; after each of its points the child waits for an answer.
         memory_limit: in bytes; None for no limit.
         reset: the files of an earlier attempt that are removed from the folder before training.
@@ -33,6 +35,7 @@ class Job:
     folder: Path
     metric: str = ""
     threads: int = 1
+    figures: dict[str, int] | None = None
     train: str = TRAIN
     pruning_metric: str | None = None
     memory_limit: int | None = None

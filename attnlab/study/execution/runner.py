@@ -268,6 +268,7 @@ class Runner:
             metric=self._plan.metric_of(run.cell)[0],
             folder=run_folder(self._root, run.key),
             threads=self._concurrency.threads,
+            figures=None if run.phase in ("search", "confirm") else run.cell.figures,  # a search may change the model
             train=self._train,
             pruning_metric=claimed.search.metric if claimed.search else None,
             memory_limit=self._limits.memory_limit,
