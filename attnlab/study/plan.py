@@ -49,7 +49,7 @@ def plan(
 def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
     """Return what the study recorded. If that is nothing, start the server that measurements are forked from.
 
-    Its imports then take no longer than the traces of the cells, after which the plan measures.
+    Its imports take seconds, most of which then pass while the plan traces its cells.
     """
     from attnlab._util.process import start_fork_server
     from attnlab.study.execution.job import PRELOAD
