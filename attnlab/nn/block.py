@@ -25,8 +25,9 @@ class Block(NamedTuple):
     visible: Tensor | None
 
     def take(self, z: Tensor) -> Tensor:
-        """Return the keys (n, s, d) of the block, of z (b h, s, d)."""
-        return take_keys(z[self.batch], self.keys, dim=1)
+        """Return the keys (n, s, d) of the block, of z (b h, s, d): a view of a single range."""
+        first, *others = self.keys
+        return take_keys(z[self.batch], self.keys, dim=1) if others else z[self.batch, first]
 
     def part(self, z: Tensor, keys: KeyRanges) -> Tensor:
         """Return the part of a tensor, broadcastable to (b, h, t, s), of the block: a view for one range of keys."""

@@ -7,7 +7,7 @@ For each block of queries, with the keys that any of them may attend to,
 as batched products over a few heads, so that the logits stay in the processor's cache. Keys that a causal mask, a window or
 ``masks`` hide from a whole block are skipped. From dY the backward pass computes
 
-    dV^T = dY^T P,    dP = dY V^T,    dL = P * (dP - rowsum(dP * P)),    dQ = scale dL K,    dK^T = scale Q^T dL
+    dV^T = dY^T P,    dP = dY V^T,    dL = P * (dP - rowsum(dP * P)),    dQ = scale dL K,    dK^T = (scale Q)^T dL
 
 For long rows it recomputes P, so that the saved memory grows with t, not with t s. (Sparse variants call this function for
 parts of a sequence and pass the length of the whole.) The method follows FlashAttention (Dao et al. 2022,
@@ -156,7 +156,8 @@ class _BlockedAttention(torch.autograd.Function):
         *visible: Tensor | None,
     ) -> Tensor:
         (b, h, t, _), e = q.shape, v.shape[-1]
-        q, k, v = (z.flatten(0, 1).contiguous() for z in (q, k, v))  # (b h, t, d)
+        scaled = torch.mul(q, options.scale, out=q.new_empty(q.shape))  # contiguous, unlike q * scale
+        q, k, v = (z.flatten(0, 1).contiguous() for z in (scaled, k, v))  # (b h, t, d)
         distance = None if distance is None else distance.flatten(0, 1).contiguous()
         y, saved, sample_dropout = q.new_empty(b * h, t, e), [], options.dropout_sampler(q.device)
         for block in _blocks(q, options, visible):
@@ -224,7 +225,7 @@ class _BlockedAttention(torch.autograd.Function):
                 d_r[block.heads, columns] += block.by_head(d_columns).sum(0, dtype=d_r.dtype)
 
         dk, dv = dk.mT, dv.mT
-        for z in (dq, dk, d_distance, d_r):
+        for z in (dq, d_distance, d_r):
             if z is not None:
                 z *= options.scale
         d_additive, d_r = (None if z is None else z.to(q.dtype) for z in (d_additive, d_r))
@@ -267,9 +268,13 @@ def _batches(b: int, h: int, size: int) -> Iterator[tuple[slice, slice]]:
 def _weights(
     block: Block, q: Tensor, k: Tensor, additive: Tensor | None, distance: Tensor | None, r: Tensor | None, options: _Options
 ) -> Tensor:
-    """(n, t, s): the softmax weights of a block."""
+    """Return the softmax weights (n, t, s) of a block.
+
+    Args:
+        q: (b h, t, d), scaled.
+    """
     batch, rows = block.batch, block.rows
-    queries, keys = q[batch, rows] * options.scale, block.take(k).mT
+    queries, keys = q[batch, rows], block.take(k).mT
     bias = None if additive is None else block.part(additive, block.keys)
     if bias is None:
         logits = torch.bmm(queries, keys)
