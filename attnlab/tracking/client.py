@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
@@ -85,6 +86,13 @@ def is_local(root: Path) -> bool:
     return tracking_uri(root) == f"sqlite:///{root / 'mlflow.db'}"
 
 
+def import_mlflow() -> None:
+    """Import what a connection to a local store needs, which takes one to two seconds."""
+    _set_import_environment()
+    for name in ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store"):
+        import_module(name)
+
+
 def connect(root: Path, *, create: bool = False) -> MlflowClient:
     """Return a separate MLflow client; the global tracking URI, experiment and active run are left alone.
 
@@ -96,7 +104,7 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
     Raises:
         UserError: the runs folder has no database (and ``create`` is false), or the store cannot be reached.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
+    _set_import_environment()
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a run's URL may contain a password
     uri, database = tracking_uri(root), root / "mlflow.db"
@@ -125,6 +133,10 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
     except Exception as error:  # any exception of the store's driver; its text may quote the address
         raise UserError(f"cannot use the MLflow store {redact(uri)}: {summarize_error(error, address=uri)}") from None
     return client if create else cast("MlflowClient", _ReadingClient(client, uri))
+
+
+def _set_import_environment() -> None:
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
 
 
 def _set_http_environment(*, writer: bool) -> None:

@@ -16,6 +16,7 @@ from tests.support.small_runs import tiny
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "SECONDS", 0.05)
+    monkeypatch.setattr(calibration, "TURN_SECONDS", 0.01)
 
 
 def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +51,21 @@ def test_a_step_that_fails_is_not_measured(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     assert measure_steps([tiny()], [MATMUL], root=tmp_path / "runs") is not None
+
+
+def test_mlflow_is_imported_meanwhile_and_a_failure_of_that_is_left_to_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+
+    def fail() -> None:
+        tried.append(True)
+        raise ImportError("mlflow")
+
+    monkeypatch.setattr(calibration, "import_mlflow", fail)
+    for _ in range(2):
+        assert measure_steps([tiny()], [MATMUL], root=tmp_path) is not None
+    assert tried == [True], "a known measurement waits for no import"
 
 
 def test_attnlab_plan_measures_and_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
