@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -104,12 +105,14 @@ def _by_attnlab(content: dict[str, Any], *, run: Callable[..., None], folder: Pa
     began = perf_counter()
     run("attnlab", "run", path, log="log.txt")
     seconds = perf_counter() - began
+    log = (folder / "log.txt").read_text(encoding="utf-8")
+    print(*re.findall(r"^note: machine\..*$", log, re.MULTILINE), sep="\n", flush=True)  # what `auto` chose
     with (folder / REPORT).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     variants = content["grid"]["variant"]
     missing = len(variants) * len(content["seeds"]) - sum(row["state"] == "completed" for row in rows)
     if missing:
-        sys.exit(f"attnlab: {missing} runs have no result:\n{(folder / 'log.txt').read_text(encoding='utf-8')}")
+        sys.exit(f"attnlab: {missing} runs have no result:\n{log}")
     return Measurement(seconds, mean(float(row["bits_per_byte"]) for row in rows if row["variant"] == variants[0]))
 
 
