@@ -100,7 +100,9 @@ def test_trials_come_first_and_confirming_runs_seed_by_seed(root: Path, tmp_path
             scheduler.record_end(claimed, Ending(RunState.COMPLETED, {"valid_bits_per_byte": 1.0, "bits_per_byte": 1.0}))
     cells = ["dense", "no_wo", "wide"]
     trials = [f"{cell} t0{n}" for cell in cells for n in range(2)]
-    assert started == [*trials, *(f"{cell} s{seed}" for seed in (100, 101) for cell in cells)]
+    longest_first = ["wide", "dense", "no_wo"]
+    confirming = [*(f"{cell} s100" for cell in cells), *(f"{cell} s101" for cell in longest_first)]
+    assert started == [*trials, *confirming]
 
 
 def test_runs_are_claimed_seed_by_seed_in_whichever_order_they_were_queued(root: Path, tmp_path: Path) -> None:

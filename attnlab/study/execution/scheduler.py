@@ -1,7 +1,9 @@
 """The order of a study's runs: the searches of its cells first, then the reported runs, seed by seed.
 
 All cells are trained with the first seed, then all with the second, and so on, so that the finished runs of an interrupted
-study are pairs. The confirming runs of a searched cell wait until no trial of any cell can be started, for the same reason.
+study are pairs. With the first seed they have the order of the plan, which tables show; with the others, the longest come
+first, so that workers end at about the same time. The confirming runs of a searched cell wait until no trial of any cell can
+be started, so that they are pairs, too.
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ class Scheduler:
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
         self._seed_ranks = {seed: i for i, seed in enumerate(plan.seeds)}
         self._cell_ranks = {cell.name: i for i, cell in enumerate([*plan.stages, *plan.cells])}
+        longest_first = sorted(plan.cells, key=lambda cell: -(cell.train_flops or 0))
+        self._later_ranks = self._cell_ranks | {cell.name: len(plan.stages) + i for i, cell in enumerate(longest_first)}
         self.runs: dict[str, Run] = {}
         self.finished: dict[str, Record] = {}
         self._chains = Chains(self.runs, self.finished, queue=self._grid, tracker=tracker, store=store)
@@ -160,7 +164,8 @@ class Scheduler:
     def _rank(self, key: str) -> tuple[int, int]:
         """Return the place of a run in the order: that of its seed, then that of its cell; stages come before cells."""
         run = self.runs[key]
-        return self._seed_ranks.get(run.seed, -1), self._cell_ranks[run.cell.name]  # -1: a stage of the search's trials
+        seed = self._seed_ranks.get(run.seed, -1)  # -1: a stage of the search's trials
+        return seed, (self._later_ranks if seed > 0 else self._cell_ranks)[run.cell.name]
 
     def _confirm(self, cells: Collection[str]) -> None:
         """Queue the confirming runs of those of ``cells`` whose search is over."""
