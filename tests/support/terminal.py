@@ -54,9 +54,11 @@ def run_in_terminal(
         preexec_fn=_own_terminal,
     )
     os.close(slave)
+    poll = select.poll()  # select.select takes descriptors below 1,024 only
+    poll.register(master, select.POLLIN)
     output, deadline = b"", time.monotonic() + 300
     while time.monotonic() < deadline:
-        if not select.select([master], [], [], 1.0)[0]:
+        if not poll.poll(1000):
             continue
         try:
             output += os.read(master, 65_536)
