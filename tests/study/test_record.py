@@ -87,7 +87,7 @@ def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path:
 def test_auto_machine_stays_as_recorded_on_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(seconds: float) -> None:
         steps = [StepTime((), 1.0, 0.0), StepTime((MATMUL,), seconds, 0.0)]
-        steps += [StepTime((MEMORY,), 1.1, 0.0), StepTime((MATMUL, MEMORY), 1.1 * seconds, 0.0)]
+        steps += [StepTime((MEMORY,), 1.2, 0.0), StepTime((MATMUL, MEMORY), 1.2 * seconds, 0.0)]
         monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths, root: [steps] * len(configs))
 
     auto = {"machine": "auto", "machine.device": "cpu"}
