@@ -30,7 +30,8 @@ DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32",
 FASTER = {MATMUL: "medium", MEMORY: True, BACKEND: "sdpa"}  # the values that may be faster on a CPU
 # Of training steps in one of the measured cells. Products within MAX_DIFFERENCE do not change a result, so a small gain
 # suffices. Kept buffers gain more in a run than in these steps: on Zen 5, runs of the quickstart were 1.27 times as fast where
-# its steps were 1.04 to 1.16 times as fast, and on Zen 4 1.06 to 1.2 times where its steps were 0.93 to 1.12 times as fast.
+# its steps were 1.04 to 1.16 times as fast; on Zen 4, runs were 1.06 times, and steps of long-lived processes 1.1 to 1.2 times,
+# as fast, where these steps were 0.93 to 1.12 times as fast.
 MIN_STEP_SPEEDUP = {MATMUL: 1.03, MEMORY: MAX_STEP_SLOWDOWN, BACKEND: 1.1}
 ON_CUDA = {MATMUL: "other values compute products in TF32, with 10 bits", MEMORY: "it concerns memory of the CPU"}
 
