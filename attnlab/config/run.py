@@ -171,8 +171,8 @@ class MachineConfig(Section):
     )
     reuse_memory: bool | Literal["auto"] = Field(
         default=False,
-        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU on which the plan measures that it "
-        "is not slower",
+        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU unless the plan measures steps "
+        "that are over 10 % slower",
     )
     processes_per_run: Count = Field(
         default=1, description="data-parallel processes of one run, each with its rows of a batch and its own CUDA device"

@@ -156,7 +156,7 @@ def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]])
     """Return the values of fields of ``machine`` that pay, one after the other.
 
     A field leaves its default if loss and gradients stay the same, and training steps are at least ``MIN_STEP_SPEEDUP`` times
-    as fast in one of the measured cells and no slower in the others, beyond noise (``MAX_STEP_SLOWDOWN``).
+    as fast in one of the measured cells and no slower in the others, within noise (``MAX_STEP_SLOWDOWN``).
 
     Args:
         paths: the fields.
