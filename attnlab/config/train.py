@@ -51,7 +51,8 @@ class TrainConfig(Section):
     activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
-        description="auto: bf16 on CUDA, and on a CPU if it is measured to be faster; fp32 if a cell does not support bf16",
+        description="auto: bf16 on CUDA, and on a CPU if training steps are measured to be faster; fp32 if a cell does not "
+        "support bf16",
     )
     compile: bool = Field(default=False, description="torch.compile the blocks, for variants that support it")
     eval_every: Count | None = Field(

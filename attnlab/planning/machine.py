@@ -20,6 +20,7 @@ from attnlab.training.device import resolve_device
 MIN_SPEEDUP = 1.2  # of bf16 products; smaller measured ratios may be noise
 MAX_STEP_SLOWDOWN = 0.9  # smallest speedup of measured steps that is no slowdown: their standard deviation is about 0.04
 MAX_DIFFERENCE = 1e-5  # of gradients: another order of sums changes them by 1e-6 or less, products in bf16 by 1e-3
+MAX_BF16_DIFFERENCE = 0.1  # of gradients in bf16 from those in fp32: about 0.01; a broken kernel changes them by 1
 MAX_FLOPS = 1e10  # of a measured step: a fraction of a second
 # Attention by `blocked` took at most the time of `sdpa` up to 512 positions, and less at any length where weights are dropped
 # (Zen 5, fp32 and bf16, 4 to 8 heads of width 16 to 64); from 1,024 on, `sdpa` was up to 1.7 times as fast.
@@ -27,12 +28,14 @@ LONG = 1024
 
 PRECISION, MATMUL, MEMORY, BACKEND = "train.precision", "machine.matmul_precision", "machine.reuse_memory", "backend"
 DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32", BACKEND: "blocked"}
-FASTER = {MATMUL: "medium", MEMORY: True, BACKEND: "sdpa"}  # the values that may be faster on a CPU
+LEVERS = (MATMUL, PRECISION, MEMORY)  # in the order in which they are chosen
+FASTER = {MATMUL: "medium", PRECISION: "bf16", MEMORY: True, BACKEND: "sdpa"}  # the values that may be faster on a CPU
 # Of training steps in one of the measured cells. Products within MAX_DIFFERENCE do not change a result, so a small gain
-# suffices. Kept buffers gain more in a run than in these steps: on Zen 5, runs of the quickstart were 1.27 times as fast where
-# its steps were 1.04 to 1.16 times as fast; on Zen 4, runs were 1.06 times, and steps of long-lived processes 1.1 to 1.2 times,
-# as fast, where these steps were 0.93 to 1.12 times as fast.
-MIN_STEP_SPEEDUP = {MATMUL: 1.03, MEMORY: MAX_STEP_SLOWDOWN, BACKEND: 1.1}
+# suffices. bf16 changes results, and slows narrow models: on Zen 4, steps of the quickstart's cells were 1.2 to 1.6 times as
+# fast, but 0.9 to 1.1 times as fast with width 16. Kept buffers gain more in a run than in these steps: on Zen 5, runs of the
+# quickstart were 1.27 times as fast where its steps were 1.04 to 1.16 times as fast; on Zen 4, runs were 1.06 times, and steps
+# of long-lived processes 1.1 to 1.2 times, as fast, where these steps were 0.93 to 1.12 times as fast.
+MIN_STEP_SPEEDUP = {MATMUL: 1.03, PRECISION: 1.1, MEMORY: MAX_STEP_SLOWDOWN, BACKEND: 1.1}
 ON_CUDA = {MATMUL: "other values compute products in TF32, with 10 bits", MEMORY: "it concerns memory of the CPU"}
 
 Resolve = Callable[[CellConfig], ResolvedCell]
@@ -72,7 +75,7 @@ MeasureSteps = Callable[[Sequence[RunConfig], Sequence[str]], "Sequence[Sequence
 def auto_paths(configs: Iterable[RunConfig]) -> list[str]:
     """Return the paths of the fields that are ``auto`` in a configuration, but for ``backend``, which mostly is."""
     configs = list(configs)
-    return [path for path in (MATMUL, MEMORY, PRECISION) if any(config.value(path) == "auto" for config in configs)]
+    return [path for path in LEVERS if any(config.value(path) == "auto" for config in configs)]
 
 
 def resolve_machine(
@@ -92,7 +95,8 @@ def resolve_machine(
         cells: all those of a study.
         resolver: resolves a cell without ``auto``.
         recorded: returns the decisions that the study recorded; called only if a cell has ``auto``.
-        measure: measures training steps; without it, the fields of ``machine`` keep their defaults.
+        measure: measures training steps; without it, the fields of ``machine`` keep their defaults, and precision depends on
+            the time of matrix products alone.
 
     Raises:
         UserError: as ``resolver`` does.
@@ -106,12 +110,16 @@ def resolve_machine(
         paths = auto_paths(cell.config for cell in open_cells)
         known = {path: setting for path, setting in earlier.get(kind, {}).items() if path in paths}
         settings = dict(known)
-        if levers := [path for path in (MATMUL, MEMORY) if path in paths and path not in known]:
-            with_known = [_with_settings(cell, settings) for cell in open_cells]
-            settings |= _levers(kind, with_known, levers, resolver, measure)
-        if PRECISION in paths and PRECISION not in known:
+        levers = [path for path in paths if path not in known]
+        if PRECISION in levers:
             of_precision = [_with_settings(cell, settings) for cell in open_cells if cell.config.train.precision == "auto"]
-            settings[PRECISION] = _precision(kind, of_precision, resolver)
+            precision = _precision(kind, of_precision, resolver)
+            if kind == "cuda" or measure is None or precision.value == DEFAULTS[PRECISION]:
+                settings[PRECISION] = precision
+                levers.remove(PRECISION)
+        if levers:
+            with_settings = [_with_settings(cell, settings) for cell in open_cells]
+            settings |= _levers(kind, with_settings, levers, resolver, measure)
         resolved |= {id(cell): _with_settings(cell, settings) for cell in open_cells}
         # Only a study without recorded runs may change its backend.
         backend = earlier.get(kind, {}).get(BACKEND)
@@ -124,20 +132,20 @@ def resolve_machine(
                 resolved |= {cell: _with_settings(resolved[cell], {BACKEND: backend}) for cell in long}
         if settings:
             decisions[kind] = decisions.get(kind, {}) | settings
-        for path, setting in settings.items():
+        for path, setting in sorted(settings.items(), key=lambda of_path: [*LEVERS, BACKEND].index(of_path[0])):
             is_recorded = path in earlier.get(kind, {})
             reason = f"the recorded runs of this study have it; to change it, set {path}" if is_recorded else setting.reason
             notes.append(f"{path}: auto is {text(setting.value)} on {kind}: {reason}")
     return list(resolved.values()), decisions, notes
 
 
-# ---------------------------------------------------------------- fields of machine, by the time of training steps
+# ---------------------------------------------------------------- by the time of training steps
 
 
 def _levers(
     kind: str, cells: Sequence[CellConfig], paths: Sequence[str], resolver: Resolver, measure: MeasureSteps | None
 ) -> dict[str, AutoSetting]:
-    """Return the values of fields of ``machine`` for the cells that have ``auto`` in one of them."""
+    """Return the values of fields for the cells that have ``auto`` in one of them."""
     cells = [cell for cell in cells if any(cell.config.value(path) == "auto" for path in paths)]
     if kind == "cuda":
         return {path: AutoSetting(DEFAULTS[path], ON_CUDA[path]) for path in paths}
@@ -153,10 +161,11 @@ def _levers(
 
 
 def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]]) -> dict[str, AutoSetting]:
-    """Return the values of fields of ``machine`` that pay, one after the other.
+    """Return the values of fields that pay, one after the other.
 
-    A field leaves its default if loss and gradients stay the same, and training steps are at least ``MIN_STEP_SPEEDUP`` times
-    as fast in one of the measured cells and no slower in the others, within noise (``MAX_STEP_SLOWDOWN``).
+    A field leaves its default if loss and gradients stay the same, with the rounding of its precision, and training steps are
+    at least ``MIN_STEP_SPEEDUP`` times as fast in one of the measured cells and no slower in the others, within noise
+    (``MAX_STEP_SLOWDOWN``).
 
     Args:
         paths: the fields.
@@ -169,9 +178,10 @@ def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]])
         faster, candidate = f"{path.rpartition('.')[2]}: {text(FASTER[path])}", (*changed, path)
         speedups = [of_cell[changed].seconds / of_cell[candidate].seconds for of_cell in steps.values()]
         differences = [of_cell[candidate].difference for of_cell in steps.values()]
+        most = MAX_BF16_DIFFERENCE if PRECISION in candidate else MAX_DIFFERENCE
         names, ratios = " and ".join(map(repr, steps)), " and ".join(f"{speedup:.2f}" for speedup in speedups)
         reason = f"training steps of {names} are {ratios} times as fast with {faster}, as measured"
-        if not all(difference <= MAX_DIFFERENCE for difference in differences):  # NaN is not
+        if not all(difference <= most for difference in differences):  # NaN is not
             chosen[path] = AutoSetting(DEFAULTS[path], f"{faster} changes the gradients by {max(differences):.1g}")
         elif max(speedups) >= MIN_STEP_SPEEDUP[path] and min(speedups) >= MAX_STEP_SLOWDOWN:
             chosen[path] = AutoSetting(FASTER[path], f"{reason}, and the gradients differ by {max(differences):.1g}")
@@ -203,7 +213,7 @@ def _extremes(cells: Sequence[CellConfig], resolver: Resolver) -> list[tuple[str
     """
     sizes: list[tuple[float, str, RunConfig]] = []
     for cell in cells:
-        resolved = resolver(_with_settings(cell, _defaults([MATMUL, MEMORY, PRECISION], "")))
+        resolved = resolver(_with_settings(cell, _defaults(LEVERS, "")))
         if resolved.refusal is None:
             try:
                 flops = resolver.traces.figures(resolved.config, resolved.task)["flops_per_token"]
@@ -227,7 +237,10 @@ def _extremes(cells: Sequence[CellConfig], resolver: Resolver) -> list[tuple[str
 
 
 def _precision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> AutoSetting:
-    """Return the precision of cells with ``auto``: bf16 if all support it and, on a CPU, if its matrix products are faster."""
+    """Return the precision of cells with ``auto``: bf16 if all support it and, on a CPU, if its matrix products are faster.
+
+    Of a field of ``machine`` that is still ``auto``, it counts the faster products in fp32.
+    """
     speedup = _speedup(cell.config for cell in cells) if kind == "cpu" else None
     if speedup is not None and speedup < MIN_SPEEDUP:
         return AutoSetting("fp32", _compared(speedup))
@@ -240,6 +253,7 @@ def _precision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> Auto
 def _without_bf16(cells: Iterable[CellConfig], resolve: Resolve) -> Iterator[str]:
     """Yield a sentence for each cell that runs in fp32 but not in bf16."""
     for cell in cells:
+        cell = _with_settings(cell, _defaults([MATMUL, MEMORY], ""))
         bf16, fp32 = (_with_settings(cell, {PRECISION: AutoSetting(value, "")}) for value in ("bf16", "fp32"))
         reason = resolve(bf16).refusal
         if reason is not None and resolve(fp32).refusal is None:
@@ -260,7 +274,10 @@ def slow_bf16_notes(configs: Iterable[RunConfig]) -> Iterator[str]:
 
 def _speedup(configs: Iterable[RunConfig]) -> float:
     """Return the speedup of bf16 matrix products over fp32, for the setting of ``matmul_precision`` with the smallest one."""
-    return min(processor.bf16_speedup(setting) for setting in {config.machine.matmul_precision for config in configs})
+    settings = {config.machine.matmul_precision for config in configs}
+    if "auto" in settings:
+        settings = settings - {"auto"} | {DEFAULTS[MATMUL], FASTER[MATMUL]}
+    return min(processor.bf16_speedup(setting) for setting in settings)
 
 
 def _compared(speedup: float) -> str:

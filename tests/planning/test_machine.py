@@ -310,13 +310,63 @@ def test_a_step_that_takes_long_is_measured_with_fewer_rows(monkeypatch: pytest.
     assert "training steps could not be measured" in defaults.notes[0]
 
 
-def test_precision_is_compared_with_the_chosen_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "bf16_speedup", {"highest": 3.0, "medium": 1.0}.__getitem__)
+def in_both_precisions(medium: float, bf16: float, *, difference: float = 0.01) -> list[StepTime]:
+    """Return steps of one cell: seconds with each set of changed fields, 1 with the defaults. Kept buffers change nothing."""
+    matmul, memory = FIELDS
+    times = {(): 1.0, (matmul,): medium, (machine.PRECISION,): bf16, (matmul, machine.PRECISION): bf16}
+    return [
+        StepTime((*changed, *kept), seconds, difference if machine.PRECISION in changed else 0.0)
+        for kept in ((), (memory,))
+        for changed, seconds in times.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected", "why"),
+    [
+        ([(0.9, 0.6), (0.8, 0.7)], "bf16", "1.50 and 1.14 times as fast with precision: bf16"),
+        ([(0.6, 0.7), (1.0, 1.0)], "fp32", "0.86 and 1.00 times as fast with precision: bf16"),  # medium is faster still
+        ([(1.0, 0.7), (1.0, 1.2)], "fp32", "1.43 and 0.83 times as fast"),  # a narrow model is slower
+        ([(1.0, 0.6), (1.0, 0.6, 0.3)], "fp32", "precision: bf16 changes the gradients by 0.3"),
+    ],
+)
+def test_bf16_is_chosen_where_steps_are_faster_than_with_the_chosen_products(
+    cells: list[tuple[float, ...]], expected: str, why: str, imitate: Callable[..., None]
+) -> None:
+    imitate(speedup=2.0)
+
+    def measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]]:
+        assert paths == [FIELDS[0], machine.PRECISION, FIELDS[1]]
+        assert {config.train.precision for config in configs} == {"fp32"}
+        return [
+            in_both_precisions(medium, bf16, difference=difference[0] if difference else 0.01)
+            for medium, bf16, *difference in cells
+        ]
+
     base = {**AUTO, "train": {"steps": 2, "precision": "auto"}}
-    study = {"study": "s", "base": base, "grid": {"variant": ["dense"]}}
-    for medium, expected in ((0.5, "fp32"), (2.0, "bf16")):
-        measured = plan(study, measure=lambda configs, _, medium=medium: [steps(medium, 1.0, medium)] * len(configs))
-        assert precisions(measured) == [expected]
+    measured = plan({"study": "s", "base": base, "grid": {"variant": ["dense"], "model.dim": [16, 32]}}, measure=measure)
+    assert precisions(measured) == [expected] * 2
+    assert {cell.config.machine.reuse_memory for cell in measured.cells} == {True}, "kept buffers change no number"
+    assert why in next(note for note in measured.notes if note.startswith("train.precision: auto is "))
+
+
+def test_bf16_is_not_measured_where_its_products_are_slow(imitate: Callable[..., None]) -> None:
+    imitate(speedup=1 / 147)
+    seen: list[Sequence[str]] = []
+
+    def measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]]:
+        seen.append(paths)
+        return [steps(0.5, 1.0, 0.5)] * len(configs)
+
+    study = {"study": "s", "base": {**AUTO, "train": {"steps": 2, "precision": "auto"}}, "grid": {"variant": ["dense"]}}
+    assert precisions(plan(study, measure=measure)) == ["fp32"] and seen == [list(FIELDS)]
+
+
+def test_without_steps_the_fastest_products_in_fp32_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = {**AUTO, "train": {"steps": 2, "precision": "auto"}}
+    for medium, expected in ((1.0, "fp32"), (1.5, "bf16")):
+        monkeypatch.setattr(processor, "bf16_speedup", {"highest": 3.0, "medium": medium}.__getitem__)
+        assert precisions(plan({"study": "s", "base": base, "grid": {"variant": ["dense"]}})) == [expected]
 
 
 def test_steps_on_cuda_are_not_measured() -> None:

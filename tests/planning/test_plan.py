@@ -214,7 +214,7 @@ def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None
     decided = [note for note in planned.notes if ": auto is " in note]
     on_data = [note for note in planned.notes if note.startswith("data: ")]
     assert planned.refused == [] and planned.notes == on_data + decided
-    fields = ["machine.matmul_precision", "machine.reuse_memory"] if name == "quickstart" else []
+    fields = {"quickstart": ["machine.matmul_precision", "train.precision", "machine.reuse_memory"]}.get(name, [])
     fields += ["train.precision"] if name.endswith("-cpu") else []
     assert [note.partition(":")[0] for note in decided] == fields and len(on_data) == name.startswith("enwik8")
     assert all(cell.parameters and cell.train_flops for cell in planned.cells)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import attnlab
-from attnlab.planning.machine import BACKEND, MATMUL, MEMORY
+from attnlab.planning.machine import BACKEND, MATMUL, MAX_BF16_DIFFERENCE, MEMORY, PRECISION
 from attnlab.study.execution import calibration
 from attnlab.study.execution.calibration import FILE, measure_steps
 from tests.support.small_runs import tiny
@@ -41,6 +41,16 @@ def test_one_field_needs_no_other_steps(tmp_path: Path) -> None:
     for path in (MATMUL, MEMORY, BACKEND):
         measured = measure_steps([tiny(backend="blocked")], [path], root=tmp_path)
         assert measured is not None and [step.changed for step in measured[0]] == [(), (path,)]
+
+
+def test_steps_of_both_precisions_and_of_each_with_the_other_fields(tmp_path: Path) -> None:
+    measured = measure_steps([tiny()], [MATMUL, PRECISION, MEMORY], root=tmp_path)
+    assert measured is not None
+    in_order = [(), (MATMUL,), (PRECISION,), (MATMUL, PRECISION)]
+    assert [step.changed for step in measured[0]] == in_order + [(*changed, MEMORY) for changed in in_order]
+    differences = {step.changed: step.difference for step in measured[0]}
+    assert 1e-5 < differences[PRECISION,] < MAX_BF16_DIFFERENCE
+    assert differences[PRECISION, MEMORY] == differences[PRECISION,], "kept buffers change no number"
 
 
 def test_a_step_that_fails_is_not_measured(tmp_path: Path) -> None:

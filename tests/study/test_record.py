@@ -7,7 +7,7 @@ import pytest
 
 import attnlab
 from attnlab.nn import processor
-from attnlab.planning.machine import MATMUL, MEMORY, AutoSetting, StepTime
+from attnlab.planning.machine import MATMUL, MEMORY, PRECISION, StepTime
 from attnlab.planning.plan import plan
 from attnlab.report.methods import load_study_info
 from attnlab.stats.compare import CellSummary, summarize_cells
@@ -69,14 +69,16 @@ def test_finished_runs_are_counted_without_writing(tmp_path: Path) -> None:
 def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(speedup: float) -> None:
         monkeypatch.setattr(processor, "bf16_speedup", lambda setting="highest": speedup)
+        steps = [StepTime((), 1.0, 0.0), StepTime((PRECISION,), 1 / speedup, 0.01)]
+        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths, root: [steps] * len(configs))
 
     assert recorded_machine("small", tmp_path) == {}
     measure(3.0)
     first = go(tmp_path, sets={"train.precision": "auto"})
     measure(0.1)  # a busy machine, or another processor
     again = go(tmp_path, sets={"train.precision": "auto"})
-    reason = "bf16 products are 3 times as fast as fp32 products on this processor"
-    assert recorded_machine("small", tmp_path) == {"cpu": {"train.precision": AutoSetting("bf16", reason)}}
+    recorded = recorded_machine("small", tmp_path)["cpu"]["train.precision"]
+    assert recorded.value == "bf16" and "3.00 and 3.00 times as fast with precision: bf16" in recorded.reason
     assert [row.run_id for row in again.rows] == [row.run_id for row in first.rows], "finished runs were trained again"
     assert any("auto is bf16" in note and "recorded" in note for note in again.plan.notes)
     changed = go(tmp_path, sets={"train.precision": "fp32"}, seeds=[1])

@@ -2,7 +2,7 @@
 
 The settings take turns, so that other programs on the machine slow all of them. The steps of all configurations run at the
 same time, as runs of a study do. Buffers that malloc keeps stay with a process, so steps with and without `reuse_memory` have
-a process each; only the precision of products is switched within a process.
+a process each; precision and that of products are switched within a process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.planning.machine import FASTER, MATMUL, StepTime
+from attnlab.planning.machine import FASTER, MATMUL, PRECISION, StepTime
 from attnlab.study.execution.child import output_to
 from attnlab.study.execution.measurements import forked, load_measurements, measurement_key, receive, save_measurement
 from attnlab.tracking.client import import_mlflow
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FILE = "machine_settings.json"  # in the runs folder
 SECONDS = 2.5  # of the measurement
-MIN_ROUNDS = 4
+MIN_ROUNDS = 3
 # Of the steps with one setting in a round, so that a small cell takes several: on Zen 4, ratios of the shortest of 20 steps had
 # a standard deviation of 3.7 %, those of the shortest of 4 steps 6.5 %.
 TURN_SECONDS = 0.1
@@ -64,10 +64,13 @@ def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str], *, root: P
 
 def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[tuple[Changed, float, float]]] | None:
     """Return, for each configuration, changed fields, seconds and difference of each step; None if a process fails."""
-    groups: list[list[Changed]] = [[(), (MATMUL,)] if MATMUL in paths else [()]]  # one for each process
+    groups: list[list[Changed]] = [[()]]  # one for each process
     for path in paths:
-        if path != MATMUL:
-            groups += [[(*changed, path) for changed in group] for group in groups]
+        with_path = [[(*changed, path) for changed in group] for group in groups]
+        if path in (MATMUL, PRECISION):
+            groups = [group + others for group, others in zip(groups, with_path, strict=True)]
+        else:
+            groups += with_path
     settings = [changed for group in groups for changed in group]
     rounds: list[list[list[float]]] = []  # in a round, the seconds of each configuration with each of the settings
     try:
