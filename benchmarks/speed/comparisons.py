@@ -55,8 +55,8 @@ class Comparison:
 Measured = Mapping[tuple[Comparison, str], Figures]  # (comparison, device) -> its figures
 
 
-def _way(at_a_time: int) -> Callable[[pd.DataFrame, str], Figures]:
-    return lambda frame, device: Figures(*results.fastest_way(frame, at_a_time, device))
+def _way(at_a_time: int, ratio: str = "ratio") -> Callable[[pd.DataFrame, str], Figures]:
+    return lambda frame, device: Figures(*results.fastest_way(frame, at_a_time, ratio, device))
 
 
 def _peer(precision: str, settings: str) -> Callable[[pd.DataFrame, str], Figures]:
@@ -90,6 +90,10 @@ def _sparse(name: str, length: int) -> Callable[[pd.DataFrame, str], Figures]:
 COMPARISONS = [
     Comparison("verdict", "35 trainings to a verdict, peers one after another", TIMES, _way(1), 2),
     Comparison("verdict", "35 trainings to a verdict, peers two at a time", TIMES, _way(2), 1.3),
+    Comparison(
+        "verdict", "35 trainings to a verdict, attnlab in fp32, peers one after another", TIMES, _way(1, "fp32_ratio"), 2
+    ),
+    Comparison("verdict", "35 trainings to a verdict, attnlab in fp32, peers two at a time", TIMES, _way(2, "fp32_ratio"), 1.3),
     Comparison("step", "training step, fp32, peers as shipped", TIMES, _peer("fp32", SHIPPED), 1.8),
     Comparison("step", "training step, bf16, peers as shipped", TIMES, _peer("bf16", SHIPPED), 1.5),
     Comparison("step", "training step, fp32, equal settings", TIMES, _peer("fp32", EQUAL), 1.3),

@@ -101,6 +101,8 @@ def _verdict(out: Path, times: Mapping[str, pd.DataFrame]) -> str:
         path = out / folder / verdict.FILE
         about = f"{verdict.describe(path, results)} Timings: [{verdict.FILE}]({folder}/{verdict.FILE})."
         parts.append(f"### {results['device'].iloc[0]}\n\n{about}\n\n{verdict.table(results)}")
+        if (steps := out / folder / verdict.AUTOCAST).is_file():
+            parts.append(verdict.autocast(steps))
     return "\n".join([*parts, verdict.NOTES])
 
 

@@ -15,10 +15,14 @@ def values(frame: pd.DataFrame, quantity: str, device: str) -> list[float]:
     return on(frame, quantity=quantity, device=device)["value"].tolist()
 
 
-def fastest_way(frame: pd.DataFrame, at_a_time: int, device: str) -> tuple[list[float], str]:
-    """Return the ratios of the peer with the smallest median ratio in the time to a verdict, and its name."""
-    rows: Any = frame[(frame["at_a_time"] == at_a_time) & frame["ratio"].notna()]
-    return _smallest(on(rows.assign(name=rows["way"]), device=device))
+def fastest_way(frame: pd.DataFrame, at_a_time: int, ratio: str, device: str) -> tuple[list[float], str]:
+    """Return the ratios of the peer with the smallest median ratio in the time to a verdict, and its name.
+
+    Args:
+        ratio: the column of the ratios.
+    """
+    rows: Any = frame[(frame["at_a_time"] == at_a_time) & frame[ratio].notna()]
+    return _smallest(on(rows.assign(name=rows["way"], ratio=rows[ratio]), device=device))
 
 
 def fastest_peer(frame: pd.DataFrame, precision: str, settings: str, device: str) -> tuple[list[float], str]:

@@ -20,7 +20,7 @@ from benchmarks.results_file import ResultsFile
 from benchmarks.speed import page
 from benchmarks.speed.environment import PEERS, ROOT, absent
 from benchmarks.verdict import tables
-from benchmarks.verdict.ways import OVERRIDES, WAYS, measure, study, warm_up
+from benchmarks.verdict.ways import IN_FP32, OVERRIDES, WAYS, measure, precision, study, warm_up
 
 REPORTS, TRIALS = Path("reports/benchmarks"), Path("reports/bench")
 
@@ -36,9 +36,11 @@ def benchmark(out: Path, *, rounds: int, quick: bool = False, here: bool = False
     """
     python = Path(sys.executable) if here else PEERS.python()
     missing = absent({way.name for way in WAYS}) if here else {}
-    for peer, reason in missing.items():
-        print(f"{peer} is left out: {reason}", flush=True)
     content = study(quick=quick)
+    if precision(content) == "fp32":
+        missing[IN_FP32] = "attnlab chooses fp32 on this machine"
+    for way, reason in missing.items():
+        print(f"{way} is left out: {reason}", flush=True)
     machine = {"processor": processor.machine(), "instruction_sets": processor.instruction_sets()}
     versions = {"Python": platform.python_version(), "torch": torch.__version__, "attnlab": __version__}
     peers = "this interpreter" if here else (ROOT / PEERS.requirements).read_text(encoding="utf-8").split()

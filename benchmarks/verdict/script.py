@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from attnlab.registry import TASKS
 from attnlab.tasks import Task
+from attnlab.tasks.base import Batch
 from benchmarks.verdict.plain import SPARSE, LanguageModel, attention, sparse_mask
 
 PLAIN, X_TRANSFORMERS = "plain PyTorch", "x-transformers"
@@ -73,20 +74,13 @@ def train(model: nn.Module, task: Task, config: Config) -> dict[str, float]:
         config: the fields of a resolved ``RunConfig``.
     """
     settings, limits = config["train"], config["evaluate"]
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": settings["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, betas=tuple(settings["betas"]), fused=True)
+    optimizer = optimizer_of(model, settings)
     every, valid = settings["eval_every"] or settings["steps"], math.nan
     for step in range(settings["steps"]):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, settings)
         batch = task.train_batch(step, seed=config["seed"], batch_size=settings["batch_size"])
-        loss = F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), settings["grad_clip"])
-        optimizer.step()
-        optimizer.zero_grad()
+        loss = train_step(model, optimizer, batch, settings)
         if (step + 1) % settings["log_every"] == 0:
             print(f"step {step + 1}: loss {loss.item():.4f}", flush=True)
         if (step + 1) % every == 0 or step + 1 == settings["steps"]:
@@ -95,6 +89,24 @@ def train(model: nn.Module, task: Task, config: Config) -> dict[str, float]:
     if limits["sample"]:
         valid = evaluate(model, task, config, "valid", limit=limits["valid_limit"])
     return {"valid": valid, "test": evaluate(model, task, config, "test", limit=limits["test_limit"])}
+
+
+def optimizer_of(model: nn.Module, settings: Config) -> torch.optim.AdamW:
+    """Return the optimiser of a model, with weight decay of its matrices."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": settings["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=tuple(settings["betas"]), fused=True)
+
+
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, settings: Config) -> Tensor:
+    """Take a training step on a batch, and return its loss."""
+    loss = F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), settings["grad_clip"])
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
 
 
 def evaluate(model: nn.Module, task: Task, config: Config, split: str, *, limit: int | None) -> float:

@@ -4,23 +4,27 @@ import json
 from collections.abc import Mapping, Sequence
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from attnlab._util.plural import count
 from benchmarks.speed.case import OURS
 from benchmarks.speed.ratios import groups, on, spread, times_as_fast
 from benchmarks.speed.tables import markdown
+from benchmarks.verdict.ways import IN_FP32
 
-FILE = "verdict.csv"
+FILE, AUTOCAST = "verdict.csv", "autocast.csv"
 TITLE = "Time to a verdict"
 TEXT = """\
 The seven cells of `ablations/quickstart.yaml` with five seeds each: 35 trainings and their evaluation, from the start of the
 first process to the last result. attnlab runs the study with its defaults, in an empty folder of runs, from the plan to the
-report with its verdicts. A peer trains the same cells for the same steps on the same batches, in fp32, in a script that a
-shell loop starts once for each run; it writes the scores, and no report. One after another, its processes have PyTorch's
-default number of threads; two at a time, half of the processors each. Before its first measurement, each library trains two
-cells for a few steps, so that Python has compiled its modules. The ways take turns (A B C D E, A B C D E); a ratio compares two
-measurements of the same round. Bits per byte: of `dense` on `test`, mean over the seeds.
+report with its verdicts. Its plan chooses the precision; where that is bf16, the study is also measured in fp32. A peer trains
+the same cells for the same steps on the same batches, in fp32, in a script that a shell loop starts once for each run; it
+writes the scores, and no report. One after another, its processes have PyTorch's default number of threads; two at a time, half
+of the processors each. Before its first measurement, each library trains two cells for a few steps, so that Python has compiled
+its modules. The ways take turns (A B C, A B C); a ratio compares two measurements of the same round. Bits per byte: of `dense`
+on `test`, mean over the seeds.
 """
 NOTES = """
 `plain PyTorch` is a script in the manner of nanoGPT ([plain.py](../../benchmarks/verdict/plain.py)) with attnlab's model of
@@ -42,13 +46,20 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
-    """Return rows of ``verdict.csv`` with numbers, a ``device``, and the ``ratio`` of the seconds to attnlab's in the round."""
+    """Return rows of ``verdict.csv`` with numbers and a ``device``.
+
+    They also have the ``ratio`` of the seconds to attnlab's in the round, and ``fp32_ratio``, to attnlab's in fp32.
+    """
     types = {"round": int, "at_a_time": int, "runs": int, "seconds": float, "bits_per_byte": float, "load": float}
     numbers = pd.DataFrame(rows).astype(types)
-    attnlab_rows = on(numbers, way=OURS)
-    own = dict(zip(attnlab_rows["round"], attnlab_rows["seconds"], strict=True))
-    ratios = [seconds / own.get(number, nan) for number, seconds in zip(numbers["round"], numbers["seconds"], strict=True)]
-    return numbers.assign(device=numbers["processor"], ratio=ratios)
+    shipped, fp32 = (_seconds(on(numbers, way=way)) for way in (OURS, IN_FP32))
+    own = {"ratio": shipped, "fp32_ratio": shipped | fp32}  # IN_FP32 is not measured where attnlab chooses fp32
+    ratios = {name: numbers["seconds"] / [of.get(number, nan) for number in numbers["round"]] for name, of in own.items()}
+    return numbers.assign(device=numbers["processor"], **ratios)
+
+
+def _seconds(rows: pd.DataFrame) -> dict[int, float]:
+    return dict(zip(rows["round"], rows["seconds"], strict=True))
 
 
 def label(way: str, at_a_time: int) -> str:
@@ -60,9 +71,21 @@ def table(results: pd.DataFrame) -> str:
     """Return the table of one machine."""
     rows = []
     for (way, number), some in groups(results, "way", "at_a_time"):
-        ratio = "" if way == OURS else times_as_fast(some["ratio"].dropna())
-        rows.append([label(way, int(number)), spread(some["seconds"], 0), ratio, f"{some['bits_per_byte'].mean():.3f}"])
-    return markdown(["", "seconds", "attnlab, times as fast", "bits per byte"], rows)
+        ratios = ["" if way in (OURS, IN_FP32) else times_as_fast(some[name].dropna()) for name in ("ratio", "fp32_ratio")]
+        rows.append([label(way, int(number)), spread(some["seconds"], 0), *ratios, f"{some['bits_per_byte'].mean():.3f}"])
+    return markdown(["", "seconds", "attnlab, times as fast", f"{IN_FP32}, times as fast", "bits per byte"], rows)
+
+
+def autocast(path: Path) -> str:
+    """Return a sentence on the peers in bf16, of the steps in ``path``, the sum over the cells."""
+    steps: Any = pd.read_csv(path).groupby(["threads", "peer"])[["fp32_ms", "bf16_ms"]].sum()
+    ratios = [
+        f"{row.bf16_ms / row.fp32_ms:.2f} ({peer}, {count(threads, 'thread')})" for (threads, peer), row in steps.iterrows()
+    ]
+    return (
+        f"Under bf16 autocast, a step of every cell takes the peers {', '.join(ratios)} times as long as in fp32: "
+        f"`python -m benchmarks.verdict.autocast`, [{AUTOCAST}]({path.parent.name}/{AUTOCAST}).\n"
+    )
 
 
 def describe(path: Path, results: pd.DataFrame) -> str:

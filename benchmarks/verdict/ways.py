@@ -25,6 +25,7 @@ from benchmarks.verdict.script import PLAIN, X_TRANSFORMERS
 
 STUDY = ROOT / "ablations" / "quickstart.yaml"
 SEEDS = 5
+IN_FP32 = f"{OURS}, fp32"  # in the precision of the peers, where the plan chooses another one
 REPORT = Path("reports", "verdict", "runs.csv")  # of the study, in the folder that it runs in
 # Prefixes of variables that would change the defaults. With PYTHONDONTWRITEBYTECODE, which some images set, Python compiles
 # every module again in each process: 2 seconds for PyTorch alone.
@@ -36,7 +37,7 @@ class Way:
     """A way to train the runs.
 
     Attributes:
-        name: ``attnlab``, or the name of a peer.
+        name: ``attnlab``, ``IN_FP32``, or the name of a peer.
         at_a_time: the number of a peer's runs that train at the same time; 0: attnlab, which chooses it.
     """
 
@@ -44,7 +45,7 @@ class Way:
     at_a_time: int = 0
 
 
-WAYS = (Way(OURS), *(Way(peer, number) for peer in (X_TRANSFORMERS, PLAIN) for number in (1, 2)))
+WAYS = (Way(OURS), Way(IN_FP32), *(Way(peer, number) for peer in (X_TRANSFORMERS, PLAIN) for number in (1, 2)))
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ def study(*, quick: bool = False) -> dict[str, Any]:
         content["grid"]["variant"] = content["grid"]["variant"][:2]
         content["base"]["train"] |= {"steps": 4, "warmup": 1, "eval_every": 2}
     return content
+
+
+def precision(content: dict[str, Any]) -> str:
+    """Return the precision that attnlab chooses for a study on this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        return attnlab.plan(content, root=Path(folder)).cells[0].config.train.precision
 
 
 def warm_up(way: Way, *, python: Path) -> None:
@@ -94,19 +101,21 @@ def measure(way: Way, content: dict[str, Any], *, python: Path, folder: Path) ->
 
     if way.name == OURS:
         return _by_attnlab(content, run=run, folder=folder)
+    if way.name == IN_FP32:
+        return _by_attnlab(content, "--set", "train.precision=fp32", run=run, folder=folder)
     return _by_scripts(way, content, run=run, folder=folder)
 
 
-def _by_attnlab(content: dict[str, Any], *, run: Callable[..., None], folder: Path) -> Measurement:
+def _by_attnlab(content: dict[str, Any], *options: str, run: Callable[..., None], folder: Path) -> Measurement:
     """Measure ``attnlab run``, including its report."""
     path = folder / "verdict.yaml"
     with path.open("w", encoding="utf-8") as file:
         YAML().dump(content, file)
     began = perf_counter()
-    run("attnlab", "run", path, log="log.txt")
+    run("attnlab", "run", path, *options, log="log.txt")
     seconds = perf_counter() - began
     log = (folder / "log.txt").read_text(encoding="utf-8")
-    print(*re.findall(r"^note: machine\..*$", log, re.MULTILINE), sep="\n", flush=True)  # what `auto` chose
+    print(*re.findall(r"^note: .*: auto is .*$", log, re.MULTILINE), sep="\n", flush=True)  # what `auto` chose
     with (folder / REPORT).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     variants = content["grid"]["variant"]
@@ -135,8 +144,9 @@ def _by_scripts(way: Way, content: dict[str, Any], *, run: Callable[..., None], 
 
 
 def configurations(content: dict[str, Any], folder: Path) -> Sequence[Path]:
-    """Write the resolved configuration of each run to a JSON file in ``folder``, and return the files in order."""
-    sources, cells = [], attnlab.plan(content).cells
+    """Write the resolved configuration of each run, in fp32, to a JSON file in ``folder``, and return the files in order."""
+    settings = {"train.precision": "fp32", "machine.matmul_precision": "highest", "machine.reuse_memory": False}
+    sources, cells = [], attnlab.plan(content, sets=settings).cells
     for seed in content["seeds"]:
         for cell in cells:
             source = folder / f"{cell.name}-{seed}.json"

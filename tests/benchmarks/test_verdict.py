@@ -20,7 +20,7 @@ from attnlab.training.train import train
 from benchmarks import processor
 from benchmarks.speed import page
 from benchmarks.verdict import __main__ as verdict
-from benchmarks.verdict import plain, script, tables, ways
+from benchmarks.verdict import autocast, plain, script, tables, ways
 
 LENGTH = 37
 CELLS = ways.study()["grid"]["variant"]
@@ -29,7 +29,8 @@ CELLS = ways.study()["grid"]["variant"]
 @cache
 def config_of(cell: str) -> RunConfig:
     """Return the resolved configuration of a cell of the study, at another length."""
-    plan = attnlab.plan(ways.study(), sets={"task.length": LENGTH}, only={"variant": cell})
+    sets = {"task.length": LENGTH, "train.precision": "fp32"}
+    plan = attnlab.plan(ways.study(), sets=sets, only={"variant": cell})
     return plan.cells[0].config
 
 
@@ -91,16 +92,20 @@ def test_the_notes_name_the_widths_of_x_transformers_heads() -> None:
 
 @pytest.fixture
 def fake_ways(monkeypatch: pytest.MonkeyPatch) -> list[ways.Way]:
-    """Let attnlab take 10 s and the peers 12 s two at a time, and 8 s one after another; return the ways in order."""
+    """Let attnlab take 10 s, 16 s in fp32, and the peers 12 s two at a time, and 8 s one after another.
+
+    Return the ways in order.
+    """
     seen: list[ways.Way] = []
 
     def fake(way: ways.Way, content: dict[str, Any], **places: Path) -> ways.Measurement:
         seen.append(way)
-        return ways.Measurement({0: 10.0, 1: 8.0, 2: 12.0}[way.at_a_time], 2.5)
+        return ways.Measurement(16.0 if way.name == ways.IN_FP32 else {0: 10.0, 1: 8.0, 2: 12.0}[way.at_a_time], 2.5)
 
     monkeypatch.setattr(verdict, "measure", fake)
     monkeypatch.setattr(verdict, "warm_up", lambda way, *, python: None)
     monkeypatch.setattr(verdict, "absent", lambda peers: {})
+    monkeypatch.setattr(verdict, "precision", lambda content: "bf16")
     return seen
 
 
@@ -110,7 +115,7 @@ def test_an_interrupted_benchmark_keeps_its_measurements(
     arguments, measure = ["--here", "--rounds", "2", "--out", str(tmp_path)], verdict.measure
 
     def interrupt(way: ways.Way, *content: Any, **places: Any) -> ways.Measurement:
-        if len(fake_ways) == 7:
+        if len(fake_ways) == 8:
             raise KeyboardInterrupt
         return measure(way, *content, **places)
 
@@ -129,7 +134,7 @@ def test_an_interrupted_benchmark_keeps_its_measurements(
     assert {row["processor"] for row in rows} == {processor.machine()}
     monkeypatch.setattr(processor, "instruction_sets", lambda: "others")
     verdict.main(arguments)
-    assert len(fake_ways) == 20, "measurements of another machine were taken for those of this one"
+    assert len(fake_ways) == 24, "measurements of another machine were taken for those of this one"
 
 
 def test_each_library_is_warmed_up_before_its_first_measurement(
@@ -138,7 +143,7 @@ def test_each_library_is_warmed_up_before_its_first_measurement(
     order: list[str] = []
     monkeypatch.setattr(verdict, "warm_up", lambda way, *, python: order.append(f"{way.name} after {len(fake_ways)}"))
     verdict.main(["--here", "--rounds", "2", "--out", str(tmp_path)])
-    assert order == ["attnlab after 0", "x-transformers after 1", "plain PyTorch after 3"]
+    assert order == ["attnlab after 0", "attnlab, fp32 after 1", "x-transformers after 2", "plain PyTorch after 4"]
 
 
 def test_a_variable_of_the_shell_changes_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,12 +164,40 @@ def test_a_variable_of_the_shell_changes_no_way(tmp_path: Path, monkeypatch: pyt
 def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, fake_ways: list[ways.Way]) -> None:
     verdict.main(["--here", "--rounds", "2", "--out", str(tmp_path)])
     text = (tmp_path / "README.md").read_text()
-    assert "| plain PyTorch, one after another | 8 | 0.80, **slower** | 2.500 |" in text
-    assert "| plain PyTorch, two at a time | 12 | 1.20 | 2.500 |" in text
-    assert "| 35 trainings to a verdict, peers two at a time | 1.20, " in text.partition("\n## ")[0]
-    assert "at least 1.3 times as fast | 1.20 against" in text.partition("## Targets")[2]
+    assert "| plain PyTorch, one after another | 8 | 0.80, **slower** | 0.50, **slower** | 2.500 |" in text
+    assert "| plain PyTorch, two at a time | 12 | 1.20 | 0.75, **slower** | 2.500 |" in text
+    opening, targets = text.partition("\n## ")[0], text.partition("## Targets")[2]
+    assert "| 35 trainings to a verdict, peers two at a time | 1.20, " in opening
+    assert "| 35 trainings to a verdict, attnlab in fp32, peers two at a time | 0.75, **slower**, " in opening
+    assert "at least 1.3 times as fast | 1.20 against" in targets and "at least 1.3 times as fast | 0.75 against" in targets
     page.write(tmp_path)
     assert (tmp_path / "README.md").read_text() == text, "the page depends on more than the files"
+
+
+def test_a_study_in_fp32_is_measured_once_and_is_attnlab_in_fp32(
+    tmp_path: Path, fake_ways: list[ways.Way], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "precision", lambda content: "fp32")
+    verdict.main(["--here", "--rounds", "1", "--out", str(tmp_path)])
+    assert ways.Way(ways.IN_FP32) not in fake_ways
+    text = (tmp_path / "README.md").read_text()
+    assert "| plain PyTorch, two at a time | 12 | 1.20 | 1.20 | 2.500 |" in text
+
+
+def test_the_page_states_what_autocast_does_to_the_peers(
+    tmp_path: Path, fake_ways: list[ways.Way], capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict.main(["--here", "--rounds", "1", "--out", str(tmp_path)])
+    autocast.main(["--here", "--steps", "1", "--out", str(tmp_path)])
+    path = processor.folder(tmp_path) / tables.AUTOCAST
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert path.read_text() in capsys.readouterr().out
+    plain_rows = [row for row in rows if row["peer"] == script.PLAIN]
+    assert {(row["cell"], row["threads"]) for row in plain_rows} >= {(cell, "1") for cell in CELLS}
+    sums = [sum(float(row[f"{name}_ms"]) for row in plain_rows if row["threads"] == "1") for name in ("bf16", "fp32")]
+    page.write(tmp_path)
+    assert f"takes the peers {sums[0] / sums[1]:.2f} (plain PyTorch, 1 thread)" in (tmp_path / "README.md").read_text()
 
 
 def test_the_page_marks_results_whose_processes_may_have_compiled_their_modules(
@@ -189,8 +222,9 @@ def test_a_trial_runs_from_end_to_end(
     monkeypatch.setattr(verdict, "WAYS", [way for way in ways.WAYS if way.name != script.X_TRANSFORMERS])
     verdict.main(["--quick", "--here", "--rounds", "1", "--out", str(tmp_path)])
     results = tables.read(processor.folder(tmp_path) / "verdict.csv")
-    assert list(results["way"]) == ["attnlab", "plain PyTorch", "plain PyTorch"] and set(results["runs"]) == {2}
+    *own, one_after_another, two_at_a_time = zip(results["way"], results["bits_per_byte"], strict=True)
+    assert [way for way, _ in own] in (["attnlab"], ["attnlab", "attnlab, fp32"]) and set(results["runs"]) == {2}
     assert min(results["seconds"]) > 0
-    attnlab_bits, one_after_another, two_at_a_time = results["bits_per_byte"]
-    assert 4 < attnlab_bits < 8 and one_after_another == pytest.approx(two_at_a_time, rel=1e-3)
+    assert all(4 < bits < 8 for _, bits in own)
+    assert one_after_another == ("plain PyTorch", pytest.approx(two_at_a_time[1], rel=1e-3))
     assert "plain PyTorch, two at a time" in capsys.readouterr().out
