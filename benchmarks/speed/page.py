@@ -12,6 +12,7 @@ from benchmarks.speed.figures import DRAWN
 from benchmarks.speed.ratios import groups, on
 from benchmarks.speed.storage import CONFIGURATION, Stored, read_all
 from benchmarks.verdict import tables as verdict
+from benchmarks.verdict.ways import IN_FP32
 
 MACHINE = ("processor", "instruction sets", "machine", "GPU")  # notes whose value describes itself
 HEAD = """\
@@ -37,6 +38,10 @@ loss; otherwise the command fails. The [targets](#targets) are at the end.
 A machine "limited to AVX2" stands in for a processor without AVX-512; its libraries are limited by the environment variables
 `{limited}`.
 Where bf16 products are slower than fp32 products, no case is measured in bf16.
+"""
+PRECISIONS = """
+To a verdict, attnlab as shipped trains in bf16 where its plan measures that steps are faster in it; the peers train in fp32
+([why](#time-to-a-verdict)).
 """
 IN_FAVOUR = """
 The times to a verdict are to be measured again: their ratios are [too favourable to attnlab](#time-to-a-verdict).
@@ -71,6 +76,8 @@ def write(out: Path) -> None:
     (out / "overview.svg").write_text(figures.overview(ratios, devices), encoding="utf-8")
     limited = " ".join(f"{variable}={value}" for variable, value in AVX2_ONLY.items())
     rows = tables.markdown(["", *devices], speeds(ratios, devices))
+    if any(IN_FP32 in set(results["way"]) for results in times.values()):
+        rows += PRECISIONS
     if any(verdict.favours_attnlab(out / folder / verdict.FILE) for folder in times):
         rows += IN_FAVOUR
     text = HEAD.format(overview="\n".join(lines), speeds=rows, limited=limited)

@@ -20,11 +20,11 @@ TEXT = """\
 The seven cells of `ablations/quickstart.yaml` with five seeds each: 35 trainings and their evaluation, from the start of the
 first process to the last result. attnlab runs the study with its defaults, in an empty folder of runs, from the plan to the
 report with its verdicts. Its plan chooses the precision; where that is bf16, the study is also measured in fp32. A peer trains
-the same cells for the same steps on the same batches, in fp32, in a script that a shell loop starts once for each run; it
-writes the scores, and no report. One after another, its processes have PyTorch's default number of threads; two at a time, half
-of the processors each. Before its first measurement, each library trains two cells for a few steps, so that Python has compiled
-its modules. The ways take turns (A B C, A B C); a ratio compares two measurements of the same round. Bits per byte: of `dense`
-on `test`, mean over the seeds.
+the same cells for the same steps on the same batches, in fp32 (below each table: what bf16 would change), in a script that a
+shell loop starts once for each run; it writes the scores, and no report. One after another, its processes have PyTorch's
+default number of threads; two at a time, half of the processors each. Before its first measurement, each library trains two
+cells for a few steps, so that Python has compiled its modules. The ways take turns (A B C, A B C); a ratio compares two
+measurements of the same round. Bits per byte: of `dense` on `test`, mean over the seeds.
 """
 NOTES = """
 `plain PyTorch` is a script in the manner of nanoGPT ([plain.py](../../benchmarks/verdict/plain.py)) with attnlab's model of

@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 import attnlab
 from attnlab._util.processors import processors
+from benchmarks.processor import AVX2_ONLY
 from benchmarks.speed.case import OURS
 from benchmarks.speed.environment import ROOT
 from benchmarks.verdict.script import PLAIN, X_TRANSFORMERS
@@ -86,7 +87,7 @@ def measure(way: Way, content: dict[str, Any], *, python: Path, folder: Path) ->
         python: the interpreter.
         folder: an empty folder, for files.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OVERRIDES)}
+    kept = {name: value for name, value in os.environ.items() if name in AVX2_ONLY or not name.startswith(OVERRIDES)}
     own = {f"ATTNLAB_{name}": str(folder / name.lower()) for name in ("RUNS", "CACHE", "STATE")}
     environment = {**kept, **own, "PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
 

@@ -149,6 +149,8 @@ def test_each_library_is_warmed_up_before_its_first_measurement(
 def test_a_variable_of_the_shell_changes_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "ATTNLAB_WORKERS"):
         monkeypatch.setenv(name, "1")
+    for name, value in processor.AVX2_ONLY.items():
+        monkeypatch.setenv(name, value)
     seen: list[Mapping[str, str]] = []
 
     def run(command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> None:
@@ -159,6 +161,7 @@ def test_a_variable_of_the_shell_changes_no_way(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt):
         ways.measure(ways.Way("attnlab"), ways.study(quick=True), python=Path(sys.executable), folder=tmp_path)
     assert seen[0].keys().isdisjoint({"PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "ATTNLAB_WORKERS"})
+    assert seen[0].items() >= processor.AVX2_ONLY.items(), "a processor limited to AVX2 was measured without the limit"
 
 
 def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, fake_ways: list[ways.Way]) -> None:
@@ -167,8 +170,8 @@ def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, f
     assert "| plain PyTorch, one after another | 8 | 0.80, **slower** | 0.50, **slower** | 2.500 |" in text
     assert "| plain PyTorch, two at a time | 12 | 1.20 | 0.75, **slower** | 2.500 |" in text
     opening, targets = text.partition("\n## ")[0], text.partition("## Targets")[2]
-    assert "| 35 trainings to a verdict, peers two at a time | 1.20, " in opening
-    assert "| 35 trainings to a verdict, attnlab in fp32, peers two at a time | 0.75, **slower**, " in opening
+    assert "| 35 trainings to a verdict, as shipped, peers two at a time | 1.20, " in opening
+    assert "| 35 trainings to a verdict, all in fp32, peers two at a time | 0.75, **slower**, " in opening
     assert "at least 1.3 times as fast | 1.20 against" in targets and "at least 1.3 times as fast | 0.75 against" in targets
     page.write(tmp_path)
     assert (tmp_path / "README.md").read_text() == text, "the page depends on more than the files"
