@@ -20,7 +20,7 @@ from attnlab.training.device import resolve_device
 MIN_SPEEDUP = 1.2  # of bf16 products; smaller measured ratios may be noise
 MAX_STEP_SLOWDOWN = 0.9  # smallest speedup of measured steps that is no slowdown: their standard deviation is about 0.04
 MAX_DIFFERENCE = 1e-5  # of gradients: another order of sums changes them by 1e-6 or less, products in bf16 by 1e-3
-MAX_BF16_DIFFERENCE = 0.1  # of gradients in bf16 from those in fp32: about 0.01; a broken kernel changes them by 1
+MAX_BF16_DIFFERENCE = 0.1  # of gradients in bf16 from those in fp32: 0.002 in the quickstart; a broken kernel changes them by 1
 MAX_FLOPS = 1e10  # of a measured step: a fraction of a second
 # Attention by `blocked` took at most the time of `sdpa` up to 512 positions, and less at any length where weights are dropped
 # (Zen 5, fp32 and bf16, 4 to 8 heads of width 16 to 64); from 1,024 on, `sdpa` was up to 1.7 times as fast.
@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {MATMUL: "highest", MEMORY: False, PRECISION: "fp32",
 LEVERS = (MATMUL, PRECISION, MEMORY)  # in the order in which they are chosen
 FASTER = {MATMUL: "medium", PRECISION: "bf16", MEMORY: True, BACKEND: "sdpa"}  # the values that may be faster on a CPU
 # Of training steps in one of the measured cells. Products within MAX_DIFFERENCE do not change a result, so a small gain
-# suffices. bf16 changes results, and slows narrow models: on Zen 4, steps of the quickstart's cells were 1.2 to 1.6 times as
+# suffices. bf16 changes results, and may slow narrow models: on Zen 4, steps of the quickstart's cells were 1.2 to 1.6 times as
 # fast, but 0.9 to 1.1 times as fast with width 16. Kept buffers gain more in a run than in these steps: on Zen 5, runs of the
 # quickstart were 1.27 times as fast where its steps were 1.04 to 1.16 times as fast; on Zen 4, runs were 1.06 times, and steps
 # of long-lived processes 1.1 to 1.2 times, as fast, where these steps were 0.93 to 1.12 times as fast.
@@ -121,9 +121,10 @@ def resolve_machine(
             with_settings = [_with_settings(cell, settings) for cell in open_cells]
             settings |= _levers(kind, with_settings, levers, resolver, measure)
         resolved |= {id(cell): _with_settings(cell, settings) for cell in open_cells}
-        # Only a study without recorded runs may change its backend.
+        # Only a study without recorded runs may change its backend, and only one that leaves a field of `machine` open.
         backend = earlier.get(kind, {}).get(BACKEND)
-        if backend is not None or (kind == "cpu" and levers and not known and measure is not None):
+        is_open = not known and any(path in levers for path in (MATMUL, MEMORY))
+        if backend is not None or (kind == "cpu" and is_open and measure is not None):
             long = [id(cell) for cell in open_cells if _has_faster_backend(resolved[id(cell)], resolver)]
             if long and backend is None:
                 backend = _levers(kind, [resolved[cell] for cell in long], [BACKEND], resolver, measure)[BACKEND]

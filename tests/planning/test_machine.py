@@ -404,6 +404,18 @@ def test_long_sequences_have_the_backend_that_is_measured_to_be_faster() -> None
     assert list(backends(0.7, grid={"variant": ["dense", changed]}).values()) == ["sdpa", "blocked"]
 
 
+def test_precision_alone_leaves_the_backend(imitate: Callable[..., None]) -> None:
+    imitate(speedup=2.0)
+
+    def measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]]:
+        assert paths == [machine.PRECISION]
+        return [[StepTime((), 1.0, 0.0), StepTime((machine.PRECISION,), 0.5, 0.01)]] * len(configs)
+
+    base = {**LONG, "train": {"steps": 2, "batch_size": 2, "precision": "auto"}, "machine": {"device": "cpu"}}
+    made = plan({"study": "s", "base": base, "grid": {"variant": ["dense"]}}, measure=measure)
+    assert precisions(made) == ["bf16"] and made.cells[0].config.backend == "blocked"
+
+
 def test_a_backend_that_was_recorded_is_kept() -> None:
     study = {"study": "s", "base": LONG, "grid": {"variant": ["dense"]}}
     recorded = {
