@@ -1,7 +1,7 @@
 """Time training steps of the peers in fp32 and under bf16 autocast: ``python -m benchmarks.verdict.autocast``.
 
 The peers of the time to a verdict train in fp32. This shows how much faster or slower they would be in bf16. Steps of both
-precisions take turns in one process. Every time is written to ``autocast.csv`` in the folder of this machine.
+precisions take turns in one process. Their medians are written to ``autocast.csv`` in the folder of this machine.
 """
 
 import argparse
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from attnlab._util.processors import processors
-from attnlab.registry import TASKS
+from attnlab.tasks import Task
 from benchmarks import processor
 from benchmarks.results_file import ResultsFile
 from benchmarks.speed.environment import PEERS as ENVIRONMENT
 from benchmarks.speed.environment import absent
-from benchmarks.verdict.script import PEERS, Config, optimizer_of, train_step
+from benchmarks.verdict.script import PEERS, Config, optimizer_of, task_of, train_step
 from benchmarks.verdict.tables import AUTOCAST
 from benchmarks.verdict.ways import configurations, study
 
@@ -44,10 +44,8 @@ class UnderAutocast(nn.Module):
         return logits.float()
 
 
-def stepper(model: nn.Module, config: Config) -> Callable[[], float]:
+def stepper(model: nn.Module, task: Task, config: Config) -> Callable[[], float]:
     """Return a function that takes a training step on the first batch and returns its seconds."""
-    options = dict(config["task"])
-    task = TASKS.get(options.pop("name"))(**options)
     batch = task.train_batch(0, seed=config["seed"], batch_size=config["train"]["batch_size"])
     optimizer = optimizer_of(model, config["train"])
 
@@ -80,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         torch.set_num_threads(threads)
         for peer, make in peers.items():
             for cell, config in configs.items():
-                vocabulary = TASKS.get(config["task"]["name"])().vocabulary
-                models = {"fp32": make(config, vocabulary), "bf16": UnderAutocast(make(config, vocabulary))}
-                steps = {precision: stepper(model, config) for precision, model in models.items()}
+                task = task_of(config)
+                models = {"fp32": make(config, task.vocabulary), "bf16": UnderAutocast(make(config, task.vocabulary))}
+                steps = {precision: stepper(model, task, config) for precision, model in models.items()}
                 times = [{precision: step() for precision, step in steps.items()} for _ in range(WARM_UP + options.steps)]
                 middle = {precision: median(taken[precision] for taken in times[WARM_UP:]) for precision in steps}
                 row = {"peer": peer, "cell": cell, "threads": threads}

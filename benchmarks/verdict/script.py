@@ -66,6 +66,12 @@ def parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+def task_of(config: Config) -> Task:
+    """Return the task of a configuration."""
+    options = dict(config["task"])
+    return TASKS.get(options.pop("name"))(**options)
+
+
 def train(model: nn.Module, task: Task, config: Config) -> dict[str, float]:
     """Train a model, and return its bits per byte on ``valid`` and ``test``.
 
@@ -136,8 +142,7 @@ def learning_rate(step: int, settings: Mapping[str, Any]) -> float:
 def main(peer: str, source: Path, out: Path) -> None:
     """Train a run and write its scores."""
     config = json.loads(source.read_text(encoding="utf-8"))
-    options = dict(config["task"])
-    task = TASKS.get(options.pop("name"))(**options)
+    task = task_of(config)
     torch.manual_seed(config["seed"])
     model = PEERS[peer](config, task.vocabulary)
     scores = train(model, task, config)
