@@ -62,12 +62,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def few_threads() -> None:
-    """One thread a process: test inputs are tiny, and several processes share the machine."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Reset the settings of the process that an earlier test may have changed, before any fixture computes with them.
+
+    One thread: test inputs are tiny, and several processes share the machine.
+    """
     import torch
 
     torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("highest")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
