@@ -155,13 +155,17 @@ def _levers(
     smallest_and_largest = _extremes(cells, resolver)
     if not smallest_and_largest:
         return _defaults(paths, "no cell can run")
-    times = measure([config for _, config in smallest_and_largest], paths)
+    configs = [config for _, config in smallest_and_largest]
+    times = measure(configs, paths)
     if times is None:
         return _defaults(paths, "training steps could not be measured")
-    return choose_levers(paths, {name: steps for (name, _), steps in zip(smallest_and_largest, times, strict=True)})
+    steps = {name: of_cell for (name, _), of_cell in zip(smallest_and_largest, times, strict=True)}
+    return choose_levers(paths, steps, in_bf16=all(config.train.precision == "bf16" for config in configs))
 
 
-def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]]) -> dict[str, AutoSetting]:
+def choose_levers(
+    paths: Sequence[str], times: Mapping[str, Sequence[StepTime]], *, in_bf16: bool = False
+) -> dict[str, AutoSetting]:
     """Return the values of fields that pay, one after the other.
 
     A field leaves its default if loss and gradients stay the same, with the rounding of its precision, and training steps are
@@ -171,6 +175,7 @@ def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]])
     Args:
         paths: the fields.
         times: name of a cell -> its step with each set of changed fields.
+        in_bf16: whether the steps of all cells are in bf16, in which backends round differently.
     """
     chosen: dict[str, AutoSetting] = {}
     steps = {name: {step.changed: step for step in of_cell} for name, of_cell in times.items()}
@@ -179,7 +184,7 @@ def choose_levers(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]])
         faster, candidate = f"{path.rpartition('.')[2]}: {text(FASTER[path])}", (*changed, path)
         speedups = [of_cell[changed].seconds / of_cell[candidate].seconds for of_cell in steps.values()]
         differences = [of_cell[candidate].difference for of_cell in steps.values()]
-        most = MAX_BF16_DIFFERENCE if PRECISION in candidate else MAX_DIFFERENCE
+        most = MAX_BF16_DIFFERENCE if PRECISION in candidate or (in_bf16 and path == BACKEND) else MAX_DIFFERENCE
         names, ratios = " and ".join(map(repr, steps)), " and ".join(f"{speedup:.2f}" for speedup in speedups)
         reason = f"training steps of {names} are {ratios} times as fast with {faster}, as measured"
         if not all(difference <= most for difference in differences):  # NaN is not

@@ -404,6 +404,15 @@ def test_long_sequences_have_the_backend_that_is_measured_to_be_faster() -> None
     assert list(backends(0.7, grid={"variant": ["dense", changed]}).values()) == ["sdpa", "blocked"]
 
 
+def test_backends_in_bf16_need_not_agree_more_closely_than_it_rounds() -> None:
+    train = {"steps": 2, "batch_size": 2, "precision": "bf16"}
+    in_bf16 = {"base": {**LONG, "train": train}, "grid": {"variant": ["dense"]}}
+    both = {"base": LONG, "grid": {"variant": ["dense"], "train.precision": ["fp32", "bf16"]}}
+    for difference, expected in ((1e-2, ["sdpa"]), (0.5, ["blocked"]), (float("nan"), ["blocked"])):
+        assert list(backends(0.7, difference=difference, **in_bf16).values()) == expected
+    assert list(backends(0.7, difference=1e-2, **both).values()) == ["blocked"] * 2
+
+
 def test_precision_alone_leaves_the_backend(imitate: Callable[..., None]) -> None:
     imitate(speedup=2.0)
 
