@@ -53,6 +53,26 @@ def test_steps_of_both_precisions_and_of_each_with_the_other_fields(tmp_path: Pa
     assert differences[PRECISION, MEMORY] == differences[PRECISION,], "kept buffers change no number"
 
 
+@pytest.mark.parametrize(("seconds", "longest", "rounds"), [(0.0, 60.0, 3), (0.0, 0.5, 1), (60.0, 60.0, 60)])
+def test_long_steps_are_measured_in_fewer_rounds(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, longest: float, rounds: int
+) -> None:
+    clock = iter(range(1_000))
+    monkeypatch.setattr(calibration, "perf_counter", lambda: float(next(clock)))  # a round takes a second
+    monkeypatch.setattr(calibration, "SECONDS", seconds)
+    monkeypatch.setattr(calibration, "MAX_SECONDS", longest)
+    taken: list[str | None] = []
+    take_turns = calibration._take_turns
+
+    def take(turns: Any, message: str | None = None) -> Any:
+        taken.append(message)
+        return take_turns(turns, message)
+
+    monkeypatch.setattr(calibration, "_take_turns", take)
+    measured = calibration._measure([tiny()], [MATMUL])
+    assert measured is not None and taken.count("step") == rounds
+
+
 def test_a_step_that_fails_is_not_measured(tmp_path: Path) -> None:
     assert measure_steps([tiny(), tiny(variant="no_such_variant")], [MATMUL], root=tmp_path) is None
     assert not (tmp_path / FILE).exists()

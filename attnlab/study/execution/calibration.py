@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FILE = "machine_settings.json"  # in the runs folder
 SECONDS = 2.5  # of the measurement
 MIN_ROUNDS = 3
+MAX_SECONDS = 10.0  # after which there may be fewer rounds: a step of long sequences takes seconds
 # Of the steps with one setting in a round, so that a small cell takes several: on Zen 4, ratios of the shortest of 20 steps had
 # a standard deviation of 3.7 %, those of the shortest of 4 steps 6.5 %.
 TURN_SECONDS = 0.1
@@ -78,9 +79,10 @@ def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[tu
         with forked(_take_steps, arguments, name="attnlab-calibration") as pipes:
             turns = [pipes[i : i + len(configs)] for i in range(0, len(pipes), len(configs))]  # the processes of each group
             differences = _take_turns(turns)
-            start = perf_counter()
-            while len(rounds) < MIN_ROUNDS or perf_counter() - start < SECONDS:
+            start, elapsed = perf_counter(), 0.0
+            while elapsed < (SECONDS if len(rounds) >= MIN_ROUNDS else MAX_SECONDS):
                 rounds.append(_take_turns(turns, "step"))
+                elapsed = perf_counter() - start
     except (EOFError, OSError, UserError):  # a process ended, because the memory did not suffice or the user's code failed
         return None
     shortest = [[min(times) for times in zip(*of_one, strict=True)] for of_one in zip(*rounds, strict=True)]
@@ -114,8 +116,6 @@ def _take_steps(config: RunConfig, group: Sequence[Changed], pipe: Connection) -
     reference = ExampleStep(config).gradients()
     steps = [ExampleStep(config.replace({path: FASTER[path] for path in changed})) for changed in group]
     pipe.send([relative_difference(step.gradients(), reference) for step in steps])
-    for step in steps:
-        step.seconds()  # the first one allocates memory
     with suppress(EOFError):
         while pipe.recv():
             pipe.send([_shortest(step) for step in steps])
