@@ -223,6 +223,12 @@ def test_the_committed_page_is_that_of_the_committed_results(tmp_path: Path) -> 
         assert path.is_dir() or (copy / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+def test_the_plot_shows_the_names_of_all_comparisons_whole() -> None:
+    names = [comparison.what for comparison in comparisons.COMPARISONS]
+    drawn = ratio_plot.ratio_plot({name: {"Zen 9": [1.5]} for name in names}, title="speed")
+    assert all(f">{name}<" in drawn for name in names)
+
+
 def test_the_plot_of_ratios_has_a_line_at_parity() -> None:
     drawn = ratio_plot.ratio_plot({"step": {"Zen 8": [2.0, 2.5], "Zen 9": [1.5]}}, title="speed")
     (parity,) = re.findall(rf'<line x1="([0-9.]+)"[^>]*stroke="{svg.INK}" stroke-width="1.6"', drawn)

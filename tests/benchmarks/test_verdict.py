@@ -170,8 +170,8 @@ def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, f
     assert "| plain PyTorch, one after another | 8 | 0.80, **slower** | 0.50, **slower** | 2.500 |" in text
     assert "| plain PyTorch, two at a time | 12 | 1.20 | 0.75, **slower** | 2.500 |" in text
     opening, targets = text.partition("\n## ")[0], text.partition("## Targets")[2]
-    assert "| 35 trainings to a verdict, as shipped, peers two at a time | 1.20, " in opening
-    assert "| 35 trainings to a verdict, all in fp32, peers two at a time | 0.75, **slower**, " in opening
+    assert "| time to a verdict, as shipped, peers two at a time | 1.20, " in opening
+    assert "| time to a verdict, all in fp32, peers two at a time | 0.75, **slower**, " in opening
     assert "at least 1.3 times as fast | 1.20 against" in targets and "at least 1.3 times as fast | 0.75 against" in targets
     page.write(tmp_path)
     assert (tmp_path / "README.md").read_text() == text, "the page depends on more than the files"
