@@ -3,11 +3,15 @@
     k3 v7 k1 v2 k5 v4  .  k1  .  .  k5 k3  .
                            v2        v4 v7         targets
 
-Attention looks a value up; a recurrent network must hold all pairs in a state of fixed size. The distances from a pair to its
-query follow a power law, so that most are short and some are long.
+Attention looks a value up; a recurrent network must hold all pairs in a state of fixed size. The places of the queries behind
+the pairs follow a power law, so that most distances are short and some are long.
 
-Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models" (arXiv:2312.04927). There, tokens
-between the queries are random and may repeat a key; here they are a token of their own, so that every target is determined.
+Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models" (arXiv:2312.04927).
+
+Departures from the paper: its code has ``power`` 0.01, more queries close to the pairs; there, queries stand at every second
+place behind the pairs, here at any; tokens between the queries are random and may repeat a key, here they are a token of their
+own, so that every target is determined. The paper has 8,192 tokens, half of them values, and a fixed training set; here there
+are 64 keys and as many values, and rows are drawn afresh.
 """
 
 from collections.abc import Sequence
