@@ -123,6 +123,14 @@ class Position(nn.Module):
         """
         raise NotImplementedError
 
+    def logit_factor(self, s: int) -> float:
+        """Return the factor by which ``rotate`` multiplies the products q . k of s keys in addition to the rotation.
+
+        1, unless the scheme has a temperature. A variant that rotates some features of q and k alone multiplies the products
+        of the others by this factor.
+        """
+        return 1.0
+
     def bias(
         self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
     ) -> Tensor:

@@ -100,9 +100,14 @@ class Rotary(Position):
         if len(cos) < s or cos.device != k.device:
             cos, sin = self._cos_sin(s, device=k.device)
         if self.scaling == "yarn" and s > self.config.length:
-            temperature = 0.1 * math.log(s / self.config.length) + 1
-            q, k = temperature * q, temperature * k
+            factor = math.sqrt(self.logit_factor(s))
+            q, k = factor * q, factor * k
         return self._rotate_first(q, cos[s - t :], sin[s - t :]), self._rotate_first(k, cos, sin)
+
+    def logit_factor(self, s: int) -> float:
+        if self.scaling != "yarn":
+            return 1.0
+        return (0.1 * math.log(max(1.0, s / self.config.length)) + 1) ** 2
 
     def _cos_sin(self, s: int, *, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
         """Compute cosines and sines (s, d/2) of the angles of positions 0 .. s-1, in float64."""

@@ -11,7 +11,8 @@ DeepSeek-AI 2024, arXiv:2405.04434, "DeepSeek-V2".
 
 Keys and values are computed from a latent vector c_t, so decoding caches c_t and k^R_t alone: ``latent_dim`` + d_R numbers a
 position, against 2 dim of ``dense``. The position scheme acts on q^R and k^R, a key of d_R features that all heads share, half
-as many as the head width has, rounded to an even number.
+as many as the head width has, rounded to an even number. The factor of YaRN (``rotary`` with ``scaling: yarn``) multiplies
+the whole logit, as in DeepSeek's code.
 
 Departures from the paper: RoPE is the position scheme ``rotary``, an axis of its own. Decoding expands the cached latents at
 each position; the paper multiplies W_UK into W_Q and W_UV into W_O, which gives the same numbers. The width of c_t is a quarter
@@ -95,8 +96,11 @@ class Latent(Variant):
         return self.out(merge_heads(self.attend(q, k, v, mask)))
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Apply the position scheme to the last ``rotary_width`` features of queries and keys."""
+        """Apply the position scheme to the last ``rotary_width`` features of queries and keys, and its factor to all."""
         d = q.shape[-1] - self.rotary_width
         rotated = super().rotate(q[..., d:], k[..., d:])
+        factor = 1.0 if self.position is None else self.position.logit_factor(k.shape[-2])
+        if factor != 1:
+            q = factor * q
         q, k = (torch.cat([z[..., :d], part], dim=-1) for z, part in zip((q, k), rotated, strict=True))
         return q, k

@@ -1,7 +1,7 @@
 """Differential and latent attention against their papers, in output and in every gradient."""
 
 from collections.abc import Callable
-from math import exp
+from math import exp, log
 from typing import Any
 
 import pytest
@@ -12,15 +12,17 @@ from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
+from attnlab.positions import PositionConfig
+from attnlab.positions.rotary import Rotary
 from attnlab.registry import VARIANTS
 from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.differential import Differential
 from tests.models.test_decoding import Pairs, configuration
 from tests.oracles import positions
-from tests.oracles.attention import Visible, attention, behind, concatenated, heads_of, scaled_product
+from tests.oracles.attention import Logit, Visible, attention, behind, concatenated, heads_of, scaled_product
 from tests.oracles.linear_attention import rms_norm
 from tests.support.small_runs import tiny
-from tests.variants.test_variants import DIM, HEADS, M, assert_same, scheme, whole_matrix, with_ones
+from tests.variants.test_variants import DIM, HEADS, M, T, assert_same, scheme, whole_matrix, with_ones
 
 D = DIM // HEADS  # the width of a head's values
 ROTARY_WIDTH = 2
@@ -109,7 +111,7 @@ class _Tokens:
     kind, role, length, vocabulary, classes = "language_model", "causal", 5, 10, 0
 
 
-def latent(variant: Variant, *, rotary: bool) -> Callable[[Tensor, Tensor], Tensor]:
+def latent(variant: Variant, *, rotary: bool = False, logit: Logit = scaled_product) -> Callable[[Tensor, Tensor], Tensor]:
     parameters = dict(variant.named_parameters())
     d_q = D + ROTARY_WIDTH
 
@@ -128,10 +130,25 @@ def latent(variant: Variant, *, rotary: bool) -> Callable[[Tensor, Tensor], Tens
         if rotary:
             q_r, shared = rotate_all(q_r, s - t), rotate_all(shared, 0)
         q, k = torch.cat([q_c, q_r], dim=-1), torch.cat([k, shared.expand(HEADS, -1, -1)], dim=-1)
-        y = concatenated(attention(q, k, v, visible=sees(variant, t, s), logit=scaled_product))
+        y = concatenated(attention(q, k, v, visible=sees(variant, t, s), logit=logit))
         return linear(variant, "out", y)
 
     return oracle
+
+
+@pytest.mark.parametrize("query_latent_dim", [None, 7])
+@pytest.mark.parametrize("length", [T + M, 9])
+def test_latent_attention_scales_whole_logits_by_the_factor_of_yarn(length: int, query_latent_dim: int | None) -> None:
+    """DeepSeek-V2 multiplies the softmax scale of the whole logit by the square of YaRN's factor, the content part included."""
+    config = PositionConfig(dim=DIM, heads=HEADS, head_dim=ROTARY_WIDTH, length=length, role="causal")
+    variant = make("latent", position=Rotary(config, scaling="yarn").double(), query_latent_dim=query_latent_dim)
+
+    def logit(h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
+        rotary = positions.scaled_logit(q[D:], k[D:], M + i - j, scaling="yarn", length=length, s=T + M) * ROTARY_WIDTH**0.5
+        content = (0.1 * log((T + M) / length) + 1) ** 2 * (q[:D] @ k[:D])
+        return (content + rotary) / (D + ROTARY_WIDTH) ** 0.5
+
+    assert_same(variant, latent(variant, logit=logit), memory=M)
 
 
 def latent_norm(x: Tensor, gain: Tensor) -> Tensor:
