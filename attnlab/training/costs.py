@@ -3,9 +3,11 @@
 Every figure is defined so that variants can be compared by it. Time is measured in ``timing``.
 """
 
+import gc
 from collections.abc import Callable
 from math import prod
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -152,8 +154,8 @@ def _solve_flops(matrix: list[int], right_side: list[int], *_: object, **__: obj
 def saved_mib(model: Model, config: RunConfig, task: TaskShape) -> float:
     """Return the MiB that one micro-batch of full length saves for the backward pass, without parameters.
 
-    The storages that autograd saves are summed, so the figure is exact, and the same on every device but for RMSNorm:
-    its kernel for CUDA saves less than its operations on a CPU.
+    The storages that the graph of the output holds are summed, so the figure is exact, and the same on every device but for
+    RMSNorm: its kernel for CUDA saves less than its operations on a CPU.
     """
     device = next(model.parameters()).device
     rows = micro_batch(config)
@@ -164,24 +166,37 @@ def saved_mib(model: Model, config: RunConfig, task: TaskShape) -> float:
 
 
 def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
-    """Run ``forward``; return its result and the bytes of all storages that autograd saves for the backward pass.
+    """Run ``forward``; return its result and the bytes of all storages that the graph of the result saves for backward.
 
     Args:
         forward: the computation.
         module: the module whose parameters are not counted.
     """
     parameters = {p.untyped_storage()._cdata for p in module.parameters()}
-    sizes: dict[int, int] = {}
+    saved: WeakSet[_Saved] = WeakSet()
 
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in parameters:
-            sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
+    def pack(tensor: Tensor) -> _Saved:
+        saved.add(packed := _Saved(tensor.detach()))  # an output would keep its own graph alive
+        return packed
 
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = forward()
-    return result, sum(sizes.values())
+    collects = gc.isenabled()
+    gc.disable()  # so that all objects of the pass remain in the youngest generation, which is soon collected
+    try:
+        with saved_tensors_hooks(pack, lambda packed: packed.tensor):
+            result = forward()
+        gc.collect(0)  # graphs in reference cycles that the result does not need
+    finally:
+        if collects:
+            gc.enable()
+    storages = {storage._cdata: storage.nbytes() for storage in (packed.tensor.untyped_storage() for packed in saved)}
+    return result, sum(size for address, size in storages.items() if address not in parameters)
+
+
+class _Saved:
+    """A tensor that a graph saves. It lives as long as the graph: an address that is reused meanwhile is not counted twice."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
 
 
 def one_step(config: RunConfig) -> RunConfig:

@@ -1,7 +1,10 @@
 """Tests of costs, compared with counts by hand."""
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 from attnlab._util.memory import reuse_freed_memory
 from attnlab.models.build import build
@@ -88,6 +91,51 @@ def test_saved_memory_is_in_mebibytes() -> None:
     model = build(tiny(), Bytes())
     _, size = costs.saved_bytes(lambda: costs._forward(model, tiny(), Bytes(), rows=4), model)
     assert costs.saved_mib(model, tiny(), Bytes()) == pytest.approx(size / 1024 / 1024)
+
+
+class Dropped(nn.Module):
+    """Computes the exponential of each of eight rows, one after the other, and returns that of the first alone."""
+
+    def __init__(self, in_a_cycle: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.in_a_cycle = in_a_cycle
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = (x[0] * self.weight).exp()  # saves a view of x, and its own result
+        for row in x[1:]:
+            dropped = (row * self.weight).exp()
+            if self.in_a_cycle:
+                cycle: list[Any] = [dropped]
+                cycle.append(cycle)
+        return kept
+
+
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_only_what_the_graph_of_the_result_holds_is_saved(in_a_cycle: bool) -> None:
+    """By hand: the input of eight rows, of which one is used, and one row of the exponential; the parameter does not count."""
+    module, x = Dropped(in_a_cycle), torch.ones(8, 1_000)
+    y, size = costs.saved_bytes(lambda: module(x), module)
+    assert size == 4 * (8 * 1_000 + 1_000)
+    y.sum().backward()
+    assert module.weight.grad is not None
+
+
+def test_a_storage_that_is_saved_twice_counts_once() -> None:
+    x = torch.ones(50, requires_grad=True)
+    _, size = costs.saved_bytes(lambda: (x * x) + (x.view(5, 10) * x.view(5, 10)).view(-1), nn.Identity())
+    assert size == 4 * 50
+
+
+@pytest.mark.parametrize("variant", ["ssd", "gated_delta", "delta", "retention"])
+def test_saved_bytes_of_a_recurrence_do_not_depend_on_what_the_allocator_reuses(variant: str) -> None:
+    """Blocks of memory of many sizes are freed first: the addresses of the tensors differ between the two counts."""
+    config = tiny(variant=variant, position="none")
+    model = build(config, Bytes(length=64))
+    first = costs.saved_mib(model, config, Bytes(length=64))
+    blocks = [torch.empty(size) for size in range(1, 4_000, 7)]
+    del blocks[::2]
+    assert costs.saved_mib(model, config, Bytes(length=64)) == first
 
 
 def test_accumulation_and_recomputing_save_less() -> None:
