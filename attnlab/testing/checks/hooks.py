@@ -97,7 +97,8 @@ def rotates_both(target: CheckTarget) -> str:
         if not gap <= target.tolerance:
             raise Failure(
                 f"{role}, batch 1, length 3: flipping the signs of queries and keys changes the output by {format_number(gap)}",
-                "Compute logits from the results of `q, k = self.rotate(q, k)`, not from values computed before it.",
+                "Compute logits from the results of `q, k = self.rotate(q, k)`, and all else, such as a gate, from the q and k "
+                "before it.",
             )
         for signs, name in (((-1, 1), "queries"), ((1, -1), "keys")):
             if not max_abs_diff(outputs[1, 1], outputs[signs]) > target.tolerance:
