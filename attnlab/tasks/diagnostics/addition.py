@@ -87,8 +87,22 @@ class Addition(Diagnostic):
         return np.where(longest[:, None], targets, IGNORED)
 
     def chance(self) -> float:
+        """Return the accuracy of a model that knows the previous digit of the sum, not the numbers.
+
+        The carry, the highest digit, is rare behind a high digit. Other digits are uniform: only the one behind the carry,
+        where the highest digit is the first, depends on the digit before it.
+        """
         n = self.digits
-        return (n / self.base + 0.5 + 0.5 * self.base**-n) / (n + 1)  # the highest digit of the sum is 0 or 1
+        low = np.add.outer(np.arange(self.base), np.arange(self.base))  # of the highest digits of the numbers
+        carried = (1 - self.base ** -(n - 1)) / 2  # the probability of a carry from the digits below
+        totals = (1 - carried) * np.bincount(low.ravel(), minlength=2 * self.base)
+        totals += carried * np.bincount(1 + low.ravel(), minlength=2 * self.base)
+        joint = totals.reshape(2, self.base) / self.base**2  # (carry, highest digit below it)
+        if self.reverse:
+            right = n / self.base + joint.max(axis=0).sum()
+        else:
+            right = joint.sum(axis=1).max() + joint.max(axis=1).sum() + (n - 1) / self.base
+        return float(right) / (n + 1)
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join((*map(str, range(self.base)), "+", "=", "_")[token] for token in ids)

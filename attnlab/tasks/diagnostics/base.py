@@ -48,6 +48,7 @@ class Diagnostic(Task):
         generator: the version of ``draw``, part of the identity of the data; increase it when the rows change.
         levels: options of increasing difficulty, such as ``({"pairs": 4}, {"pairs": 8})``, from an easy level to one at which
             some variants fail.
+        chance_is_estimated: ``chance`` counts random rows; False: it is computed.
         steps: number of training steps, with batches of 64 rows, that suffice for a variant that can solve the easiest level.
             ``attnlab profile`` trains a diagnostic of your own for at most so many steps, with batches of 32 rows.
     """
@@ -61,6 +62,7 @@ class Diagnostic(Task):
     paper: ClassVar[str] = ""
     generator: ClassVar[int] = 1
     levels: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    chance_is_estimated: ClassVar[bool] = False
     steps: ClassVar[int] = 500
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -182,9 +184,10 @@ class Diagnostic(Task):
             solved = np.array([self.solve(row) for row in inputs.tolist()])
             return float((solved == targets)[targets != IGNORED].mean())
 
+        guess = f"a guess without the tested ability{', estimated' if self.chance_is_estimated else ''}"
         return {
             "solution": Reference("the definition of the task in plain Python", solution),
-            "chance": Reference("a guess without the tested ability", lambda limit: self.chance()),
+            "chance": Reference(guess, lambda limit: self.chance()),
         }
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:

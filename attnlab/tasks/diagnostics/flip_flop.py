@@ -19,6 +19,7 @@ import numpy as np
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, whole_number
 from attnlab.tasks.diagnostics.base import Diagnostic, last_quarter
+from attnlab.tasks.diagnostics.draws import commonest_share
 
 WRITE, READ, IGNORE = 2, 3, 4  # tokens 0 and 1 are the bits
 NAMES = "01wri"
@@ -69,7 +70,21 @@ class FlipFlop(Diagnostic):
         return last_quarter(targets)
 
     def chance(self) -> float:
-        return 0.5
+        """Return the accuracy of the commonest of the bits written so far: of a model that does not know which is the last.
+
+        Each of them is equally likely to be the last one. Their number is 1 for the first instruction, and binomial for others.
+        """
+        share = (1 - self.ignore) / 2  # of w, and of r
+        shares = np.array([commonest_share(writes, 2) for writes in range(1, self.length // 2)])
+        count = np.array([1.0])  # the probability of each number of writes
+        right = reads = 0.0
+        scored = last_quarter(np.zeros((1, self.length), dtype=np.int64))[0, ::2] != IGNORED
+        for i in range(1, self.length // 2):
+            if scored[i]:
+                weight = 1.0 if i == self.length // 2 - 1 else share
+                right, reads = right + weight * float(count @ shares[: len(count)]), reads + weight
+            count = np.convolve(count, [1 - share, share])
+        return right / reads
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(NAMES[token] for token in ids)

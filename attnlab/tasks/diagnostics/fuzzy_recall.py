@@ -38,6 +38,7 @@ class FuzzyRecall(Diagnostic):
     """
 
     paper = "arXiv:2403.17844"
+    chance_is_estimated = True
     levels = ({"pairs": 4}, {"pairs": 8}, {"pairs": 8, "value_size": 2}, {"pairs": 12, "key_size": 3, "value_size": 3})
     steps = 1200  # attention first learns to read the last token of a key, and joins the tokens later
 

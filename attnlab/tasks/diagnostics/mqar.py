@@ -9,7 +9,8 @@ the pairs follow a power law, so that most distances are short and some are long
 Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models" (arXiv:2312.04927).
 
 Departures from the paper: its code has ``power`` 0.01, more queries close to the pairs; there, queries stand at every second
-place behind the pairs, here at any; tokens between the queries are random and may repeat a key, here they are a token of their
+place behind the pairs, here at any; there, the first pairs tend to be asked for first, here the order is random, so that
+the score of a guess is known; tokens between the queries are random and may repeat a key, here they are a token of their
 own, so that every target is determined. The paper has 8,192 tokens, half of them values, and a fixed training set; here there
 are 64 keys and as many values, and rows are drawn afresh.
 """
@@ -37,6 +38,7 @@ class Mqar(Diagnostic):
     """
 
     paper = "arXiv:2312.04927"
+    generator = 2
     levels = ({"pairs": 4, "length": 32}, {"pairs": 8}, {"pairs": 16}, {"pairs": 32, "length": 128})
 
     def __init__(self, *, pairs: int = 8, length: int = 64, keys: int = 64, power: float = 0.1) -> None:
@@ -64,7 +66,8 @@ class Mqar(Diagnostic):
         places = np.arange(1, self.length - 2 * self.pairs + 1)
         weights = np.log(self.power * places ** (self.power - 1))
         order = np.argsort(-(weights + rng.gumbel(size=(count, len(places)))), axis=1)  # draws without replacement
-        queries = 2 * self.pairs + order[:, : self.pairs]
+        # Places that are drawn first are likely to be early ones: the order of the queries must not follow that of the pairs.
+        queries = 2 * self.pairs + rng.permuted(order[:, : self.pairs], axis=1)
         np.put_along_axis(inputs, queries, keys, axis=1)
         np.put_along_axis(targets, queries, values, axis=1)
         return inputs, targets
