@@ -92,18 +92,18 @@ def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
     Raises:
         UserError: the method ``data_notes`` of a user's task failed.
     """
-    notes: dict[str, tuple[str, ...]] = {}  # by the identity of the data, which several cells may share
+    notes: dict[tuple[str | None, str], tuple[str, ...]] = {}  # of several cells: by their data and the options of their task
+    keys = {cell.name: (resolution.config.data, resolution.config.task.model_dump_json()) for cell, resolution in cells}
     for cell, resolution in cells:
-        data = resolution.config.data
-        if resolution.refusal is None and data not in notes:
+        if resolution.refusal is None and (key := keys[cell.name]) not in notes:
             try:
-                notes[data] = tuple(resolution.task.data_notes())
+                notes[key] = tuple(resolution.task.data_notes())
             except UserError as error:
                 raise UserError(error.message, error.where or cell.where("task")) from error
             except Exception as error:  # any exception: the task may be the user's own
                 message = f"task {resolution.config.task.label}: data_notes() failed: {type(error).__name__}: {error}"
                 raise UserError(message, cell.where("task")) from error
-    return {cell.name: notes[resolution.config.data] for cell, resolution in cells if resolution.refusal is None}
+    return {cell.name: notes[keys[cell.name]] for cell, resolution in cells if resolution.refusal is None}
 
 
 def baseline_notes(

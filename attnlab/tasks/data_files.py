@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from attnlab._util.files import sha256
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, datasets
-from attnlab.tasks.overlap import NOTABLE, WINDOW, overlap
+from attnlab.tasks.overlap import NOTABLE, WINDOW, Overlap, overlap
 
 FORMAT = 1  # of the prepared file
 DERIVED_PERCENT = 5  # of ``path``, for each of ``valid`` and ``test`` that has no file of its own
@@ -138,21 +139,18 @@ class SplitFiles:
 
     def overlap_notes(self) -> list[str]:
         """Return a note for each of ``valid`` and ``test`` of which more than a little also occurs in ``train``."""
-        train, *others = (self._mapped(part) for part in self.parts().values())
+        parts = self.parts()
+        places = tuple((part.file.path, part.start, part.stop, part.file.stamp) for part in parts.values())
         notes = []
-        for split, result in zip(SPLITS[1:], overlap(train, *others), strict=True):
+        for split, result in zip(SPLITS[1:], _overlaps(places, self.dtype), strict=True):
             if result.share >= NOTABLE:
                 least = "at least " if result.partial else ""
-                names = f"{split} ({self.parts()[split].file.path.name}) also occurs in train ({self.files['path'].path.name})"
+                names = f"{split} ({parts[split].file.path.name}) also occurs in train ({self.files['path'].path.name})"
                 window = f"windows of {WINDOW // self.dtype.itemsize} {self.items}"
                 notes.append(
                     f"{least}{100 * result.share:.1f} % of {names}, compared in {window}: a model may have memorised it"
                 )
         return notes
-
-    def _mapped(self, part: Part) -> np.ndarray:
-        count = (part.stop - part.start) // self.dtype.itemsize
-        return np.memmap(part.file.path, dtype=self.dtype, mode="r", offset=part.start, shape=(count,))
 
     def cuts(self) -> tuple[int, int, int]:
         """Return the ends of ``train``, ``valid`` and ``test`` in items."""
@@ -190,6 +188,16 @@ class SplitFiles:
         for option, file in self.files.items():
             if hashes[option].hexdigest() != digests[option]:
                 raise UserError(f"task {self.task}: {file.path} changed while it was read")
+
+
+@lru_cache(maxsize=8)  # a plan asks once for each combination of the task's options
+def _overlaps(places: tuple[tuple[Path, int, int, tuple[int, int]], ...], dtype: np.dtype) -> list[Overlap]:
+    """Return the overlap of ``valid`` and ``test`` with ``train``: of each a file, its bytes and the file's stamp."""
+    return overlap(*(_mapped(path, start, stop, dtype) for path, start, stop, _ in places))
+
+
+def _mapped(path: Path, start: int, stop: int, dtype: np.dtype) -> np.ndarray:
+    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=((stop - start) // dtype.itemsize,))
 
 
 def _combined(digests: dict[str, str]) -> str:

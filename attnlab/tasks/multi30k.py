@@ -33,6 +33,7 @@ class Multi30k(TranslationTask):
         label_smoothing: share of the targets' probability that the training loss spreads over the vocabulary.
         beam: hypotheses that decoding keeps; 1 is greedy.
         length_penalty: exponent of the length in the score of a hypothesis; for beams only.
+        bleu_tokenizer: how sacrebleu finds the words of BLEU: 13a, intl, char, zh, ja-mecab or ko-mecab.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Multi30k(TranslationTask):
         label_smoothing: float = 0.0,
         beam: int = 1,
         length_penalty: float = 0.6,
+        bleu_tokenizer: str = "13a",
     ) -> None:
         for name, language in (("source", source), ("target", target)):
             if language not in LANGUAGES:
@@ -61,6 +63,7 @@ class Multi30k(TranslationTask):
             label_smoothing=label_smoothing,
             beam=beam,
             length_penalty=length_penalty,
+            bleu_tokenizer=bleu_tokenizer,
         )
 
     @property

@@ -1,13 +1,16 @@
 """``translation``: parallel text of your own, two files for each split with one sentence a line.
 
-Lines with the same number translate each other. Without files of their own, ``valid`` and ``test`` are each 10 % of
-the pairs, chosen with a fixed seed. Pairs with the same source stay in the same split.
+Lines with the same number translate each other. A line ends with ``\\n`` or ``\\r\\n`` alone (``attnlab.tasks.lines``).
+
+Without files of their own, ``valid`` and ``test`` are each 10 % of the pairs, chosen with a fixed seed. Pairs with the same
+source stay in the same split.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,19 +20,28 @@ import numpy as np
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, known_split
 from attnlab.tasks.data_files import DataFile, decode
+from attnlab.tasks.lines import OTHER_BREAKS, Found, find, is_not_nfc
 from attnlab.tasks.parallel_text import SIDES, read_lines
 from attnlab.tasks.translation import TranslationTask
 
 HELD_OUT = 10  # one in so many sources, for each split without files of its own
 HOLD_OUT_SEED = 0
+RULES = 2  # format of what is read of lines with unusual characters, which earlier versions scored wrongly
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One file as the plan needs it: a checksum of it, and one of each of its lines."""
+    """One file as the plan needs it: a checksum of it, and one of each of its lines.
+
+    Attributes:
+        breaks: the lines with a character that other programs take for the end of a line.
+        not_nfc: the lines that are not in Unicode's normal form C.
+    """
 
     sha256: str
     lines: np.ndarray
+    breaks: Found
+    not_nfc: Found
 
 
 class Parallel(TranslationTask):
@@ -45,6 +57,7 @@ class Parallel(TranslationTask):
         label_smoothing: share of the targets' probability that the training loss spreads over the vocabulary.
         beam: hypotheses that decoding keeps; 1 is greedy.
         length_penalty: exponent of the length in the score of a hypothesis; for beams only.
+        bleu_tokenizer: how sacrebleu finds the words of BLEU: 13a, intl, char, zh, ja-mecab or ko-mecab.
     """
 
     files = ("source", "target", "valid_source", "valid_target", "test_source", "test_target")
@@ -64,6 +77,7 @@ class Parallel(TranslationTask):
         label_smoothing: float = 0.0,
         beam: int = 1,
         length_penalty: float = 0.6,
+        bleu_tokenizer: str = "13a",
     ) -> None:
         super().__init__(
             vocabulary=vocabulary,
@@ -72,6 +86,7 @@ class Parallel(TranslationTask):
             label_smoothing=label_smoothing,
             beam=beam,
             length_penalty=length_penalty,
+            bleu_tokenizer=bleu_tokenizer,
         )
         named = {"": (source, target), "valid_": (valid_source, valid_target), "test_": (test_source, test_target)}
         self._files = {
@@ -117,8 +132,28 @@ class Parallel(TranslationTask):
 
     def contents(self) -> str:
         digests = {self._files[key].option: scan.sha256 for key, scan in self._scans.items()}
-        content = json.dumps([digests, HELD_OUT, HOLD_OUT_SEED], sort_keys=True)
+        rules = [RULES] if any(scan.breaks.count or scan.not_nfc.count for scan in self._scans.values()) else []
+        content = json.dumps([digests, HELD_OUT, HOLD_OUT_SEED, *rules], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
+
+    def data_notes(self) -> list[str]:
+        """Return the notes of every translation, and those on lines with unusual characters."""
+        return [*super().data_notes(), *self._form_notes()]
+
+    def _form_notes(self) -> Iterator[str]:
+        breaks, not_nfc = (
+            [
+                f"{found.count:,} of the {len(scan.lines):,} lines of {self._files[key].path.name} (first line {found.first:,})"
+                for key, scan in self._scans.items()
+                if (found := getattr(scan, name)).count
+            ]
+            for name in ("breaks", "not_nfc")
+        )
+        if breaks:
+            what = "a carriage return or another character that some programs take for the end of a line, read as a space"
+            yield f"{', '.join(breaks)}: they contain {what}"
+        if not_nfc:
+            yield f"{', '.join(not_nfc)}: they are not in Unicode NFC, the form in which they are read and scored"
 
     def count(self, split: str) -> int:
         return len(self._rows[known_split(split)][1])
@@ -147,4 +182,5 @@ def _scan(path: Path, option: str, stamp: tuple[int, int]) -> Scan:
     contents = path.read_bytes()
     lines = _lines(contents, DataFile(str(path), option=option))
     digests = [int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little") for line in lines]
-    return Scan(hashlib.sha256(contents).hexdigest(), np.array(digests, dtype=np.uint64))
+    breaks, not_nfc = find(lines, OTHER_BREAKS.search), find(lines, is_not_nfc)
+    return Scan(hashlib.sha256(contents).hexdigest(), np.array(digests, dtype=np.uint64), breaks, not_nfc)

@@ -1,13 +1,15 @@
 """Parallel text: pairs of sentences, as tokens of one joint vocabulary.
 
 A split is prepared as four arrays, the tokens of each side and the ends of its sentences, and as the text of each side, which
-scores of translations are computed from. The tokens do not contain the special ones.
+scores of translations are computed from. The tokens do not contain the special ones. When the data are prepared, the tokens of
+each side are decoded and compared with its text: ``Restored`` is the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlab.errors import UserError
+from attnlab.tasks.lines import quoted, require_line_ends, split_lines
 from attnlab.tasks.overlap import NOTABLE
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ class Sentences:
 
 
 def read_lines(text: str, *, place: str) -> list[str]:
-    """Return the sentences of a text, one a line, without surrounding spaces.
+    """Return the sentences of a text, one a line (``attnlab.tasks.lines``), without surrounding white space.
 
     Args:
         place: names the file in messages.
@@ -66,8 +69,9 @@ def read_lines(text: str, *, place: str) -> list[str]:
     Raises:
         UserError: a line is empty, or there is none.
     """
-    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]  # not splitlines(): it also cuts at U+2028
-    for number, line in enumerate(lines, start=1):
+    require_line_ends(text, place=place)
+    lines = [line.strip() for line in split_lines(text)]
+    for number, line in enumerate(lines or [""], start=1):
         if not line:
             raise UserError(f"{place}:{number}: expected one sentence a line, got an empty line")
     return lines
@@ -82,7 +86,7 @@ def write_side(place: Path, name: str, lines: Sequence[str], vocabulary: Tokeniz
         rows += [np.asarray(encoding.ids, dtype=kind) for encoding in encodings]
     np.save(place / f"{name}-tokens.npy", np.concatenate(rows))
     np.save(place / f"{name}-ends.npy", np.cumsum([len(row) for row in rows]))
-    (place / f"{name}.txt").write_text("\n".join(lines), encoding="utf-8")
+    (place / f"{name}.txt").write_bytes("\n".join(lines).encode())  # a file in text mode could change line ends
 
 
 def load_side(place: Path, name: str) -> Sentences:
@@ -109,4 +113,52 @@ def shared_note(split: str, sources: Sequence[str], train: Sequence[str]) -> str
 
 def load_text(place: Path, name: str) -> list[str]:
     """Return the lines that ``write_side`` wrote."""
-    return (place / f"{name}.txt").read_text(encoding="utf-8").split("\n")
+    return (place / f"{name}.txt").read_bytes().decode().split("\n")
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The comparison of the sentences of one side with what their tokens decode to.
+
+    Attributes:
+        different: the number of sentences that the tokens do not restore.
+        first: the first of them, counted from 1; 0 if there is none.
+        sentence, decoded: the first of them, and what its tokens decode to.
+    """
+
+    different: int = 0
+    first: int = 0
+    sentence: str = ""
+    decoded: str = ""
+
+
+def compare_restored(place: Path, name: str, vocabulary: Tokenizer, normalize: Callable[[str], str]) -> None:
+    """Decode the tokens that ``write_side`` wrote, compare them with the text, and write the result, ``Restored``.
+
+    Args:
+        normalize: the changes of a sentence that do not count, such as of white space.
+    """
+    side, lines, result = load_side(place, name), load_text(place, name), Restored()
+    for begin in range(0, len(lines), CHUNK):
+        places = zip(side.starts[begin : begin + CHUNK], side.ends[begin : begin + CHUNK], strict=True)
+        decoded = vocabulary.decode_batch([side.tokens[start:end].tolist() for start, end in places])
+        for number, (line, text) in enumerate(zip(lines[begin : begin + CHUNK], decoded, strict=True), start=begin + 1):
+            if normalize(text) != normalize(line):
+                first = result if result.different else Restored(0, number, line, text)
+                result = replace(first, different=result.different + 1)
+    (place / f"{name}-restored.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
+
+
+def restored_note(place: Path, split: str, *, count: int) -> str:
+    """Return a note on the target sentences of a split that their tokens do not restore; "" if there are none.
+
+    Args:
+        place: the folder of ``compare_restored``.
+        count: the number of sentences.
+    """
+    result = Restored(**json.loads((place / f"{split}-target-restored.json").read_text(encoding="utf-8")))
+    if not result.different:
+        return ""
+    share = f"{result.different:,} of the {count:,} target sentences of {split}"
+    example = f"number {result.first:,}, {quoted(result.sentence)}, becomes {quoted(result.decoded)}"
+    return f"{share} cannot be written with the subwords of train, so perfect translations of them score less: {example}"

@@ -32,6 +32,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 UNKNOWN = "[UNK]"  # stands for characters outside the alphabet
 CONTINUING = "##"  # prefix of WordPiece's subwords that continue a word
 SPACE = "▁"
+WHITE_SPACE = r"[\s\x1c-\x1f]+"  # as str.isspace() defines it: \s lacks the separators of ASCII
 LEAST_COUNT = 2  # occurrences of a pair that is merged
 FORMAT = 1  # of the cached vocabularies
 
@@ -100,7 +101,7 @@ def _pipeline(kind: Kind, *, lower: bool) -> Any:
         tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     elif kind == "bpe":
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
-        steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+        steps = [normalizers.NFC(), normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
         words = [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation()]
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)  # type: ignore[assignment, arg-type]
         tokenizer.decoder = decoders.Metaspace(SPACE)  # type: ignore[assignment]

@@ -6,7 +6,8 @@ than ``length`` tokens is cut at its end and then has no end token; ``data_notes
 similar lengths, measured by the longer side, and each pair once per epoch.
 
 The metrics are BLEU and chrF of decoded translations, computed by sacrebleu on text: subwords are joined, and the references
-are the lines of the file, of which nothing is cut. ``loss`` is in nats per target token, without label smoothing.
+are the lines of the file, of which nothing is cut. Both are compared in the form that the vocabulary reads (``normalize``):
+Unicode NFC, single spaces, and with ``lower`` lower case. ``loss`` is in nats per target token, without label smoothing.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ from attnlab.tasks.parallel_text import (
     SIDES,
     SPECIAL_TOKENS,
     Sentences,
+    compare_restored,
     cut_note,
     load_side,
     load_text,
+    restored_note,
     shared_note,
     write_side,
 )
 from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.reference_scores.translation import translation_references
 from attnlab.tasks.subwords import learn
-from attnlab.tasks.translation_scores import score_translations, signatures
+from attnlab.tasks.translation_scores import known_tokenizer, score_translations, script_note, signatures
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -54,7 +57,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # of the prepared files
+FORMAT = 1  # of the vocabulary and the tokens, which identify the data
+FILES = 2  # format of the prepared files
 ORDER_SEED = 0  # of the order in which a limit selects pairs
 
 
@@ -68,6 +72,7 @@ class TranslationTask(BucketedTask):
         label_smoothing: share of the targets' probability that the training loss spreads over the vocabulary.
         beam: hypotheses that decoding keeps; 1 is greedy.
         length_penalty: exponent of the length in the score of a hypothesis; for beams only.
+        bleu_tokenizer: how sacrebleu finds the words of BLEU: 13a, intl, char, zh, ja-mecab or ko-mecab.
     """
 
     kind: Literal["encoder_decoder"] = "encoder_decoder"  # type: ignore[assignment]
@@ -88,6 +93,7 @@ class TranslationTask(BucketedTask):
         label_smoothing: float,
         beam: int,
         length_penalty: float,
+        bleu_tokenizer: str,
     ) -> None:
         self.length = whole_number(length, name="length", least=2)
         self.vocabulary = whole_number(vocabulary, name="vocabulary", least=len(SPECIAL_TOKENS) + 1)
@@ -99,6 +105,7 @@ class TranslationTask(BucketedTask):
         if not 0 <= length_penalty < float("inf"):
             raise UserError(f"length_penalty: expected a number of at least 0, got {length_penalty!r}")
         self.length_penalty = length_penalty
+        self.bleu_tokenizer = known_tokenizer(bleu_tokenizer)
         self._pairs: dict[str, tuple[Sentences, Sentences]] = {}
 
     @property
@@ -136,7 +143,7 @@ class TranslationTask(BucketedTask):
         return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
     def data_key(self) -> dict[str, Any]:
-        return {"digest": self._digest()}
+        return {"digest": self._digest(), "files": FILES}
 
     def build_data(self, place: Path) -> None:
         lines = self.lines()
@@ -147,6 +154,8 @@ class TranslationTask(BucketedTask):
         vocabulary.encode_special_tokens = True  # "[EOS]" in a sentence is text
         for (split, side), sentences in lines.items():
             write_side(place, f"{split}-{side}", sentences, vocabulary)
+        for split in SPLITS:
+            compare_restored(place, f"{split}-target", vocabulary, vocabulary.normalizer.normalize_str)
 
     def pairs(self, split: str) -> tuple[Sentences, Sentences]:
         """Return the source and target sentences of one split, memory-mapped."""
@@ -165,14 +174,28 @@ class TranslationTask(BucketedTask):
     def row_lengths(self, split: str) -> np.ndarray:
         return np.minimum(np.stack([side.lengths for side in self.pairs(split)], axis=1), self.length)
 
+    def normalized(self, split: str, side: str) -> list[str]:
+        """Return the sentences of one side of a split in the form in which texts are compared (``normalize``)."""
+        return [self.normalize(sentence) for sentence in self.text(split, side)]
+
+    def normalize(self, sentence: str) -> str:
+        """Return a sentence in the form that the vocabulary reads: NFC, single spaces, and with ``lower`` lower case."""
+        return self._vocabulary.normalizer.normalize_str(sentence)
+
     def data_notes(self) -> list[str]:
-        """Return the signatures of the scores; and if the data are here, the numbers of cut sentences and of shared sources."""
-        notes = [f"scores of translations by sacrebleu: {signatures(lower=self.lower)}"]
+        """Return the signatures of the scores; and if the data are here, notes on sentences that are cut, changed or shared."""
+        notes = [f"scores of translations by sacrebleu: {self._signatures()}"]
         if self.available():
-            notes += [note for split in SPLITS if (note := cut_note(self.pairs(split), self.length, split=split))]
-            texts = [self.text(split, "source") for split in SPLITS]
-            notes += [note for note in map(shared_note, SPLITS[1:], texts[1:], [texts[0]] * 2) if note]
-        return notes
+            place, references = self.prepared_folder, self.normalized("test", "target")
+            notes.append(script_note(references, tokenizer=self.bleu_tokenizer))
+            notes += [restored_note(place, split, count=self.count(split)) for split in SPLITS]
+            notes += [cut_note(self.pairs(split), self.length, split=split) for split in SPLITS]
+            train, *texts = (self.normalized(split, "source") for split in SPLITS)
+            notes += map(shared_note, SPLITS[1:], texts, [train] * 2)
+        return [note for note in notes if note]
+
+    def _signatures(self) -> str:
+        return signatures(lower=self.lower, tokenizer=self.bleu_tokenizer)
 
     def unsupported(self, config: RunConfig) -> str | None:
         if config.evaluate.lengths:
@@ -235,10 +258,17 @@ class TranslationTask(BucketedTask):
             assert batch.items is not None
             rows = generate(batch, **self.decoding_options())
             translations |= zip(batch.items.tolist(), map(self.decode, rows), strict=True)
-        references = self.text(split, "target")
         numbers = sorted(translations)
+        return self._scores([translations[number] for number in numbers], split, numbers)
+
+    def _scores(self, translations: Sequence[str], split: str, numbers: Sequence[int]) -> dict[str, float]:
+        """Return BLEU and chrF of translations of these sentences of a split."""
+        references = self.normalized(split, "target")
         return score_translations(
-            [translations[number] for number in numbers], [references[number] for number in numbers], lower=self.lower
+            [self.normalize(translation) for translation in translations],
+            [references[number] for number in numbers],
+            lower=self.lower,
+            tokenizer=self.bleu_tokenizer,
         )
 
     def decoding_options(self) -> dict[str, int | float]:
@@ -251,19 +281,15 @@ class TranslationTask(BucketedTask):
         }
 
     def run_notes(self) -> dict[str, str]:
-        return {"sacrebleu": signatures(lower=self.lower)}
+        return {"sacrebleu": self._signatures()}
 
     def reference_scores(self) -> dict[str, Reference]:
         """Return BLEU of three methods without a network."""
 
         def score(translations: Sequence[str], numbers: np.ndarray) -> float:
-            references = self.text("test", "target")
-            return score_translations(translations, [references[i] for i in numbers], lower=self.lower)["bleu"]
+            return self._scores(translations, "test", numbers.tolist())["bleu"]
 
-        def cased(split: str, side: str) -> list[str]:
-            return [sentence.lower() if self.lower else sentence for sentence in self.text(split, side)]
-
-        return translation_references(cased, self.evaluated_rows, score)
+        return translation_references(self.normalized, self.evaluated_rows, score)
 
     # ------------------------------------------------------------ text
 

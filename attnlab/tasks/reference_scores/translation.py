@@ -52,9 +52,9 @@ def translation_references(
         return translate_words(sources, text("train", "source"), text("train", "target"))
 
     return {
-        "copy": Reference(COPY, of(list), options=()),
-        "nearest": Reference(NEAREST, of(nearest), options=()),
-        "ibm-1": Reference(IBM_MODEL_1, of(by_words), options=()),
+        "copy": Reference(COPY, of(list), options=("bleu_tokenizer",)),
+        "nearest": Reference(NEAREST, of(nearest), options=("bleu_tokenizer",)),
+        "ibm-1": Reference(IBM_MODEL_1, of(by_words), options=("bleu_tokenizer",)),
     }
 
 
