@@ -1,8 +1,10 @@
 """``csv``: classification of texts in CSV files, such as spreadsheets and databases export.
 
 A file has a header with the names of its columns, one row for each text, and quotation marks around fields that contain the
-delimiter or line breaks (RFC 4180). Blank lines are skipped. Anything else that is missing or malformed is an error with the
-line: a row that was silently left out would change what is compared.
+delimiter or line breaks (RFC 4180). With ``quoting: false``, as in most tab-separated data sets, a quotation mark is text and
+each line is a row. A line ends with ``\\n`` or ``\\r\\n`` alone (``attnlab.tasks.lines``). Blank lines are skipped. Anything
+else that is missing or malformed is an error with the line, and so are quotation marks that enclose lines that look like rows:
+a row that was silently left out would change what is compared. The plan states the rows of each class.
 
 Without files of their own, ``valid`` and ``test`` are each 10 % of the different texts of every label in ``path``, chosen with
 a fixed seed. Rows with the same text stay in the same split.
@@ -17,7 +19,7 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -31,6 +33,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, known_split
 from attnlab.tasks.data_files import DataFile, decode
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
+from attnlab.tasks.lines import require_line_ends, split_lines
 from attnlab.tasks.overlap import NOTABLE
 from attnlab.tasks.reference_scores.base import Reference
 
@@ -40,16 +43,18 @@ HELD_OUT = 10  # one in so many texts, for each split without a file of its own
 HOLD_OUT_SEED = 0
 LONGEST_FIELD = 2**31 - 1  # characters; Python's default is 131,072
 SHOWN = 10  # names that a message lists
+QUOTES_ARE_TEXT = "if quotation marks are text in this file, give quoting: false"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The options that say how a file is read: its two columns, its delimiter and its encoding."""
+    """The options that say how a file is read: its two columns, its delimiter, its quotation marks and its encoding."""
 
     text: str
     label: str
     delimiter: str
     encoding: str
+    quoting: bool
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Csv(DocumentTask):
         valid, test: files of their own for these splits, with the same columns.
         labels: the names of the classes, in the order of their numbers; default: those of ``path``, sorted.
         delimiter: one character, or ``tab``.
+        quoting: quotation marks enclose fields; if false, they are text, and each line is a row.
         encoding: of all files, a name that Python knows.
         length: number of words read from the beginning of a text.
         vocabulary: number of word ids, including [PAD] = 0 and [UNK] = 1.
@@ -88,13 +94,14 @@ class Csv(DocumentTask):
         test: str | None = None,
         labels: list[str | int] | None = None,
         delimiter: str = ",",
+        quoting: bool = True,
         encoding: str = "utf-8",
         length: int = 512,
         vocabulary: int = 50_000,
     ) -> None:
         super().__init__(length=length, vocabulary=vocabulary)
         named = {"path": path, "valid": valid, "test": test}
-        self._layout = Layout(text, label, _delimiter(delimiter), _encoding(encoding))
+        self._layout = Layout(text, label, _delimiter(delimiter), _encoding(encoding), bool(quoting))
         if text == label:
             raise UserError(f"label: expected another column than that of the text, got {label!r}")
         self._files = {option: DataFile(name, option=option) for option, name in named.items() if name is not None}
@@ -125,22 +132,35 @@ class Csv(DocumentTask):
     def identity(self) -> str:
         """Return a checksum of the files and of the options that decide which rows and labels are read."""
         digests = {option: rows.sha256 for option, rows in self._rows.items()}
-        content = json.dumps([digests, vars(self._layout), self.labels], sort_keys=True)
+        layout = {name: value for name, value in vars(self._layout).items() if (name, value) != ("quoting", True)}
+        content = json.dumps([digests, layout, self.labels], sort_keys=True)
         return f"csv sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
     def count(self, split: str) -> int:
         return len(self._split_rows[known_split(split)][1])
 
     def data_notes(self) -> list[str]:
-        """Return a note for each of ``valid`` and ``test`` of which more than a few texts are also in ``train``."""
-        texts = {split: self._rows[option].texts[rows] for split, (option, rows) in self._split_rows.items()}
-        notes = []
+        """Return the rows of each class; and a note for each of ``valid`` and ``test`` that shares texts with ``train``."""
+        rows = {split: (self._rows[option], numbers) for split, (option, numbers) in self._split_rows.items()}
+        texts = {split: of.texts[numbers] for split, (of, numbers) in rows.items()}
+        notes = [self._counts_note()]
         for split in SPLITS[1:]:
             shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
             if shared >= NOTABLE * count:
                 share = f"{shared:,} of the {count:,} texts of {split} ({100 * shared / count:.1f} %)"
                 notes.append(f"{share} are also in train: a model may have memorised them")
         return notes
+
+    def _counts_note(self) -> str:
+        """Return the number of rows of each split and, of up to ``SHOWN`` classes, of each class."""
+        parts = []
+        for split, (option, rows) in self._split_rows.items():
+            counts = np.bincount(self._numbers[option][rows], minlength=self.classes)
+            named = ", ".join(f"{count:,} {name[:80]}" for name, count in zip(self.labels, counts, strict=True))
+            shown = named if self.classes <= SHOWN else f"{(counts > 0).sum():,} classes"
+            parts.append(f"{split} {len(rows):,} ({shown})")
+        total = sum(self.count(split) for split in SPLITS)
+        return f"{total:,} rows in {self.classes:,} classes: {', '.join(parts)}"
 
     @property
     def data_name(self) -> str:
@@ -217,31 +237,90 @@ def _parsed(contents: bytes, file: DataFile, layout: Layout) -> list[tuple[int, 
     Raises:
         UserError: the file is not a valid CSV file, lacks a column, or has a row without a text or a label.
     """
-    source = io.StringIO(decode(contents, file, encoding=layout.encoding), newline="")
-    reader = csv.reader(source, delimiter=layout.delimiter, strict=True)
+    content = decode(contents, file, encoding=layout.encoding)
+    require_line_ends(content, place=f"{file.option}: {file.path}")
     before = csv.field_size_limit(LONGEST_FIELD)
-    rows: list[tuple[int, str, str]] = []
     try:
-        header = next((row for row in reader if row), None)
-        if header is None:
-            raise UserError(f"{file.option}: expected a header and rows in {file.path}, got an empty file")
-        text, label = (_column(name, header, file, layout, option=option) for option, name in _columns(layout))
-        for row in filter(None, reader):
-            place = f"{file.option}: {file.path}:{reader.line_num}"
-            if len(row) != len(header):
-                raise UserError(f"{place}: expected {len(header)} columns as in the header, got {len(row)}")
-            for name, index in ((layout.text, text), (layout.label, label)):
-                if not row[index].strip():
-                    raise UserError(f"{place}: expected a value in the column {name!r}, got none")
-            rows.append((reader.line_num, row[text].strip(), row[label].strip()))
-    except csv.Error as error:
-        end = "a quotation mark is not closed" if "unexpected end" in str(error) else str(error)
-        raise UserError(f"{file.option}: {file.path}:{reader.line_num}: not a valid CSV file ({end})") from None
+        return _checked(content, _fields(content, file, layout), file, layout)
     finally:
         csv.field_size_limit(before)
+
+
+def _checked(content: str, fields: Iterator[Fields], file: DataFile, layout: Layout) -> list[tuple[int, str, str]]:
+    """Return (line, text, label) of each row of a text, as ``_parsed`` does."""
+    header = next(fields, None)
+    if header is None:
+        raise UserError(f"{file.option}: expected a header and rows in {file.path}, got an empty file")
+    text, label = (_column(name, header.values, file, layout, option=option) for option, name in _columns(layout))
+    rows: list[tuple[int, str, str]] = []
+    spans: list[Fields] = []
+    for row in fields:
+        place = f"{file.option}: {file.path}:{row.last}"
+        if len(row.values) != len(header.values):
+            hint = f": {QUOTES_ARE_TEXT}" if row.last > row.first else ""
+            raise UserError(f"{place}: expected {len(header.values)} columns as in the header, got {len(row.values)}{hint}")
+        for name, index in ((layout.text, text), (layout.label, label)):
+            if not row.values[index].strip():
+                raise UserError(f"{place}: expected a value in the column {name!r}, got none")
+        rows.append((row.last, row.values[text].strip(), row.values[label].strip()))
+        if row.last > row.first:
+            spans.append(row)
     if not rows:
         raise UserError(f"{file.option}: expected rows below the header of {file.path}, got none")
+    lines, labels = content.split("\n") if spans else [], {name for _, _, name in rows}
+    for span in spans:
+        if _are_rows(lines[span.first - 1 : span.last], layout, label, labels, columns=len(header.values)):
+            enclosed = f"a quotation mark encloses lines {span.first:,} to {span.last:,}, which look like a row each"
+            raise UserError(f"{file.option}: {file.path}:{span.first}: expected a row, but {enclosed}: {QUOTES_ARE_TEXT}")
     return rows
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one row, and the first and the last line of the file that it stands on, counted from 1."""
+
+    values: list[str]
+    first: int
+    last: int
+
+
+def _fields(content: str, file: DataFile, layout: Layout) -> Iterator[Fields]:
+    """Yield the fields of each row of a text that is not blank, the header among them."""
+    if not layout.quoting:
+        yield from (Fields(line.split(layout.delimiter), n, n) for n, line in enumerate(split_lines(content), start=1) if line)
+        return
+    reader = csv.reader(io.StringIO(content, newline="\n"), delimiter=layout.delimiter, strict=True)
+    done = 0
+    try:
+        for row in reader:
+            if row:
+                yield Fields(row, done + 1, reader.line_num)
+            done = reader.line_num
+    except csv.Error as error:
+        place, problem, hint = f"{file.option}: {file.path}", str(error), ""
+        if "unexpected end" in problem:
+            problem, hint = "a quotation mark is not closed", f": {QUOTES_ARE_TEXT}"
+        elif "new-line" in problem:
+            problem = "a carriage return that does not belong to the end of a line, outside quotation marks"
+        elif "expected after" in problem:
+            problem, hint = f"{problem}: text after a closing quotation mark", f": {QUOTES_ARE_TEXT}"
+        raise UserError(f"{place}:{done + 1}: not a valid CSV file ({problem}){hint}") from None
+
+
+def _are_rows(lines: Sequence[str], layout: Layout, label: int, labels: Container[str], *, columns: int) -> bool:
+    """Return True if most of the lines of one row are rows by themselves, when quotation marks are read as text.
+
+    A quoted text of several lines is not: few of them have as many delimiters as a row, and a label in its column.
+
+    Args:
+        lines: of the row.
+        label: the index of the column with the label.
+        labels: of the file.
+        columns: of the file.
+    """
+    rows = [line.removesuffix("\r").split(layout.delimiter) for line in lines]
+    alike = sum(len(row) == columns and row[label].strip().strip('"').strip() in labels for row in rows)
+    return alike >= 2 and 2 * alike > len(rows)
 
 
 def _columns(layout: Layout) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -179,8 +179,11 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "one column for both": ("text,label\na,b\n", {"label": "text"}, "label", ["another column"]),
     "an empty file": ("", {}, "path", ["empty file"]),
     "a header alone": ("text,label\n", {}, "path", ["rows below the header"]),
-    "an open quote": ('text,label\n"a,x\nb,y\n', {}, "path", ["mine.csv:3", "quotation mark"]),
-    "text after a quote": ('text,label\n"a"b,x\n', {}, "path", ["mine.csv:2", "not a valid CSV"]),
+    "an open quote": ('text,label\n"a,x\nb,y\n', {}, "path", ["mine.csv:2", "quotation mark", "quoting: false"]),
+    "text after a quote": ('text,label\n"a"b,x\n', {}, "path", ["mine.csv:2", "not a valid CSV", "quoting: false"]),
+    "a lone carriage return": ("text,label\na,x\nb\rc,y\n", {}, "path", ["mine.csv:3", "carriage return"]),
+    "carriage returns alone": ("text,label\ra,x\rb,y\r", {}, "path", ["mine.csv", "3 that end"]),
+    "columns across lines": ('text,label\na,x\n"b,y\n" c",x\n"d,y\ne",f,x\n', {}, "path", ["mine.csv:3", "quoting: false"]),
     "too many fields": ("text,label\na,x\nb,y,z\n", {}, "path", ["mine.csv:3", "2 columns", "got 3"]),
     "an empty row": ("text,label\na,x\n,\n", {}, "path", ["mine.csv:3", "'text'"]),
     "no text": ("text,label\na,x\n ,y\n", {}, "path", ["mine.csv:3", "'text'"]),
@@ -202,7 +205,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
 @pytest.mark.parametrize("kind", MISTAKES)
 def test_a_mistake_is_one_line_that_begins_with_its_option(kind: str, corpus: Path) -> None:
     text, options, option, words = MISTAKES[kind]
-    (corpus / "mine.csv").write_text(text, encoding="utf-8")
+    (corpus / "mine.csv").write_bytes(text.encode())
     (corpus / "other.csv").write_text("text,label\na,x\nb,z\n", encoding="utf-8")
     with pytest.raises(UserError) as caught:
         task(path="mine.csv", **options)
@@ -224,6 +227,66 @@ def test_a_text_longer_than_the_default_limit_of_python_is_read(corpus: Path) ->
     save(corpus / "train.csv", [("x " * before, "good"), *rows(20)])
     made = task(test="test.csv", valid="valid.csv")
     assert made.split("train").lengths.max() == before == csv.field_size_limit()
+
+
+# ---------------------------------------------------------------- quotation marks
+
+
+def speech(path: Path, *, label_first: bool = False, count: int = 400) -> Path:
+    """Write tab-separated texts, of which some begin and later ones end with a quotation mark."""
+    lines = ["label\ttext" if label_first else "text\tlabel"]
+    for i in range(count):
+        text = f"{'good' if i % 2 else 'bad'} film {i}"
+        text = f'"{text}' if i % 20 == 4 else f'{text}"' if i % 20 == 11 else text
+        lines.append("\t".join(("pos" if i % 2 else "neg", text)[:: 1 if label_first else -1]))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("label_first", [False, True])
+def test_quotation_marks_that_swallow_rows_are_refused_and_text_without_quoting(label_first: bool, corpus: Path) -> None:
+    path = str(speech(corpus / "speech.tsv", label_first=label_first))
+    with pytest.raises(UserError, match=r"^path: .*speech.tsv:6: .*lines 6 to 13.*quoting: false") as refusal:
+        task(path=path, delimiter="tab")
+    assert "\n" not in str(refusal.value)
+    made = task(path=path, delimiter="tab", quoting=False, vocabulary=2_000)
+    assert sum(made.count(split) for split in SPLITS) == 400 and made.labels == ["neg", "pos"]
+    assert sum(text.count('"') for text in made._read("path")) == 40
+    assert made.identity() != task(test="test.csv").identity()
+
+
+def test_marks_that_open_and_close_in_neighboring_rows_are_refused(corpus: Path) -> None:
+    lines = [f"film {i} is fine\t{'pos' if i % 2 else 'neg'}" for i in range(40)]
+    lines[10:12] = ['"film ten\tneg', 'film eleven"\tpos']
+    (corpus / "two.tsv").write_text("text\tlabel\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"two.tsv:12: .*lines 12 to 13"):
+        task(path="two.tsv", delimiter="tab")
+
+
+def test_texts_of_several_lines_with_delimiters_are_ordinary(corpus: Path) -> None:
+    texts = [(f"Number {i}, a list:\n1, bad\nfine, good\n\nand, so, on\r\nfair", LABELS[i % 3]) for i in range(60)]
+    for delimiter in (",", "\t"):
+        save(corpus / "lines.csv", [(text.replace(", ", delimiter), label) for text, label in texts], delimiter=delimiter)
+        made = task(path="lines.csv", delimiter=delimiter)
+        assert sum(made.count(split) for split in SPLITS) == 60
+
+
+def test_the_plan_states_the_rows_of_each_class(corpus: Path) -> None:
+    made = task(valid="valid.csv", test="test.csv")
+    (note, *_) = made.data_notes()
+    assert "335 rows in 3 classes" in note and "train 251 (" in note and "valid 31 (" in note
+    of_test = Counter(label for _, label in rows(53, seed=2))
+    assert f"test 53 ({', '.join(f'{of_test[label]} {label}' for label in LABELS)})" in note
+    save(corpus / "many.csv", [(f"text {i}", str(i % 23)) for i in range(230)])
+    (note, *_) = task(path="many.csv").data_notes()
+    assert "230 rows in 23 classes: train 184 (23 classes)" in note
+
+
+def test_lines_end_with_line_feeds_alone(corpus: Path) -> None:
+    lines = [f"film\r{i}\x85\u2028\x0c end\t{'pos' if i % 2 else 'neg'}" for i in range(40)]
+    (corpus / "odd.tsv").write_bytes("\r\n".join(["text\tlabel", *lines]).encode())
+    made = task(path="odd.tsv", delimiter="tab", quoting=False)
+    assert sum(made.count(split) for split in SPLITS) == 40 and made._read("path")[0].startswith("film\r0\x85")
 
 
 # ---------------------------------------------------------------- in a study
