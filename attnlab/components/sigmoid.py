@@ -7,7 +7,8 @@ Ramapuram et al. 2024, arXiv:2409.04431, "Theory, Analysis, and Best Practices f
 The weights of a query are independent and need not sum to 1; with logits near 0, - log n makes their sum about 1 at first.
 
 Departures from the paper: n is the number of keys that query i may attend to, not the length of the sequence, of which a causal
-model must not depend on the part ahead.
+model must not depend on the part ahead. The paper's models add LayerScale, and some of them a norm of
+queries and keys, which is ``qk_norm``.
 Cost: O(h t s); no parameters.
 """
 

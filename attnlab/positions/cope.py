@@ -10,8 +10,9 @@ Golovneva et al. 2024, arXiv:2405.18719, "Contextual Position Encoding: Learning
 with learned vectors e[0], ..., e[P - 1]; larger positions are clipped to P - 1. The products q_i . e[p] of whole positions are
 computed first and then interpolated, so that no vector e[p_ij] is formed. Keys that a query may not attend to do not count.
 
-Departures from the paper: as in its listing, q_i . k_j is multiplied by 1 / sqrt(d) in the gate and in the logit, and
-q_i . e[p] is not. The heads of a block share the vectors e (not verified: the listing is for one head).
+Departures from the paper: its equations, above, have no division. As in its listing, q_i . k_j is divided by sqrt(d) in the
+gate and in the logit, and q_i . e[p] is not, so that positions weigh sqrt(d) times as much against the content as in the
+equations. The heads of a block share the vectors e (not verified: the listing is for one head).
 Cost: q_i . k_j once more, and about five (b, h, t, s) tensors saved for the backward pass; P d parameters for each block.
 Glossary: ``embedding`` e; ``positions`` P.
 """

@@ -4,7 +4,9 @@ Gehring et al. 2017, arXiv:1705.03122, section 3.1; also Vaswani et al. 2017, ar
 
     x_p = e_p + P_p        the embedding e_p of token p, and the learned vector P_p
 
-Departures from the paper: none.
+Departures from the papers: vectors start with a standard deviation of ``std``, 0.1, beside tokens with 1, unless
+``model.initialization`` is ``gpt2``. In Gehring et al., both start with 0.1; ``nn.Embedding``, which many tutorials use, draws
+both with 1.
 Cost: length x dim parameters; time O(t dim), once for the model.
 Glossary: ``table`` P.
 """

@@ -12,7 +12,8 @@ with r_n = W_kR R_n, R_n the sinusoid of the distance n, and learned vectors u, 
 (d), so it works with any variant that has logits, whole or in parts, with or without memory.
 
 Departures from the paper: u and v belong to one block (the authors' ``untie_r``); the authors initialize them with zeros or
-from a normal distribution, attnlab with zeros; in a bidirectional role, distances are negative for keys ahead (as in XLNet).
+from a normal distribution, attnlab with zeros; in a bidirectional role, distances are negative for keys ahead (as in XLNet);
+sines and cosines alternate in R_n, where the authors' code has the sines first, an order that W_kR absorbs.
 Cost: one (b, h, t, s) tensor in addition to the logits; a view, not a gather, moves its distances into place. W_kR is applied
 once to each distance, even where parts with different offsets share it. dim^2 + 2 dim parameters for each block.
 Glossary: ``distance`` W_kR; ``u`` u; ``v`` v; ``r`` r_n.

@@ -12,7 +12,8 @@ The state is an associative memory: the value that it returns for the key k_t is
 is that of each head by itself. Along k_t the transition has the eigenvalue 1 - beta_t; with ``negative_eigenvalues`` (Grazzi et
 al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t), it lies between -1 and 1, and states can alternate.
 
-Departures from the paper: no short convolution before silu.
+Departures from the paper: no short convolution before silu. The authors' code multiplies q_t by 1 / sqrt(d) before the norm;
+here the norm sees S_t q_t itself, so that its epsilon weighs less, by the factor d. Weights are drawn as in all other variants.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 4 dim^2 + h dim parameters.
 Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``beta`` W_beta; ``out`` W_O. States are transposed, (d_k, d_v).
 """

@@ -13,7 +13,9 @@ of the logits: for a block; and for each place p of a query in its block and e o
 (a - m) l + p - e of blocks a and m.
 
 Departures from the paper: none in the pattern; its heads are split between A1 and A2, which is the paper's "multi-head" form,
-and the projections are those of ``dense``. The sequence may have any length, as in ``strided_sparse``.
+and the projections are those of ``dense``. All heads of A2 see the same c positions; the paper prefers a part of the block for
+each head. The paper adds embeddings of a position's block and place; here ``position`` is an axis. The sequence may have any
+length, as in ``strided_sparse``.
 Cost: time and saved memory O(t (l + c t / l) dim).
 Glossary: ``stride`` l; ``summary`` c; ``block_heads`` attend over A1, ``summary_heads`` over A2.
 """

@@ -13,7 +13,8 @@ The decay alpha_t, that of Mamba-2, clears the state; the delta rule replaces th
 eigenvalue between -1 and 1. RMSNorm is that of each head by itself.
 
 Departures from the paper: no short convolution before silu. Keys and values have the same width, that of the model over the
-number of heads; the paper's values are twice as wide as its keys.
+number of heads; the paper's values are twice as wide as its keys. As in ``delta``, S_t q_t is not multiplied by 1 / sqrt(d)
+before the norm. A starts uniformly in (1, 16), as in Mamba-2; the authors' code draws it from (0, 16).
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 5 dim^2 + 2 h dim parameters.
 Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``beta`` W_beta; ``step`` W_alpha, ``step_bias`` b_alpha; ``gate`` W_G;
 ``out`` W_O. States are transposed, (d_k, d_v).

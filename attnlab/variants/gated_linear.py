@@ -12,7 +12,7 @@ Each channel of the keys decays at a rate that depends on the input. Norm is tha
 half of the model width, d_k = dim / (2 h) in a head, rounded up, and values have all of it.
 
 Departures from the paper: Norm is RMSNorm, with one gain for all heads, as in the authors' later code; r_t has a bias where
-``model.attention_bias`` adds one to every projection.
+``model.attention_bias`` adds one to every projection. Weights are drawn as in all other variants.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions, log C of them elementwise; a state of d^2 / 2 numbers a head;
 4 dim^2 + 3/2 ``rank`` dim parameters.
 Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``decay`` W_alpha1, then W_alpha2 and b_alpha; ``rank`` their inner

@@ -11,7 +11,8 @@ X, B, C are linear in x_t, followed by silu; z is linear in x_t. In the terms of
 value; all heads share B and C. Delta_t, A and D are one number for each head.
 
 Departures from the paper: no short convolution before silu; B and C are one group. A study that compares with softmax attention
-keeps its feed-forward networks, which the paper's blocks do not have.
+keeps its feed-forward networks, which the paper's blocks do not have. Heads are ``model.heads``, and N is 64; in the authors'
+code a head has 64 features and N is 128.
 Cost: time O(t (C N + m dim (C + N))) in chunks of C = 64 positions, with ``expand`` m and ``state_dim`` N; a state of m N dim
 numbers; 3 m dim^2 + 2 N dim parameters, 6 dim^2 and more by default.
 Glossary: ``query`` C, ``key`` B, ``value`` X; ``gate`` z; ``step`` W_Delta and ``step_bias`` b_Delta; ``skip`` D;

@@ -8,8 +8,9 @@ recurrent network with one gate solves it. Attention must find the last ``w`` am
 authors call glitches, where it is far away. The threshold is therefore 0.99.
 
 Liu et al. 2023, "Exposing Attention Glitches with Flip-Flop Language Modeling" (arXiv:2306.00946): 256 instructions, of which
-80 % are ``i``, and tests with 10 % and 98 %. There, training predicts every token; here, only the bits that are determined, and
-evaluations score those in the last quarter of a row, whose last instruction is always ``r``.
+80 % are ``i``, and tests with 10 % and 98 %. There, training predicts every token; here, rows have 32 instructions by default,
+training predicts only the bits that are determined, and evaluations score those in the last quarter of a row, whose last
+instruction is always ``r``.
 """
 
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ symbols is random.
 
 Gu and Dao 2023, "Mamba" (arXiv:2312.00752); the form with a token that starts the copy is that of Poli
 et al. 2024, "Mechanistic Design and Scaling of Hybrid Architectures" (MAD, arXiv:2403.17844). There, no
-blank follows the last symbol.
+blank follows the last symbol, and rows have 16 symbols and 256 tokens.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,148 @@
+"""Operations of a forward pass that reduce positions or rows, or draw random numbers, with the lines that call them."""
+
+import linecache
+import sys
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+TORCH = str(Path(torch.__file__).parent)
+DROPOUT = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "dropout_"}
+DRAWS = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal"}
+DRAWS |= {"bernoulli", "multinomial", "bernoulli_", "normal_", "uniform_", "exponential_", "cauchy_", "random_"}
+SELECTIONS = {"__getitem__", "select", "narrow", "index_select", "gather", "take", "split", "chunk", "unbind", "diagonal"}
+
+
+class Operation(NamedTuple):
+    """A call of a function of torch in a line of code.
+
+    Attributes:
+        file, line: the innermost line outside of torch.
+        function: the name of the function.
+        kinds: ``positions`` or ``rows``, which it reduces, or ``random``.
+        keeps_shape: True for a norm or softmax, whose result has the shape of its input.
+    """
+
+    file: str
+    line: int
+    function: str
+    kinds: frozenset[str]
+    keeps_shape: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        return self.file, self.line, self.function
+
+    @property
+    def code(self) -> str:
+        """The source of the line."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        shown = self.code if len(self.code) <= 70 else f"{self.code[:67]}..."
+        return f"line {self.line} of {Path(self.file).name} (`{shown}`)"
+
+
+class Recorder(TorchFunctionMode):
+    """Collect operations in ``found``, for inputs of b rows and of lengths that no other size equals."""
+
+    def __init__(self, b: int, lengths: Collection[int]) -> None:
+        super().__init__()
+        self.b, self.lengths = b, frozenset(lengths)
+        self.found: dict[tuple[str, int, str], Operation] = {}
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        kinds, keeps_shape = self._kinds(name, args, kwargs, result)
+        if kinds:
+            operation = Operation(*_caller(), name, frozenset(kinds), keeps_shape)
+            self.found.setdefault(operation.place, operation)
+        return result
+
+    def _kinds(self, name: str, args: Any, kwargs: Any, result: Any) -> tuple[set[str], bool]:
+        if name in DROPOUT:
+            p, training = [*args[1:3], *(0.5, True)[len(args[1:3]) :]]
+            return ({"random"} if kwargs.get("p", p) and kwargs.get("training", training) else set()), True
+        if name in DRAWS:
+            return {"random"}, False
+        operands = [z for z in tree_leaves((args, kwargs)) if isinstance(z, Tensor) and z.is_floating_point()]
+        results = [z for z in tree_leaves(result) if isinstance(z, Tensor)]
+        if not operands or not results or not results[0].is_floating_point() or name in SELECTIONS:
+            return set(), False
+        whole = max(operands, key=Tensor.numel)
+        if (dims := _normed(name, whole, args, kwargs)) is not None:
+            return self._named({whole.shape[d] for d in dims}), True
+        if results[0].numel() >= whole.numel():
+            return set(), False
+        left = set(results[0].shape)
+        return self._named({n for z in operands for n in z.shape if n not in left}, left), False
+
+    def _named(self, sizes: set[int], left: Collection[int] = ()) -> set[str]:
+        """Return what dimensions of these sizes are, if a result has no other dimension of the same kind ``left``."""
+        kinds = {"positions"} if self.lengths & sizes and not self.lengths.intersection(left) else set()
+        return kinds | ({"rows"} if self.b in sizes else set())
+
+
+class Replacer(TorchFunctionMode):
+    """Within this context, replace the results of operations by constants: ones, the input of a norm, one half for a draw."""
+
+    def __init__(self, operations: Collection[Operation]) -> None:
+        super().__init__()
+        self.operations = {operation.place: operation for operation in operations}
+        self.names = {operation.function for operation in operations}
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        operation = self.operations.get((*_caller(), name)) if name in self.names else None
+        if operation is not None and operation.keeps_shape:
+            return args[0] if args else (kwargs or {})["input"]
+        result = func(*args, **(kwargs or {}))
+        if operation is None:
+            return result
+        return tree_map(_half if "random" in operation.kinds else _one, result)
+
+
+def _one(result: Any) -> Any:
+    return torch.ones_like(result) if isinstance(result, Tensor) else result
+
+
+def _half(result: Any) -> Any:
+    if not isinstance(result, Tensor):
+        return result
+    with torch.no_grad():
+        return result.fill_(0.5) if result.is_floating_point() else result.zero_()
+
+
+def _normed(name: str, x: Tensor, args: Any, kwargs: Any) -> list[int] | None:
+    """Return the dimensions over which a function of an unchanged shape computes sums; None for another function."""
+    if name in ("softmax", "log_softmax", "normalize"):
+        dim = kwargs.get("dim", args[1] if len(args) > 1 and name != "normalize" else args[2] if len(args) > 2 else 1)
+        dims = [dim % x.dim()] if isinstance(dim, int) else []
+        return [] if dims == [x.dim() - 1] else dims  # of the features, or of the keys of each query
+    first = {"batch_norm": (0, *range(2, x.dim())), "instance_norm": range(2, x.dim()), "group_norm": range(2, x.dim())}
+    if name == "layer_norm":
+        shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())
+        return list(range(x.dim() - len(shape), x.dim()))
+    return list(first[name]) if name in first else None
+
+
+def _caller() -> tuple[str, int]:
+    """Return the file and line of the innermost call outside of torch and this module."""
+    for file, line in _frames():
+        if not file.startswith(TORCH) and file != __file__:
+            return file, line
+    return "", 0
+
+
+def _frames() -> Iterator[tuple[str, int]]:
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
