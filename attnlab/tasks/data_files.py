@@ -137,6 +137,10 @@ class SplitFiles:
                 parts[split] = Part(path, stops[i], stops[i + 1])
         return parts
 
+    def mapped(self) -> dict[str, np.ndarray]:
+        """Return the items of each split, (n,) and memory-mapped from its file."""
+        return {split: _mapped(part.file.path, part.start, part.stop, self.dtype) for split, part in self.parts().items()}
+
     def overlap_notes(self) -> list[str]:
         """Return a note for each of ``valid`` and ``test`` of which more than a little also occurs in ``train``."""
         parts = self.parts()

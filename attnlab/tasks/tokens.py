@@ -1,6 +1,7 @@
 """``tokens``: files of token numbers, as a tokenizer writes them for the training of a language model.
 
-A file is a plain array of little-endian uint16 or uint32 numbers without a header. It is memory-mapped.
+A file is a plain array of little-endian uint16 or uint32 numbers without a header. It is memory-mapped. A file that
+contradicts this, the type or the vocabulary is refused, and the plan notes unusual numbers (``attnlab.tasks.token_files``).
 
 Bits per token depend on the tokenizer. Bits per byte do not, but they need the number of bytes of each token: with
 ``token_bytes``, the metric is the bits of all predicted tokens over the bytes of exactly these tokens, under every limit and
@@ -10,6 +11,8 @@ protocol. Without it, bits per byte are not estimated, and the metric is bits pe
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +20,18 @@ import torch
 from torch import Tensor
 
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import whole_number
+from attnlab.tasks import SPLITS, whole_number
 from attnlab.tasks.data_files import DataFile, SplitFiles, decode
+from attnlab.tasks.lines import split_lines
 from attnlab.tasks.reference_scores import ngram
 from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.sequence import SequenceTask, count_bytes
+from attnlab.tasks.token_files import require_plain, require_tokens, token_notes
 
 TYPES = {"uint16": "uint16", "u16": "uint16", "uint32": "uint32", "u32": "uint32"}  # parts of a file's name -> type
-FIRST = 1 << 20  # tokens of each file that the constructor reads
+FIRST = 1 << 20  # tokens of each split, at either end, that the plan reads
+BYTES_PER_TOKEN = 1.0, 16.0  # the usual mean in a text
+SINGLE_BYTES = 512  # tokens of one byte, at most: the bytes themselves, and characters that have a token besides
 COUNTED = 100_000_000  # tokens of train, at most, that the n-gram model reads
 
 
@@ -61,11 +68,13 @@ class Tokens(SequenceTask):
     ) -> None:
         super().__init__(length=length, sampling=sampling)
         self.vocabulary = whole_number(vocabulary, name="vocabulary")
-        self.dtype = _type(dtype, Path(path).name)
+        self.dtype = _type(dtype, path, valid, test)
         self._files = SplitFiles(path, valid, test, task="tokens", items="tokens", dtype=self.dtype)
-        self._files.require(self.length)
         for file in self._files.files.values():
-            self._check(np.fromfile(file.path, dtype=self._files.dtype, count=FIRST), file.path)
+            require_plain(file)
+        self._files.require(self.length)
+        for split, tokens in self._files.mapped().items():
+            self._require_tokens(tokens[:FIRST], split)
         self._token_bytes: Tensor | None = None
         if token_bytes is not None:
             self.metric = "bits_per_byte"
@@ -79,21 +88,35 @@ class Tokens(SequenceTask):
         return self._files.cuts()
 
     def data_notes(self) -> list[str]:
-        return self._files.overlap_notes()
+        """Return notes on text that splits share, and on unusual tokens."""
+        splits = self._files.mapped()
+        unusual = (
+            token_notes(tokens, first=FIRST, path=self._file(split).path, split=split, vocabulary=self.vocabulary)
+            for split, tokens in splits.items()
+        )
+        return [*self._files.overlap_notes(), *chain.from_iterable(unusual), *self._bytes_notes(splits["test"][:FIRST])]
+
+    def _bytes_notes(self, test: np.ndarray) -> Iterator[str]:
+        """Yield notes on numbers of bytes that are unusual, of the tokens of ``test``."""
+        if self._token_bytes is None:
+            return
+        counts = self._token_bytes.cpu().numpy()
+        if not BYTES_PER_TOKEN[0] <= (mean := counts[test].mean()) <= BYTES_PER_TOKEN[1]:
+            yield f"by token_bytes, a token of test has {mean:.2f} bytes on average, and bits per byte depend on it"
+        if (single := int((counts == 1).sum())) > SINGLE_BYTES:
+            yield f"by token_bytes, {single:,} tokens have one byte each, of which there are 256"
 
     def read(self) -> np.ndarray:
         tokens = self._files.read()
-        self._check(tokens, self._files.files["path"].path)
+        for split in SPLITS:
+            self._require_tokens(tokens[self._place(split)], split)
         return tokens
 
-    def _check(self, tokens: np.ndarray, path: Path) -> None:
-        """Raise ``UserError`` if the tokens do not fit into the vocabulary, or are of a wider type."""
-        head = tokens[: FIRST // 2 * 2]
-        if self.dtype == "uint16" and len(head) >= 64 and head[0::2].any() and not head[1::2].any():
-            raise UserError(f"dtype: expected uint16, but every second number of {path} is 0, as in a file of uint32")
-        if (largest := int(tokens.max())) >= self.vocabulary:
-            hint = f"; is it a file of {'uint16' if self.dtype == 'uint32' else 'uint32'}?" if largest >= 2**20 else ""
-            raise UserError(f"vocabulary: expected more than {largest:,}, a token of {path}, got {self.vocabulary:,}{hint}")
+    def _require_tokens(self, tokens: np.ndarray, split: str) -> None:
+        require_tokens(tokens, file=self._file(split), split=split, vocabulary=self.vocabulary)
+
+    def _file(self, split: str) -> DataFile:
+        return self._files.parts()[split].file
 
     def target_bytes(self, targets: Tensor) -> Tensor | None:
         if self._token_bytes is None:
@@ -118,25 +141,30 @@ class Tokens(SequenceTask):
         return {"n-gram": Reference(about, score, options=("vocabulary",))}
 
 
-def _type(stated: str | None, name: str) -> str:
-    """Return the type of the numbers: the stated one, or that of a part of the file's name."""
+def _type(stated: str | None, *paths: str | None) -> str:
+    """Return the type of the numbers: the stated one, or that of a part of the name of ``path``, the first file."""
     if stated is not None and stated not in TYPES.values():
         raise UserError(f"dtype: expected uint16 or uint32, got {stated!r}{nearest(str(stated), TYPES.values())}")
-    if name.endswith(".npy"):
-        raise UserError(f"path: expected numbers without a header, but {name} is a file of numpy: write it with array.tofile")
-    of_name = next((TYPES[part] for part in reversed(name.split(".")) if part in TYPES), None)
-    if stated is None and of_name is None:
-        raise UserError(f"dtype: expected uint16 or uint32, or a file name such as train.uint16.bin, got {name} alone")
-    if stated is not None and of_name not in (None, stated):
-        raise UserError(f"dtype: {stated} contradicts the name of the file, {name}")
-    return stated or str(of_name)
+    names = [Path(path).name for path in paths if path is not None]
+    kinds = [next((TYPES[part] for part in reversed(name.split(".")) if part in TYPES), None) for name in names]
+    kind = stated or kinds[0]
+    if names[0].endswith(".npy"):
+        raise UserError(
+            f"path: expected numbers without a header, but {names[0]} is a file of numpy: write it with array.tofile"
+        )
+    if kind is None:
+        raise UserError(f"dtype: expected uint16 or uint32, or a file name such as train.uint16.bin, got {names[0]} alone")
+    for name, of_name in zip(names, kinds, strict=True):
+        if of_name not in (None, kind):
+            raise UserError(f"dtype: {kind} contradicts the name of the file, {name}")
+    return kind
 
 
 def _token_bytes(path: str, vocabulary: int) -> tuple[Tensor, str]:
     """Return the number of bytes of each token, (vocabulary,) int64, and the checksum of the file."""
     file = DataFile(path, option="token_bytes")
     contents = file.path.read_bytes()
-    lines = decode(contents, file, encoding="utf-8").splitlines()
+    lines = split_lines(decode(contents, file, encoding="utf-8"))
     if len(lines) != vocabulary:
         raise UserError(f"token_bytes: expected a line for each of {vocabulary:,} tokens, {file.path} has {len(lines):,} lines")
     for number, line in enumerate(lines, start=1):

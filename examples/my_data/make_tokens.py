@@ -30,7 +30,7 @@ def train_tokenizer(text: str) -> Tokenizer:
 def main(files: list[str], folder: Path = FOLDER) -> None:
     """Write the token files of three texts into ``folder``."""
     splits = zip(("train", "valid", "test"), files, strict=True)
-    texts = {split: Path(name).read_text(encoding="utf-8") for split, name in splits}
+    texts = {split: Path(name).read_bytes().decode() for split, name in splits}  # text mode would change line ends
     tokenizer = train_tokenizer(texts["train"])
     tokenizer.save(str(folder / "tokenizer.json"))
     for split, text in texts.items():

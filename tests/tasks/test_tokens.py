@@ -184,3 +184,113 @@ def test_the_reference_score_is_that_of_a_model_of_tokens(limit: int | None, cor
     bytes_counted = sum(len(SPELLED[token].encode()) for token in task.split("test")[1:limit])
     count = len(task.split("test")[1:limit])
     assert exact.reference_scores()["n-gram"].score(limit) == pytest.approx(scores["n-gram"] * count / bytes_counted)
+
+
+# ---------------------------------------------------------------- files that contradict their options
+
+ZIPF = np.minimum(np.random.default_rng(1).zipf(1.3, size=20_000), 40_000) - 1  # as the ids of a tokenizer are distributed
+
+
+def saved(folder: Path, numbers: Any, kind: str, name: str = "t.bin") -> str:
+    np.asarray(numbers).astype(kind).tofile(folder / name)
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("declared", ["uint16", "uint32"])
+@pytest.mark.parametrize("actual", ["<u2", "<u4", "<i8", ">u2", ">u4", ">i8", "u1", "<f4", "<f8"])
+def test_another_type_or_byte_order_is_refused_or_noted(declared: str, actual: str, corpus: Path) -> None:
+    large = np.where(ZIPF % 5, ZIPF, ZIPF + 60_000)
+    for numbers, vocabulary in ((ZIPF % 250, 256), (ZIPF, 50_257), (ZIPF, 65_536), (large, 100_277)):
+        if np.dtype(actual).kind != "f" and numbers.max() > np.iinfo(actual).max:
+            continue
+        options = {"path": saved(corpus, numbers, actual), "dtype": declared, "vocabulary": vocabulary}
+        if np.dtype(actual) == np.dtype(f"<u{np.dtype(declared).itemsize}"):
+            assert tokens(**options).data_notes() == []
+            continue
+        try:
+            notes = tokens(**options).data_notes()
+        except UserError as error:
+            assert error.message.startswith(("dtype: ", "vocabulary: ", "path: ")) and "\n" not in str(error)
+        else:
+            assert vocabulary == 65_536 and any("big-endian" in note or "wider numbers" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind", "declared", "vocabulary", "words"),
+    [
+        (ZIPF, "<i8", "uint16", 50_257, "8-byte"),
+        (ZIPF, "<i8", "uint32", 50_257, "8-byte"),
+        (ZIPF, "<u4", "uint16", 50_257, "uint32"),
+        (ZIPF + 60_000 * (ZIPF > 9), "<u4", "uint16", 100_277, "uint32"),
+        (ZIPF, ">u4", "uint16", 50_257, "most significant"),
+        (ZIPF, ">u4", "uint32", 50_257, "big-endian"),
+        (ZIPF % 200, ">u2", "uint16", 256, "big-endian"),
+        (ZIPF % 256, "u1", "uint16", 256, "uint8"),
+        (ZIPF % 300, "<u2", "uint32", 300, "uint16"),
+        (np.where(ZIPF > 999, -1, ZIPF), "<i2", "uint16", 50_257, "signed"),
+        (np.zeros(3_000), "<u2", "uint16", 300, "different tokens in train"),
+        (np.full(3_000, 7), "<u4", "uint32", 300, "different tokens in train"),
+        (np.concatenate([ZIPF % 300, np.zeros(5_000)]), "<u2", "uint16", 300, "different tokens in valid"),
+    ],
+)
+def test_a_contradiction_is_one_line_that_names_it(
+    numbers: Any, kind: str, declared: str, vocabulary: int, words: str, corpus: Path
+) -> None:
+    with pytest.raises(UserError) as refusal:
+        tokens(path=saved(corpus, numbers, kind), dtype=declared, vocabulary=vocabulary)
+    assert words in refusal.value.message and "t.bin" in refusal.value.message and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("option", ["path", "valid", "test"])
+def test_files_of_other_formats_are_refused(option: str, corpus: Path) -> None:
+    body = NUMBERS.astype("<u2").tobytes()
+    heads = {"numpy": b"\x93NUMPY\x01\x00", "zip": b"PK\x03\x04", "gzip": b"\x1f\x8b\x08\x00", "Parquet": b"PAR1"}
+    heads |= {"llm.c": np.array([20240520, 1], "<i4").tobytes(), "Megatron": b"MMIDIDX\x00", "pickle": b"\x80\x04\x95\x00"}
+    for name, head in heads.items():
+        (corpus / "t.bin").write_bytes(head + body)
+        with pytest.raises(UserError, match=rf"^{option}: .*{name}"):
+            tokens(**{"path": "train.uint16.bin", "dtype": "uint16", option: "t.bin"})
+    (corpus / "t.bin").write_text("12 7 305 und 'größer'\n" * 50, encoding="utf-8")
+    with pytest.raises(UserError, match=rf"^{option}: .*a text"):
+        tokens(**{"path": "train.uint16.bin", "dtype": "uint16", "vocabulary": 65_536, option: "t.bin"})
+
+
+def test_the_names_of_all_files_are_those_of_the_type(corpus: Path) -> None:
+    saved(corpus, NUMBERS, "<u4", "test.uint32.bin")
+    with pytest.raises(UserError, match=r"^dtype: uint16 .*test.uint32.bin"):
+        tokens(test="test.uint32.bin")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "vocabulary", "words"),
+    [
+        (np.concatenate([[7, 1], np.zeros(510), ZIPF % 299 + 1]), 300, "header"),
+        (np.concatenate([ZIPF % 300, np.full(400, 9)]), 300, "the last 400 tokens of test"),
+        (np.sort(ZIPF % 300), 300, "never decrease"),
+        (np.where(np.arange(20_000) % 5 < 3, 1, ZIPF % 300), 300, "are 1: are rows padded?"),
+        (ZIPF % 300, 50_257, "largest token of train (t.bin) is 299"),
+    ],
+)
+def test_unusual_tokens_are_noted(numbers: Any, vocabulary: int, words: str, corpus: Path) -> None:
+    notes = tokens(path=saved(corpus, numbers, "<u2"), dtype="uint16", vocabulary=vocabulary).data_notes()
+    assert any(words in note for note in notes)
+
+
+def test_ordinary_tokens_have_no_note(corpus: Path) -> None:
+    assert tokens(token_bytes="bytes.txt").data_notes() == []
+    for kind in ("uint16", "uint32"):
+        path = saved(corpus, ZIPF, f"<u{int(kind[4:]) // 8}")
+        assert tokens(path=path, dtype=kind, vocabulary=50_257).data_notes() == []
+
+
+def test_numbers_of_bytes_are_cut_by_lines_and_unusual_ones_are_noted(corpus: Path) -> None:
+    counts = [str(len(text.encode())) for text in SPELLED]
+    (corpus / "bytes.txt").write_bytes("\r\n".join(counts).encode())
+    assert tokens(token_bytes="bytes.txt").data_notes() == []
+    (corpus / "bytes.txt").write_bytes("\x85".join(counts).encode())
+    with pytest.raises(UserError, match=r"^token_bytes: "):
+        tokens(token_bytes="bytes.txt")
+    (corpus / "bytes.txt").write_bytes(b"1\n" + b"0\n" * (VOCABULARY - 1))
+    assert any("bytes on average" in note for note in tokens(token_bytes="bytes.txt").data_notes())
+    (corpus / "many.txt").write_bytes(b"1\n" * 600)
+    assert any("600 tokens have one byte" in note for note in tokens(token_bytes="many.txt", vocabulary=600).data_notes())
