@@ -4,7 +4,6 @@ Tokens are hashed, because they are the same in all supported versions of Python
 within a line, comments, and statements that are nothing but a string literal do not count.
 """
 
-import ast
 import hashlib
 import io
 import os
@@ -14,14 +13,12 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-Roots = list[tuple[Path, str | None]]  # a folder that absolute imports start from, and the only package that counts there
-
-NOT_LOCAL = frozenset({*sys.stdlib_module_names, "attnlab"})  # never taken from a user's folder
+from attnlab._util.imported_files import Roots, editable_roots, imported_files, path_roots
 
 
 def code_digest(path: Path) -> str:
-    """Return the SHA-256 digest of the code of a user's file and of ``code_files`` that it imports."""
-    return _digest(path, code_files(path))
+    """Return the SHA-256 digest of the code of a user's file and of the other ``code_files``."""
+    return _digest(path, code_files(path), shared_roots())
 
 
 def module_digest(module: str, file: Path) -> str:
@@ -35,79 +32,53 @@ def module_digest(module: str, file: Path) -> str:
     root = file.parents[len(parts) - (file.name != "__init__.py")]
     packages = [root.joinpath(*parts[:n], "__init__.py") for n in range(1, len(parts))]  # imported before the module
     start = {file, *(package for package in packages if package.is_file())}
-    return _digest(file, _with_imports(start, [(root, parts[0])]))
+    return _digest(file, imported_files(start, [(root, parts[0])], named=None), [])
 
 
 def code_files(path: Path) -> set[Path]:
-    """Return a user's file and the files of the modules that it imports from its folder, transitively.
+    """Return a user's file, the files of the modules that it imports, transitively, and those that its texts name.
 
-    If the folder is a package, modules of the same top-level package count too.
+    Modules are those of its folder and of ``shared_roots``. If the folder is a package, modules of the same top-level package
+    count too. Of a symbolic link, modules of the folder of the file itself count as well, where Python looks for them.
     """
-    outer = path.parent
-    while (outer / "__init__.py").is_file():
-        outer = outer.parent
-    packages = path.parent.relative_to(outer).parts[:1]
-    return _with_imports({path}, [(path.parent, None), *((outer, package) for package in packages)])
+    package = _package(path)
+    folders = dict.fromkeys((path.parent, path.resolve().parent))
+    roots: Roots = [*((folder, None) for folder in folders), *([(package.parent, package.name)] if package else [])]
+    return imported_files({path}, [*roots, *shared_roots()])
 
 
-def _digest(path: Path, files: set[Path]) -> str:
+def _package(path: Path) -> Path | None:
+    """Return the folder of the top-level package that contains a file, or None."""
+    package = None
+    for folder in path.parents:
+        if not (folder / "__init__.py").is_file():
+            break
+        package = folder
+    return package
+
+
+def shared_roots() -> Roots:
+    """Return the folders of modules that are installed nowhere: those of ``PYTHONPATH`` and of editable installs."""
+    return [*path_roots(os.environ.get("PYTHONPATH", ""), Path.cwd()), *editable_roots(Path(sys.prefix))]
+
+
+def _digest(path: Path, files: set[Path], roots: Roots) -> str:
     digest = hashlib.sha256()
-    names = {"" if file == path else Path(os.path.relpath(file, path.parent)).as_posix(): file for file in files}
+    names = {_name(file, path, roots): file for file in files}
     for name in sorted(names):  # that of the file itself does not count
-        code = normalized(names[name].read_bytes())
+        content = names[name].read_bytes()
+        code = normalized(content) if names[name].suffix == ".py" or names[name] == path else content
         digest.update(f"{name} {len(code)}\n".encode() + code)
     return digest.hexdigest()
 
 
-def _with_imports(start: set[Path], roots: Roots) -> set[Path]:
-    files, waiting = set(start), list(start)
-    while waiting:
-        for folder, module in _imported(waiting.pop(), roots):
-            parts = module.split(".")
-            for n in range(1, len(parts) + 1):  # a package is imported before its modules
-                imported = module_file(folder, ".".join(parts[:n]))
-                if imported is None:
-                    break
-                if imported not in files:
-                    files.add(imported)
-                    waiting.append(imported)
-    return files
-
-
-def is_local(root: Path, module: str) -> bool:
-    """Return whether an absolute import of ``module`` means a file in ``root``: Python's and attnlab's own modules stay."""
-    first = module.partition(".")[0]
-    return first not in NOT_LOCAL and module_file(root, first) is not None
-
-
-def module_file(folder: Path, name: str) -> Path | None:
-    """Return the file of a module with this dotted name relative to a folder, or None."""
-    parts = name.split(".")
-    place = folder.joinpath(*parts)
-    if not all(parts):
-        return None
-    return next((file for file in (place / "__init__.py", place.with_name(f"{parts[-1]}.py")) if file.is_file()), None)
-
-
-def _imported(file: Path, roots: Roots) -> Iterator[tuple[Path, str]]:
-    """Yield a folder and a dotted name relative to it for each module that a file may import."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # importing the file fails with a message of its own
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            level, names = 0, [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            prefix = f"{node.module}." if node.module else ""
-            level, names = node.level, [f"{prefix}{alias.name}" for alias in node.names]
-        else:
-            continue
-        if level:
-            yield from ((file.parents[min(level, len(file.parents)) - 1], name) for name in names)
-            continue
-        for root, package in roots:
-            yield from ((root, name) for name in names if package in (None, name.partition(".")[0]) and is_local(root, name))
+def _name(file: Path, path: Path, roots: Roots) -> str:
+    """Return the name of a file in the digest of ``path``: relative to it, or to its root, so that both may be moved."""
+    if file == path:
+        return ""
+    inside = file.is_relative_to(_package(path) or path.parent)
+    root = next((root for root, _ in roots if not inside and file.is_relative_to(root)), None)
+    return f"@{file.relative_to(root).as_posix()}" if root else Path(os.path.relpath(file, path.parent)).as_posix()
 
 
 def normalized(source: bytes) -> bytes:

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from attnlab._util.code_digest import code_digest, code_files, is_local, module_file
+from attnlab._util.code_digest import code_digest, code_files
 from attnlab._util.files import sha256
+from attnlab._util.imported_files import is_local, is_namespace, module_file
 from attnlab.errors import UserError
 
 USER_MODULE = "attnlab_user_"  # prefix of the packages
@@ -138,9 +139,16 @@ class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
         if not name.startswith(USER_MODULE) or not path:
             return None
-        file = module_file(Path(path[0]), name.rpartition(".")[2])
+        folder, last = Path(path[0]), name.rpartition(".")[2]
+        file = module_file(folder, last)
         if file is None:
-            return None
+            if not is_namespace(folder, last):
+                return None
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [str(folder / last)]
+            return spec
+        if file.suffix != ".py":
+            return importlib.util.spec_from_file_location(name, file)
         folders = [str(file.parent)] if file.name == "__init__.py" else None
         return importlib.util.spec_from_file_location(
             name, file, loader=_Loader(name, str(file)), submodule_search_locations=folders

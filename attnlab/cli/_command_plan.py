@@ -10,12 +10,15 @@ from attnlab.cli._printing import constant_columns, format_duration, print_table
 from attnlab.config.axes import text
 from attnlab.config.command import CommandConfig
 from attnlab.errors import UserError
+from attnlab.planning.command_files import command_files, counted_files
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
+SHOWN = 8  # files that a plan names
 
-def print_commands(plan: Plan) -> None:
+
+def print_commands(plan: Plan, *, each: bool = False) -> None:
     """Print the values of each cell, the command line of the first run, and the files that the results depend on."""
     commands = {cell.name: cell.settings for cell in plan.cells if isinstance(cell.settings, CommandConfig)}
     names = list(dict.fromkeys(name for command in commands.values() for name in command.values))
@@ -31,9 +34,32 @@ def print_commands(plan: Plan) -> None:
     first = plan.runs[0].settings
     assert isinstance(first, CommandConfig)
     print_text(f"First command: {shlex.join(first.arguments)}")
-    files = sorted({name for command in commands.values() for name in command.files})
-    named = "listed under 'files'" if plan.study.files is not None else "that the command names"
-    print_text(f"Files {named}: {', '.join(files) or 'none'}. A run whose command or files change is repeated.")
+    named = "listed under 'files'" if plan.study.files is not None else "that count"
+    print_files(plan, each=each, named=named, consequence="A run whose command or files change is repeated.")
+    if plan.study.files is not None:
+        folder, found = plan.folder.resolve(), command_files(plan.folder.resolve(), first.arguments, first.env)
+        listed = {folder / name for name in counted_files(folder, first.files)}
+        code = [name for name in counted_files(folder, found) if name.endswith((".py", ".sh")) and folder / name not in listed]
+        if code:
+            print_text(f"note: not listed under 'files', so a change repeats no run: {', '.join(code)}")
+
+
+def print_files(plan: Plan, *, each: bool, named: str = "of your own that count", consequence: str | None = None) -> None:
+    """Print the number and the names of the files that the results depend on: of a program, or of the user's own classes.
+
+    Args:
+        each: print all names instead of the first ones.
+        named, consequence: words for it.
+    """
+    settings = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
+    names = {name for one in settings for name in (one.files if isinstance(one, CommandConfig) else one.sources)}
+    files = counted_files(plan.folder.resolve(), names)
+    if not files and consequence is None:
+        return
+    shown = files if each or len(files) <= SHOWN + 1 else files[:SHOWN]
+    more = f" and {len(files) - len(shown)} more (--all lists them)" if len(shown) < len(files) else ""
+    end = consequence or "A run whose code changes is repeated."
+    print_text(f"Files {named} ({len(files)}): {', '.join(shown) or 'none'}{more}. {end}")
 
 
 def print_command_time(plan: Plan) -> None:

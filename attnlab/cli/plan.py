@@ -33,7 +33,11 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="estimate the peak memory on CUDA (default: of cells for a CUDA device)"
     )
-    parser.add_argument("--all", action="store_true", help="list each cell that is refused or skipped, not only each reason")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="list each cell that is refused or skipped, not only each reason, and each file that counts",
+    )
 
 
 def main(arguments: Namespace) -> int:
@@ -74,15 +78,15 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         tflops: the rate that turns FLOPs into time, in TFLOP/s; default: that of the steps that an earlier run measured, or
             that of matrix products on the study's device.
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
-        each: print a line for each refused or skipped cell instead of one for each reason.
+        each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
     """
-    from attnlab.cli._command_plan import print_command_time, print_commands
+    from attnlab.cli._command_plan import print_command_time, print_commands, print_files
     from attnlab.cli._omissions import print_omissions
     from attnlab.cli._verdict_time import print_verdict_time
     from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
 
     if plan.study.command is not None:
-        print_commands(plan)
+        print_commands(plan, each=each)
         _print_finished(plan)
         print_command_time(plan)
         _print_estimand(plan)
@@ -108,6 +112,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     if peaks:
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")
+    print_files(plan, each=each)
     _print_stages(plan)
     _print_search(plan)
     _print_design(plan)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from attnlab._util.code_digest import code_digest
-from attnlab._util.files import sha256
 from attnlab.config.command import CommandConfig
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
 from attnlab.planning.cell import Cell
-
-PYTHON = "python"  # as the first word, the interpreter that runs attnlab
+from attnlab.planning.command_files import command_files, file_digest, find_program
 
 
 def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Cell]:
@@ -31,24 +25,13 @@ def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Ce
     for cell in cells:
         command = cell.command
         _check_program(study, command)
-        files = _named_files(study.folder, _without_seed(command)) if listed is None else listed
+        files = command_files(study.folder, _without_seed(command), command.env) if listed is None else listed
         for path in files.values():
             if path not in digests:
                 digests[path] = file_digest(path)
         command = command.model_copy(update={"files": {name: digests[path] for name, path in files.items()}})
         resolved.append(Cell(cell.name, cell.axes, command, where=cell.place))
     return resolved
-
-
-def find_program(word: str, folder: Path) -> str | None:
-    """Return the path of the program that the first word of a command names; None if there is none.
-
-    Args:
-        folder: of the study, to which a word with a slash is relative; others are looked up in ``PATH``.
-    """
-    if word == PYTHON:
-        return sys.executable
-    return shutil.which(str((folder / word).resolve()) if "/" in word else word)
 
 
 def _check_program(study: StudyConfig, command: CommandConfig) -> None:
@@ -81,35 +64,3 @@ def _without_seed(command: CommandConfig) -> list[str]:
     """Return the words of a command line that are the same for all seeds."""
     other = command.model_copy(update={"seed": command.seed + 1}).arguments
     return [word for word, of_other in zip(command.arguments, other, strict=True) if word == of_other]
-
-
-def _named_files(folder: Path, arguments: Sequence[str]) -> dict[str, Path]:
-    """Return name -> path of the files in the folder of a study that a command line names.
-
-    A word, the part of a word after ``=``, and the module after ``-m`` can name a file.
-    """
-    named: dict[str, Path] = {}
-    root = folder.absolute()
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        for name in _candidates(before, word):
-            try:
-                path = Path(os.path.normpath(root / name))  # a link in the folder counts, wherever it leads
-                if path.is_relative_to(root) and path.is_file():
-                    named[path.relative_to(root).as_posix()] = path
-            except (OSError, ValueError):  # a word that is no path, such as one that is too long
-                continue
-    return named
-
-
-def _candidates(before: str, word: str) -> Iterator[str]:
-    yield word
-    if "=" in word:
-        yield word.partition("=")[2]
-    if before == "-m":
-        module = word.replace(".", "/")
-        yield from (f"{module}.py", f"{module}/__main__.py")
-
-
-def file_digest(path: Path) -> str:
-    """Return the digest of a file; of Python code without comments, and with the files that it imports from its folder."""
-    return code_digest(path) if path.suffix == ".py" else sha256(path)

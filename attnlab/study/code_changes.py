@@ -35,6 +35,7 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     recorded_keys = {record.data.tags["attnlab.fingerprint"] for record in records}
     planned_keys = {(run.cell.name, run.seed, json.dumps(run.params)): run.key for run in plan.runs}  # none with a search
     changed: Counter[str] = Counter()
+    added: Counter[str] = Counter()
     for tags in (record.data.tags for record in records if record.data.tags.get("attnlab.current") != "no"):
         cell, seed = tags["attnlab.cell"], int(tags["attnlab.seed"])
         is_planned = plan.searched or (cell in code and seed in plan.seeds)
@@ -42,10 +43,13 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
         if cell in code and is_planned and key not in recorded_keys:
             before = _digests(json.loads(tags["attnlab.config"]))
             changed.update(name for name, digest in code[cell].items() if before.get(name, digest) != digest)
+            added.update(code[cell].keys() - before.keys())
+    notes = {f"{name} (or a file that it imports) has changed since": count for name, count in sorted(changed.items())}
+    notes |= {f"{name} counts now, and did not when": count for name, count in sorted(added.items())}
     return [
-        f"{name} (or a file that it imports) has changed since {count} run{'' if count == 1 else 's'} of this study "
+        f"{words} {count} run{'' if count == 1 else 's'} of this study "
         f"{'was' if count == 1 else 'were'} recorded: {'it' if count == 1 else 'they'} will be trained again"
-        for name, count in sorted(changed.items())
+        for words, count in notes.items()
     ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from attnlab._util.code_digest import code_digest
 from attnlab._util.user_code import forget_changed_files, is_loaded, load_file, load_sources
 from attnlab.errors import UserError
 
@@ -114,3 +115,37 @@ def test_a_change_of_a_helper_is_noticed_with_its_name(tmp_path: Path) -> None:
     path = write(tmp_path, mine="from helper import x\n", helper="x = 3\n") / "mine.py"
     with pytest.raises(UserError, match=r"mine\.py.*helper\.py.*changed"):
         load_sources({str(path): "0" * 64})
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import space.sub\nScale = space.sub.Scale", "from space import sub\nScale = sub.Scale", "from space.sub import Scale"],
+)
+def test_a_folder_without_init_is_a_package(statement: str, tmp_path: Path) -> None:
+    write(tmp_path, mine=statement + "\n", space__sub="from .near import Scale\n", space__near=HELPER.format(factor=3))
+    write(tmp_path, torch__sub="raise SystemExit\n", other="import torch\nScale = torch.nn.Module\n")
+    before = code_digest(tmp_path / "mine.py")
+    assert load_file(tmp_path / "mine.py").Scale().get() == 3
+    load_file(tmp_path / "other.py")  # an installed package has precedence over such a folder
+    write(tmp_path, space__near=HELPER.format(factor=4))
+    assert code_digest(tmp_path / "mine.py") != before
+    forget_changed_files()
+    assert load_file(tmp_path / "mine.py").Scale().get() == 4
+
+
+def test_modules_on_the_path_and_named_files_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(
+        tmp_path / "own", mine="import importlib\nimport shared\nimportlib.import_module('near')\nX = 'sizes.yaml'\n"
+    )
+    write(folder, near="x = 1\n")
+    write(tmp_path / "lib", shared="import deep.er\n", deep__er="x = 1\n", unused="x = 1\n")
+    (folder / "sizes.yaml").write_text("a: 1 # one\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    before = code_digest(folder / "mine.py")
+    names = {"own/near.py": True, "own/sizes.yaml": True, "lib/shared.py": True, "lib/deep/er.py": True, "lib/unused.py": False}
+    for name, counts in names.items():
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(f"{text}y: int\n")
+        assert (code_digest(folder / "mine.py") != before) == counts, name
+        (tmp_path / name).write_text(text)
+    assert code_digest(folder / "mine.py") == before

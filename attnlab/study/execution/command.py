@@ -26,7 +26,7 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
 from attnlab.config.command import COLUMNS, CURVE, SEED, CommandConfig, result_name
 from attnlab.errors import UserError, one_line
-from attnlab.planning.command import find_program
+from attnlab.planning.command_files import find_program
 from attnlab.study.execution.messages import Ended, Killed, Raised
 from attnlab.training.result import History, Report, Result, load_result, save_result
 

@@ -25,7 +25,7 @@ from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
 from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError
-from attnlab.planning.command import file_digest
+from attnlab.planning.command_files import file_digest
 from attnlab.study.sharing.archive import read_archive, write_archive
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record

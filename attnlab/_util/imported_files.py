@@ -1,0 +1,264 @@
+"""The files that Python code runs, read from its text: modules that it imports, and files that it names. Nothing is imported.
+
+Found are imports anywhere in a file, relative ones, those of folders without ``__init__.py``, ``import_module("name")``,
+modules in the folders of ``PYTHONPATH``, of ``sys.path.append("folder")`` and of editable installs, and code and configuration
+files that a text in the code names. Packages that are installed as usual do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
+from pathlib import Path
+
+Roots = list[tuple[Path, str | None]]  # a folder that absolute imports start from, and the only package that counts there
+
+NOT_LOCAL = frozenset({*sys.stdlib_module_names, "attnlab"})  # never taken from a user's folder
+# Large packages that developers install as editable: their thousands of files are not the user's own code.
+LARGE = frozenset({"torch", "numpy", "scipy", "pandas", "sklearn", "mlflow", "optuna", "transformers", "triton", "jax"})
+NAMED = {
+    ".py",
+    ".sh",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".ini",
+    ".cfg",
+    ".json",
+}  # of files that count if a text in the code names them
+# A program writes JSON more often than it reads it.
+OUTPUT = re.compile(r"result|metric|score|log|out|histor|summar|stat|state|checkpoint|ckpt|cache|record|report|tmp|progress")
+WRITES = re.compile(
+    r"(save|dump|write|to_|export|touch|unlink|remove|imsave)"
+)  # begins the names of functions that write a file
+IMPORTERS = {"import_module", "__import__", "run_module"}
+
+
+def imported_files(start: Iterable[Path], roots: Roots, *, named: Iterable[Path] | None = ()) -> set[Path]:
+    """Return files of Python code and all files that they import, transitively, and those that their texts name.
+
+    Args:
+        start: the files; those that are no Python code import nothing.
+        roots: where absolute imports start.
+        named: folders to which the texts are relative, in addition to the one of each file; None: texts do not count.
+    """
+    files, roots, reads, writes = set(start), list(roots), set[Path](), set[str]()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        tree = _tree(file)
+        if tree is None:
+            continue
+        if added := [(folder, None) for folder in _added_to_path(tree, file) if (folder, None) not in roots]:
+            roots += added
+            waiting = list(files)  # they may import modules from there, too
+            continue
+        found = set(_modules(tree, file, roots))
+        if named is not None:
+            reads |= set(_named(tree, (file.parent, *named)))
+            writes |= _written(tree)
+            found |= {path for path in reads if path.suffix == ".py"}
+        waiting += found - files
+        files |= found
+    return files | {path for path in reads if path.name not in writes}
+
+
+def module_file(folder: Path, name: str) -> Path | None:
+    """Return the file of a module with this dotted name relative to a folder, or None: a folder without files has none."""
+    parts = name.split(".")
+    place = folder.joinpath(*parts)
+    if not all(parts):
+        return None
+    suffixes = (".py", *EXTENSION_SUFFIXES)
+    places = (place / "__init__.py", *(place.with_name(f"{parts[-1]}{suffix}") for suffix in suffixes))
+    return next((file for file in places if file.is_file()), None)
+
+
+def is_local(root: Path, module: str) -> bool:
+    """Return whether an absolute import of ``module`` means a file in ``root``: Python's and attnlab's own modules stay.
+
+    A folder without ``__init__.py`` is a package if no installed one has its name, as for Python.
+    """
+    first = module.partition(".")[0]
+    if not first or first in NOT_LOCAL:
+        return False
+    return module_file(root, first) is not None or is_namespace(root, module)
+
+
+def is_namespace(root: Path, module: str) -> bool:
+    """Return whether the first part of a module's name is a folder without ``__init__.py`` that holds the module."""
+    first, _, rest = module.partition(".")
+    folder = root / first
+    if not first.isidentifier() or not folder.is_dir() or module_file(root, first) is not None or _is_installed(first):
+        return False
+    return any(_files(root, module)) if rest else any(path for form in ("*.py", "*/*.py") for path in folder.glob(form))
+
+
+@cache
+def _is_installed(name: str) -> bool:
+    """Return whether a package or module of this name is installed; folders that could be one do not count."""
+    spec = PathFinder.find_spec(name, [place for place in sys.path if re.search(r"(site|dist)-packages", place)])
+    return spec is not None and spec.origin is not None
+
+
+def editable_roots(prefix: Path) -> Roots:
+    """Return the folders from which the environment at ``prefix`` imports packages that are installed as editable."""
+    roots: Roots = []
+    for site in [*prefix.glob("lib/python3*/site-packages"), prefix / "Lib" / "site-packages"]:
+        for path in sorted(site.glob("*.pth")):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            roots += [(Path(line), None) for line in lines if os.path.isabs(line) and Path(line).is_dir()]
+        for path in sorted(site.glob("__editable__*_finder.py")):  # of setuptools: a table of packages and their folders
+            for package, place in _mapping(path).items():
+                roots.append((Path(place).parent, package))
+    return [(root, package) for root, package in roots if not _is_of_packages(root)]
+
+
+def path_roots(value: str, folder: Path) -> Roots:
+    """Return the folders of a value of ``PYTHONPATH``, relative to the folder in which a program runs."""
+    places = [folder / place for place in value.split(os.pathsep) if place]
+    return [(Path(os.path.normpath(place)), None) for place in places if place.is_dir() and not _is_of_packages(place)]
+
+
+def _is_of_packages(root: Path) -> bool:
+    return root.name in ("site-packages", "dist-packages") or any(root.glob("*.dist-info"))
+
+
+def _mapping(path: Path) -> dict[str, str]:
+    tree = _tree(path)
+    for node in tree.body if tree else ():
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and target.id == "MAPPING":
+            try:
+                return dict(ast.literal_eval(node.value))  # type: ignore[union-attr]
+            except (ValueError, TypeError):
+                return {}
+    return {}
+
+
+# ---------------------------------------------------------------- imports
+
+
+def _tree(file: Path) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_bytes()) if file.suffix in (".py", "") else None
+    except (OSError, SyntaxError, ValueError, RecursionError):  # importing the file fails with a message of its own
+        return None
+
+
+def _modules(tree: ast.AST, file: Path, roots: Roots) -> Iterator[Path]:
+    """Yield the files of the modules that a file may import, with those of the packages that contain them."""
+    for level, name in _imports(tree):
+        if level:
+            yield from _files(file.parents[min(level, len(file.parents)) - 1], name)
+            continue
+        first = name.partition(".")[0]
+        for root, package in roots:
+            if package in (None, first) and first not in NOT_LOCAL | LARGE and is_local(root, name):
+                yield from _files(root, name)
+
+
+def _files(root: Path, module: str) -> Iterator[Path]:
+    """Yield the files of a module and of the packages that contain it: Python imports those before. ``*``: all of a package."""
+    parts = module.split(".")
+    for n in range(1, len(parts) + 1):
+        name = ".".join(parts[:n])
+        if parts[n - 1] == "*":
+            yield from sorted(root.joinpath(*parts[: n - 1]).glob("*.py"))
+            return
+        file = module_file(root, name)
+        if file is not None:
+            yield file
+        elif not all(parts[:n]) or not root.joinpath(*parts[:n]).is_dir():
+            return
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the number of dots and the dotted name of each import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            prefix = f"{node.module}." if node.module else ""
+            yield from ((node.level, f"{prefix}{alias.name}" if alias.name != "*" else prefix[:-1]) for alias in node.names)
+        elif isinstance(node, ast.Call) and _name(node.func) in IMPORTERS and node.args:
+            text, is_whole = _start_of_text(node.args[0])
+            level = len(text) - len(text.lstrip("."))
+            name = text if is_whole else f"{text.rpartition('.')[0]}.*"  # any module of that package
+            if name.strip(".*"):
+                yield level, name[level:]
+
+
+def _start_of_text(node: ast.AST) -> tuple[str, bool]:
+    """Return the text of an expression up to its first value that is not a literal, and whether that is all of it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value, True
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return _start_of_text(node.values[0])[0], False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _start_of_text(node.left)[0], False
+    return "", False
+
+
+def _name(function: ast.AST) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def _added_to_path(tree: ast.AST, file: Path) -> Iterator[Path]:
+    """Yield the folders that a file may add to ``sys.path``: those that its texts name, relative to it or to its parents."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if ast.unparse(node.func.value) == "sys.path" and node.func.attr in ("append", "insert", "extend"):
+            texts = _texts(node)
+            for folder in (file.parent, file.parent.parent):
+                place = Path(os.path.normpath(folder.joinpath(*texts)))
+                if place.is_dir() and not _is_of_packages(place):
+                    yield place
+
+
+def _texts(node: ast.AST) -> list[str]:
+    """Return the texts of an expression, in the order of the source."""
+    constants = [part for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return [str(part.value) for part in sorted(constants, key=lambda part: (part.lineno, part.col_offset))]
+
+
+# ---------------------------------------------------------------- files that a text names
+
+
+def _named(tree: ast.AST, folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files of code and configuration in the folders that a text names, or the parts of a path together."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            names.add(node.value)
+        elif (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or (
+            isinstance(node, ast.Call) and _name(node.func) in ("join", "joinpath", "Path")
+        ):
+            names.add("/".join(_texts(node)))
+    for name in names:
+        path = Path(name)
+        if "\n" in name or len(name) > 200 or path.suffix not in NAMED or (path.suffix == ".json" and OUTPUT.search(path.stem)):
+            continue
+        for folder in folders:
+            place = Path(os.path.normpath(folder / name))
+            if "\0" not in name and place.is_file():
+                yield place
+
+
+def _written(tree: ast.AST) -> set[str]:
+    """Return the names of the files that a call writes: their content is a result."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            texts, name = _texts(node), _name(node.func)
+            modes = {text for text in texts if re.fullmatch(r"[rwaxbt+]{1,3}", text)}
+            if WRITES.match(name.lower()) or (name == "open" and any(set(mode) & set("wax+") for mode in modes)):
+                names |= {Path(text).name for text in texts if "\0" not in text}
+    return names
