@@ -150,7 +150,8 @@ def read_gzip(source: Source, path: Path) -> tuple[bytes, str]:
         raise _mismatch(source, path, expected, f"{len(contents):,} bytes of sha256 {digest}")
     original = path.stat().st_size == source.size and _md5(path) == source.md5
     which = "the original file" if original else "another archive of the same text"
-    return contents, f"{which}, {len(contents.splitlines()):,} lines"
+    lines = contents.count(b"\n")
+    return contents, f"{which}, {lines:,} lines"
 
 
 ENWIK8 = Source(

@@ -19,12 +19,13 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, known_split
 from attnlab.tasks.data_files import DataFile, decode
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
-from attnlab.tasks.lines import require_line_ends, split_lines
+from attnlab.tasks.lines import is_not_nfc, require_line_ends, split_lines
 from attnlab.tasks.overlap import NOTABLE
 from attnlab.tasks.reference_scores.base import Reference
 
@@ -59,12 +60,19 @@ class Layout:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one file: their labels, the line on which each ends, and a checksum of each text."""
+    """The rows of one file: their labels, the line on which each ends, and a checksum of each text.
+
+    Attributes:
+        folded: a checksum of each text in lower case and with single spaces, as the model reads it.
+        is_nfc: the file is in Unicode's normal form C, in which it is read.
+    """
 
     sha256: str
     labels: tuple[str, ...]
     lines: np.ndarray
     texts: np.ndarray
+    folded: np.ndarray
+    is_nfc: bool
 
 
 class Csv(DocumentTask):
@@ -133,6 +141,7 @@ class Csv(DocumentTask):
         """Return a checksum of the files and of the options that decide which rows and labels are read."""
         digests = {option: rows.sha256 for option, rows in self._rows.items()}
         layout = {name: value for name, value in vars(self._layout).items() if (name, value) != ("quoting", True)}
+        layout |= {} if all(rows.is_nfc for rows in self._rows.values()) else {"nfc": True}
         content = json.dumps([digests, layout, self.labels], sort_keys=True)
         return f"csv sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
@@ -142,13 +151,13 @@ class Csv(DocumentTask):
     def data_notes(self) -> list[str]:
         """Return the rows of each class; and a note for each of ``valid`` and ``test`` that shares texts with ``train``."""
         rows = {split: (self._rows[option], numbers) for split, (option, numbers) in self._split_rows.items()}
-        texts = {split: of.texts[numbers] for split, (of, numbers) in rows.items()}
+        texts = {split: of.folded[numbers] for split, (of, numbers) in rows.items()}
         notes = [self._counts_note()]
         for split in SPLITS[1:]:
             shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
             if shared >= NOTABLE * count:
                 share = f"{shared:,} of the {count:,} texts of {split} ({100 * shared / count:.1f} %)"
-                notes.append(f"{share} are also in train: a model may have memorised them")
+                notes.append(f"{share} are also in train, up to case and spaces: a model may have memorised them")
         return notes
 
     def _counts_note(self) -> str:
@@ -224,11 +233,19 @@ def _scanned(file: DataFile, layout: Layout) -> Rows:
 @lru_cache(maxsize=8)  # a study constructs its task often, and each construction needs the labels
 def _scan(path: Path, option: str, stamp: tuple[int, int], layout: Layout) -> Rows:
     """Read a file once and keep what the plan needs; ``stamp`` makes a changed file another key of the cache."""
-    contents = path.read_bytes()
-    rows = _parsed(contents, DataFile(str(path), option=option), layout)
-    texts = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") for _, text, _ in rows]
+    contents, file = path.read_bytes(), DataFile(str(path), option=option)
+    rows = _parsed(contents, file, layout)
+    texts = _checksums(text for _, text, _ in rows)
+    folded = _checksums(" ".join(text.lower().split()) for _, text, _ in rows)
     labels, lines = tuple(sys.intern(label) for _, _, label in rows), np.array([line for line, _, _ in rows])
-    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, np.array(texts, dtype=np.uint64))
+    is_nfc = not is_not_nfc(decode(contents, file, encoding=layout.encoding))
+    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, texts, folded, is_nfc)
+
+
+def _checksums(texts: Iterable[str]) -> np.ndarray:
+    """Return (n,) uint64: a checksum of each text."""
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
 
 
 def _parsed(contents: bytes, file: DataFile, layout: Layout) -> list[tuple[int, str, str]]:
@@ -262,7 +279,7 @@ def _checked(content: str, fields: Iterator[Fields], file: DataFile, layout: Lay
         for name, index in ((layout.text, text), (layout.label, label)):
             if not row.values[index].strip():
                 raise UserError(f"{place}: expected a value in the column {name!r}, got none")
-        rows.append((row.last, row.values[text].strip(), row.values[label].strip()))
+        rows.append((row.last, normalize("NFC", row.values[text].strip()), normalize("NFC", row.values[label].strip())))
         if row.last > row.first:
             spans.append(row)
     if not rows:

@@ -1,7 +1,8 @@
 """Classification of documents: the common base of ``imdb`` and ``csv``.
 
-Words are lower-cased and split at white space and punctuation; the vocabulary is counted on ``train`` alone. A document longer
-than ``length`` is cut at its end. Training batches have documents of similar lengths, and each document once per epoch.
+Texts are read in Unicode NFC. Words are lower-cased and split at white space and punctuation; the vocabulary is counted on
+``train`` alone. A document longer than ``length`` is cut at its end. Training batches have documents of similar lengths, and
+each document once per epoch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,10 +21,7 @@ from attnlab.tasks.bucketing import BucketedTask
 from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.reference_scores.linear import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
 
-if TYPE_CHECKING:
-    pass
-
-FORMAT = 1  # of the prepared files
+FORMAT = 2  # of the prepared files
 PADDING, UNKNOWN = "[PAD]", "[UNK]"  # numbers 0 and 1
 ORDER_SEED = 0  # of the order in which a limit selects documents
 
@@ -129,7 +127,9 @@ class DocumentTask(BucketedTask):
     def _words(self) -> Any:
         from tokenizers import Tokenizer
 
-        return Tokenizer.from_file(str(self.prepared_folder / "words.json"))  # type: ignore[operator]
+        words = Tokenizer.from_file(str(self.prepared_folder / "words.json"))  # type: ignore[operator]
+        words.encode_special_tokens = True  # "[PAD]" in a text is text
+        return words
 
 
 def _balanced(labels: np.ndarray) -> np.ndarray:
@@ -146,11 +146,12 @@ def word_tokenizer(texts: list[str], vocabulary: int) -> Any:
 
     words = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     line_break = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
-    words.normalizer = normalizers.Sequence([line_break, normalizers.Lowercase()])  # type: ignore[assignment]
+    words.normalizer = normalizers.Sequence([line_break, normalizers.NFC(), normalizers.Lowercase()])  # type: ignore[assignment]
     words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]  # each punctuation mark is a word
     special = [PADDING, UNKNOWN]
     trainer = trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False)
     words.train_from_iterator(texts, trainer)
+    words.encode_special_tokens = True  # "[PAD]" in a text is text
     return words
 
 

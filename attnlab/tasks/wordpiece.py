@@ -46,4 +46,6 @@ def load(corpus: str, vocabulary: int) -> Tokenizer:
             "wordpiece", texts, vocabulary=vocabulary, special_tokens=SPECIAL_TOKENS, lower=True, alphabet=ALPHABET
         )
 
-    return subwords.load_or_learn(f"{corpus}-wordpiece", identity(corpus, vocabulary), learn)
+    tokenizer = subwords.load_or_learn(f"{corpus}-wordpiece", identity(corpus, vocabulary), learn)
+    tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
+    return tokenizer

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -287,6 +288,27 @@ def test_lines_end_with_line_feeds_alone(corpus: Path) -> None:
     (corpus / "odd.tsv").write_bytes("\r\n".join(["text\tlabel", *lines]).encode())
     made = task(path="odd.tsv", delimiter="tab", quoting=False)
     assert sum(made.count(split) for split in SPLITS) == 40 and made._read("path")[0].startswith("film\r0\x85")
+
+
+def test_texts_and_labels_in_another_normal_form_are_the_same(corpus: Path) -> None:
+    made = [(f"für {text}", label.replace("fair", "fähr")) for text, label in rows(60)]
+    save(corpus / "train.csv", made)
+    save(corpus / "nfd.csv", [(normalize("NFD", text), normalize("NFD", label)) for text, label in made])
+    mixed, plain = (task(valid="nfd.csv", test=test, vocabulary=500) for test in ("nfd.csv", "train.csv"))
+    assert documents_of(mixed, "test") == documents_of(plain, "test")
+    assert any("60 of the 60 texts of test" in note for note in mixed.data_notes())
+
+
+def test_texts_that_differ_in_case_alone_are_noted(corpus: Path) -> None:
+    save(corpus / "test.csv", [(f" {text.upper()}  ", label) for text, label in rows(60)])
+    assert any("60 of the 60 texts of test" in note for note in task(valid="valid.csv", test="test.csv").data_notes())
+
+
+def test_special_tokens_in_a_text_are_text(corpus: Path) -> None:
+    save(corpus / "train.csv", [(f"{text} [PAD] [UNK]", label) for text, label in rows(60)])
+    made = task(vocabulary=500)
+    assert not {0, 1} & set(made.split("train").tokens.tolist())
+    assert not {0, 1} & set(made.encode("[PAD] [UNK]"))
 
 
 # ---------------------------------------------------------------- in a study

@@ -116,6 +116,16 @@ def test_references_that_the_subwords_cannot_write_are_noted_with_an_example(tmp
     assert not any("cannot be written" in note for note in Parallel(**files(tmp_path)).data_notes())
 
 
+def test_special_tokens_and_signs_in_references_are_text(tmp_path: Path, folders: Path) -> None:
+    signs = ["[EOS]", "[PAD] x", "[UNK]", "</s>", "a\u200bb", "x\u00a0y", "#Hash@@ ##ing", "&quot;"]
+    rows = [(f"a {i}", f"the {signs[i % 8]} of {i % 5}") for i in range(sum(SIZES.values()))]
+    task = Parallel(**files(tmp_path, rows=rows))
+    assert scores(task) == pytest.approx({"bleu": 100, "chrf": 100})
+    assert not any("cannot be written" in note for note in task.data_notes())
+    rows = [(f"a {i}", f"the {'▁' if i % 8 == 3 else ''}x{i % 5} of") for i in range(sum(SIZES.values()))]
+    assert any("cannot be written" in note for note in Parallel(**files(tmp_path, rows=rows)).data_notes())
+
+
 def test_sources_that_differ_in_case_alone_are_noted_where_case_is_ignored(tmp_path: Path, folders: Path) -> None:
     train = pairs(SIZES["train"])
     shouted = iter(train)
