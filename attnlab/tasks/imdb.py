@@ -22,7 +22,7 @@ import torch
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, Batch, imdb_splits, known_split, wordpiece
 from attnlab.tasks.archives import IMDB
-from attnlab.tasks.corpora import LINE_BREAK
+from attnlab.tasks.corpora import REVIEWS, review_text
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
 from attnlab.tasks.imdb_splits import CLASSES
 from attnlab.tasks.reference_scores.base import Reference
@@ -71,7 +71,7 @@ class Imdb(DocumentTask):
 
     def identity(self) -> str:
         data = imdb_splits.identity()
-        return f"{data} {self.vocabulary_identity()}" if self.has_subwords else data
+        return f"{data} text {REVIEWS} {self.vocabulary_identity()}" if self.has_subwords else data
 
     def vocabulary_identity(self) -> str:
         return wordpiece.identity(self.corpus, self.vocabulary) if self.has_subwords else super().vocabulary_identity()
@@ -111,7 +111,7 @@ class Imdb(DocumentTask):
         return {name: replace(score, options=()) for name, score in scores.items()}
 
     def encode(self, text: str) -> list[int]:
-        return self._subwords.encode(LINE_BREAK.sub(" ", text)).ids if self.has_subwords else super().encode(text)
+        return self._subwords.encode(review_text(text)).ids if self.has_subwords else super().encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._subwords.decode(list(ids)) if self.has_subwords else super().decode(ids)
@@ -137,6 +137,6 @@ class Imdb(DocumentTask):
         for split in SPLITS:
             texts, labels = splits[split]
             if self.has_subwords:
-                texts = [LINE_BREAK.sub(" ", text) for text in texts]
+                texts = [review_text(text) for text in texts]
             logger.info("imdb: encoding the %s reviews of %s", f"{len(texts):,}", split)
             write_split(place, split, texts, labels, tokenizer)

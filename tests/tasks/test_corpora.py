@@ -66,6 +66,13 @@ def test_sentences():
     assert sentences('He said "no." She left (at last). End') == ['He said "no."', "She left (at last).", "End"]
     assert sentences("a line\n\n  another  ") == ["a line", "another"]
     assert sentences("") == []
+    assert sentences("a\x85b\u2028c\r\nd") == ["a\x85b\u2028c", "d"]  # line feeds alone end a line
+
+
+def test_pre_training_and_classification_read_the_same_text_of_a_review():
+    review = "Well\x85it is<br />a film.<br/>The end"
+    assert corpora.review_text(review) == "Well it is a film. The end"
+    assert sentences(corpora.review_text(review, line_break="\n")) == ["Well it is", "a film.", "The end"]
 
 
 def test_articles_of_enwik8_are_split_by_their_place_in_the_dump(folders: Path, monkeypatch: pytest.MonkeyPatch):

@@ -99,6 +99,12 @@ def test_the_lengths_do_not_tell_whether_the_second_passage_follows():
         assert means[0] == pytest.approx(means[1], abs=0.3)  # a standard error is 0.07
 
 
+def test_special_tokens_in_a_text_are_text(corpus: None):
+    ids = task().encode("a [MASK] b [SEP] [PAD]")
+    assert ids[0] == wordpiece.CLS and ids[-1] == wordpiece.SEP
+    assert not {wordpiece.MASK, wordpiece.SEP, wordpiece.PAD} & set(ids[1:-1])
+
+
 def test_without_next_sentences_the_first_passages_are_the_same(corpus: None):
     pair, plain = task(), task(next_sentence=False)
     one, other = (t.train_batch(3, seed=1, batch_size=64) for t in (pair, plain))
