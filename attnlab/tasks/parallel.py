@@ -22,6 +22,7 @@ from attnlab.tasks import SPLITS, known_split
 from attnlab.tasks.data_files import DataFile, decode
 from attnlab.tasks.lines import OTHER_BREAKS, Found, find, is_not_nfc
 from attnlab.tasks.parallel_text import SIDES, read_lines
+from attnlab.tasks.text_forms import form_notes
 from attnlab.tasks.translation import TranslationTask
 
 HELD_OUT = 10  # one in so many sources, for each split without files of its own
@@ -149,6 +150,9 @@ class Parallel(TranslationTask):
             ]
             for name in ("breaks", "not_nfc")
         )
+        for side in SIDES if not self.lower else ():
+            files = {split: self._files[split, side].path for split in SPLITS if (split, side) in self._files}
+            yield from form_notes(files, of=["case"])
         if breaks:
             what = "a carriage return or another character that some programs take for the end of a line, read as a space"
             yield f"{', '.join(breaks)}: they contain {what}"

@@ -4,6 +4,7 @@ import numpy as np
 
 from attnlab.tasks.bytes import ByteTask
 from attnlab.tasks.data_files import SplitFiles
+from attnlab.tasks.text_forms import form_notes
 
 
 class Text(ByteTask):
@@ -45,7 +46,8 @@ class Text(ByteTask):
         return self._files.cuts()
 
     def data_notes(self) -> list[str]:
-        return [*self._files.overlap_notes(), *self.tokens_notes()]
+        files = {split: part.file.path for split, part in self._files.parts().items()}
+        return [*self._files.overlap_notes(), *form_notes(files), *self.tokens_notes()]
 
     def read(self) -> np.ndarray:
         return self._files.read()

@@ -116,6 +116,15 @@ def test_references_that_the_subwords_cannot_write_are_noted_with_an_example(tmp
     assert not any("cannot be written" in note for note in Parallel(**files(tmp_path)).data_notes())
 
 
+def test_references_without_the_capitals_of_train_are_noted(tmp_path: Path, folders: Path) -> None:
+    rows = pairs(sum(SIZES.values()), seed=3)
+    options = files(tmp_path, rows=rows)
+    Path(options["test_target"]).write_text("".join(target.lower() + "\n" for _, target in rows[:60]), encoding="utf-8")
+    Path(options["test_source"]).write_text("".join(source + "\n" for source, _ in rows[:60]), encoding="utf-8")
+    assert any("test.en) has no capital letters" in note for note in Parallel(**options).data_notes())
+    assert not any("capital" in note for note in Parallel(**options, lower=True).data_notes())
+
+
 def test_special_tokens_and_signs_in_references_are_text(tmp_path: Path, folders: Path) -> None:
     signs = ["[EOS]", "[PAD] x", "[UNK]", "</s>", "a\u200bb", "x\u00a0y", "#Hash@@ ##ing", "&quot;"]
     rows = [(f"a {i}", f"the {signs[i % 8]} of {i % 5}") for i in range(sum(SIZES.values()))]

@@ -9,6 +9,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.tasks.text import Text
+from attnlab.tasks.text_forms import form_notes
 from tests.support.studies import STUDY, misplanned, write
 
 TRAIN, VALID, TEST = (bytes(range(start, start + 60)) * 10 for start in (0, 70, 140))
@@ -101,3 +102,30 @@ def test_a_moved_project_keeps_its_fingerprints(corpus: Path) -> None:
     (corpus / "moved" / "test.txt").write_bytes(TRAIN)
     changed = plan(corpus / "moved" / "s.yaml")
     assert not {cell.config.fingerprint() for cell in first.cells} & {cell.config.fingerprint() for cell in changed.cells}
+
+
+# ---------------------------------------------------------------- the form of the files
+
+WORDS = "Der Hund sieht, was für ein Haus das ist.\nEr bellt.\n"
+FORMS = {
+    "line ends": (WORDS.replace("\n", "\r\n"), "utf-8", "line ends"),
+    "carriage returns": (WORDS.replace("\n", "\r"), "utf-8", "line ends"),
+    "a mark": (WORDS, "utf-8-sig", "byte order mark"),
+    "utf-16": (WORDS, "utf-16", "UTF-16"),
+    "latin-1": (WORDS, "latin-1", "not UTF-8"),
+    "case": (WORDS.lower(), "utf-8", "no capital letters"),
+    "nothing": (WORDS, "utf-8", ""),
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_a_file_in_another_form_than_train_is_noted(kind: str, corpus: Path) -> None:
+    text, encoding, word = FORMS[kind]
+    paths = [corpus / "train.form", corpus / "test.form"]
+    paths[0].write_bytes((WORDS * 200).encode())
+    paths[1].write_bytes((text * 90).encode(encoding))
+    notes = list(form_notes({"train": paths[0], "valid": paths[0], "test": paths[1]}))
+    assert len(notes) >= 1 if word else notes == []
+    assert all(note.startswith("test (test.form) has ") for note in notes) and any(word in note for note in notes) or not word
+    task = Text(path=str(paths[0]), test=str(paths[1]), length=16)
+    assert [note for note in task.data_notes() if " has " in note] == notes
