@@ -326,6 +326,17 @@ def test_the_nearest_neighbor_of_a_known_sentence_is_itself():
     assert nearest_neighbors(sources[100:105], sources, targets) == list(targets[100:105])
 
 
+def test_reference_scores_find_words_in_every_script():
+    sources = ["the dog sees", "the cat sees", "the cat likes", "the dog likes"]
+    chinese = ["那狗看见", "那猫看见", "那猫喜欢", "那狗喜欢"]
+    assert translate_words(["the cat, the dog"], sources, chinese)[0].startswith("那猫")
+    assert nearest_neighbors(["猫喜欢那"], chinese, sources) == ["the cat likes"]
+    hindi = ["कुत्ता देखता", "बिल्ली देखती", "बिल्ली पसंद", "कुत्ता पसंद"]
+    best = best_translations(hindi, sources)
+    assert set(best) == {word for line in hindi for word in line.split()}  # vowel signs cut no word
+    assert nearest_neighbors(["बिल्ली पसंद"], hindi, sources) == ["the cat likes"]
+
+
 def test_reference_scores_are_bleu_on_the_limited_test_split(files: dict[str, Any]):
     task = Parallel(**files)
     scores = {name: reference.score(None) for name, reference in task.reference_scores().items()}

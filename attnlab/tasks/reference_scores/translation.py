@@ -8,12 +8,17 @@ References:
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.translation_scores import UNSPACED
 
 COPY = "the source sentence itself"
 NEAREST = "the target of the training pair whose source has the highest TF-IDF cosine similarity (words and pairs of words)"
@@ -21,8 +26,8 @@ IBM_MODEL_1 = "the most probable translation of each word by IBM model 1, in the
 
 ROUNDS = 10  # of expectation maximization
 ROWS = 100  # sentences that are compared with all of train at a time
-_WORD = re.compile(r"\w+|[^\w\s]")
-_SPACE_BEFORE = re.compile(r" (?=[.,;:!?])")
+_UNSPACED = UNSPACED.pattern  # each character of a script without spaces counts as a word
+_SPACE_BEFORE = re.compile(rf" (?=[.,;:!?])|(?<={_UNSPACED}) (?={_UNSPACED}|[、。，．！？；：])")
 
 
 def translation_references(
@@ -62,7 +67,7 @@ def nearest_neighbors(sources: Sequence[str], train_sources: Sequence[str], trai
     """Return for each source the target of the most similar pair; of equally similar ones the first."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=rf"{_UNSPACED}|{_letter()}{{2,}}")
     known: Any = vectorizer.fit_transform(train_sources)
     vectors: Any = vectorizer.transform(sources)
     nearest = [
@@ -76,7 +81,7 @@ def nearest_neighbors(sources: Sequence[str], train_sources: Sequence[str], trai
 def translate_words(sources: Sequence[str], train_sources: Sequence[str], train_targets: Sequence[str]) -> list[str]:
     """Return for each source the most probable translations of its words under IBM model 1."""
     best = best_translations(train_sources, train_targets)
-    sentences: list[list[str]] = [_WORD.findall(sentence) for sentence in sources]
+    sentences: list[list[str]] = [_words().findall(sentence) for sentence in sources]
     return [_SPACE_BEFORE.sub("", " ".join(best.get(word, word) for word in words)) for words in sentences]
 
 
@@ -107,8 +112,26 @@ def best_translations(sources: Sequence[str], targets: Sequence[str]) -> dict[st
     return {source_words[int(f[i])]: target_words[int(e[i])] for i in last if f[i] != empty}
 
 
+@cache
+def _letter() -> str:
+    """Return the pattern of a character of a word that spaces separate: a letter or a digit, with the marks on it.
+
+    ``\\w`` alone lacks the vowel signs of Hindi and others, which would cut words into consonants.
+    """
+    marks = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("M")]
+    ends = [(a, b) for a, b in zip([-2, *marks], [*marks, sys.maxunicode + 2], strict=True) if b > a + 1]
+    runs = "".join(f"{chr(start)}-{chr(stop)}" for (_, start), (stop, _) in pairwise(ends))
+    return rf"(?:(?!{_UNSPACED})[\w{runs}])"
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """Return the pattern of a word or a punctuation mark."""
+    return re.compile(rf"{_UNSPACED}|{_letter()}+|\S")
+
+
 def _numbered(sentences: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
     """Return the different words, and the numbers of the words of each sentence."""
     numbers: dict[str, int] = {}
-    ids = [np.array([numbers.setdefault(w, len(numbers)) for w in _WORD.findall(s)], dtype=np.int64) for s in sentences]
+    ids = [np.array([numbers.setdefault(w, len(numbers)) for w in _words().findall(s)], dtype=np.int64) for s in sentences]
     return list(numbers), ids
