@@ -18,7 +18,7 @@ from attnlab.report.effects_by_study import (
 from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.table import Table
-from attnlab.report.trend import PHRASES, describe_ends, noun
+from attnlab.report.trend import describe_ends, describe_verb, noun
 from attnlab.report.wording import format_estimate, format_p_value
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable, combine_tasks
@@ -190,7 +190,7 @@ def _trend_sentences(contrast: Contrast) -> list[str]:
                 parts.append(f"{about}the trend of the difference over {noun(spec)} is inconclusive.")
             else:
                 levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {noun(spec)}"
-                parts += [about, "the difference ", Strong(PHRASES[trend.kind]), f" {levels} ({describe_ends(trend)})."]
+                parts += [about, "the difference ", Strong(describe_verb(trend)), f" {levels} ({describe_ends(trend)})."]
     return parts
 
 

@@ -11,7 +11,15 @@ from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import count, describe_mark, format_consistent, format_interval, format_p_value, format_simultaneous
+from attnlab.report.wording import (
+    count,
+    describe_mark,
+    format_change,
+    format_consistent,
+    format_interval,
+    format_p_value,
+    format_simultaneous,
+)
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.records import comparison_name
 from attnlab.stats.trend import Trend, TrendKind, TrendReason
@@ -25,12 +33,13 @@ PHRASES = {  # verbs with "the difference" as the subject
     TrendKind.GROWS: "grows",
     TrendKind.REVERSES: "changes sign",
     TrendKind.CHANGES: "changes",
-    TrendKind.STEADY: "is steady within the margin",
+    TrendKind.STEADY: "is steady",
 }
 REASONS = {
     TrendReason.ONE_LEVEL: "it shares seeds with its baseline at one level only",
     TrendReason.NO_SHARED_SEED: "no seed completed at every level",
     TrendReason.ONE_SEED: "one seed, no interval",
+    TrendReason.NOT_A_LINE: "the differences at the levels do not follow the fitted line",
 }
 
 
@@ -182,7 +191,8 @@ def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
         "“Shrinks” and “grows” are about the size of the difference: its slope and its value halfway both have a "
         "significant sign. “Changes sign”: significantly better at one end of the range and significantly worse at the "
         "other. “Shrinks or changes sign” and the like: the slope is significant, but these seeds do not show which of "
-        "the two. “Inconclusive” does not mean that the difference stays the same.",
+        "the two. “Inconclusive” does not mean that the difference stays the same; a trend is inconclusive, too, if the "
+        "differences at the levels contradict the line.",
         "Trends are tested at a level of 5 % by a paired t-test of the slopes, corrected by Holm's method over the "
         "trends of the table, separately from the verdicts; the values halfway are tested in the same way, at 5 % of "
         "their own. Only seeds that completed at every level count.",
@@ -231,13 +241,16 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
     if not trends:
         return summary
     groups: list[str] = []
-    for kind, phrase in PHRASES.items():
-        named = [trend for trend in trends if trend.kind is kind]
-        if named:
-            names = "; ".join(f"{trend.name} ({describe_ends(trend)})" for trend in named[:MAX_NAMED])
-            more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
-            groups += ["; " if groups else "", "the difference ", Strong(phrase), f" for {names}{more}"]
     levels = sorted({level for trend in trends for level in trend.levels})
+    by_verb: dict[str, list[str]] = {}
+    for trend in sorted(trends, key=lambda trend: [*TrendKind].index(trend.kind)):
+        if trend.kind is not TrendKind.INCONCLUSIVE:
+            own = (trend.levels[0], trend.levels[-1])
+            between = "" if own == (levels[0], levels[-1]) else f"from {' to '.join(map(format_level, own))}: "
+            by_verb.setdefault(describe_verb(trend), []).append(f"{trend.name} ({between}{describe_ends(trend)})")
+    for verb, named in by_verb.items():
+        more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+        groups += ["; " if groups else "", "the difference ", Strong(verb), f" for {'; '.join(named[:MAX_NAMED])}{more}"]
     opening = f" From {format_level(levels[0])} to {format_level(levels[-1])} {noun(spec)}, "
     open_ = sum(trend.kind is TrendKind.INCONCLUSIVE for trend in trends)
     if not groups:
@@ -247,12 +260,18 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
     return Summary([*summary.conclusive, opening, *groups, f"{rest}."], summary.open)
 
 
+def describe_verb(trend: Trend) -> str:
+    """Return the verb of a conclusive trend, with "the difference" as the subject."""
+    if trend.kind is not TrendKind.STEADY or trend.slope is None:
+        return PHRASES[trend.kind]
+    return "is the same at every level" if trend.slope.identical else f"{PHRASES[trend.kind]} within the margin"
+
+
 def describe_ends(trend: Trend) -> str:
-    """Return the ends of a trend as in "-0.0455 to -0.0127, p = 0.006", with the words of one that changes in some way."""
+    """Return the ends of a trend as in "-0.0455 to -0.0127, p = 0.006", with its conditions."""
     ends = [comparison.difference.interval.mean for comparison in trend.ends if comparison.difference is not None]
-    first, last = (f"{mean:+.4f}" for mean in ends)
     change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
-    return f"{first} to {last}{_p_clause(trend)}{change}"
+    return ", ".join([f"{format_change(*ends)}{_p_clause(trend)}{change}", *_conditions(trend)])
 
 
 def export_trends(folder: Path, trends: Sequence[Trend]) -> None:

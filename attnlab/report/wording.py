@@ -30,6 +30,16 @@ def format_metric(value: float, digits: int = 4) -> str:
     return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
 
 
+def format_change(first: float, last: float) -> str:
+    """Format a change as in "-0.0455 to -0.0127", with as many decimals as tell unequal values apart."""
+    texts = [""]
+    for digits in (4, 6, 9, 12):
+        texts = [f"{'+' if value > 0 else ''}{format_metric(value, digits)}" for value in (first, last)]
+        if len(set(texts)) > 1 or first == last:
+            break
+    return " to ".join(texts)
+
+
 def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
     """Format a mean as in "2.1130 ± 0.0200", without "±" if there is no interval, "" for None.
 

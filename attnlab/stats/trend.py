@@ -12,7 +12,9 @@ The words of a trend are about the size of the difference. If d1 and d2 are its 
 highest level on the fitted line, then d2² - d1² = (d2 - d1)(d2 + d1): the size grows if slope and middle of
 the line have the same sign, and shrinks if they have opposite signs. Both signs must be significant (an
 intersection-union test, Berger 1982), each corrected over the table by itself. A cell that is better at one
-end of the range and worse at the other changes sign. Nothing is claimed beyond the levels.
+end of the range and worse at the other changes sign. A line can say the opposite of the differences that it
+is fitted to, such as when they rise and fall again: such a trend is inconclusive. Nothing is claimed beyond
+the levels.
 
 References:
     Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics 24, 295-300.
@@ -49,6 +51,7 @@ class TrendReason(StrEnum):
     NO_SHARED_SEED = "no seed completed at every level"
     ONE_SEED = "one seed has no interval"
     BEFORE_FIRST_LOOK = "fewer seeds than the first look has"
+    NOT_A_LINE = "the mean differences at the levels contradict the line"
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Trend:
             with fewer than two levels.
         middle: The difference at the middle of the range on the fitted line, like `slope`.
         kind: The outcome.
-        reason: The reason if there is no test, else None.
+        reason: The reason if there is no test, or the differences contradict its outcome; else None.
     """
 
     name: str
@@ -143,7 +146,7 @@ def correct_trends(trends: Sequence[Trend]) -> list[Trend]:
     corrected = [
         replace(trend, slope=slope, middle=middle) for trend, slope, middle in zip(trends, slopes, middles, strict=True)
     ]
-    return [trend if trend.reason else replace(trend, kind=_kind(trend)) for trend in corrected]
+    return [trend if trend.reason else _judged(trend) for trend in corrected]
 
 
 def name_without_level(cell: CellSummary, spec: ComparisonSpec) -> str:
@@ -204,6 +207,30 @@ def _fit(
 def _without_rounding(value: float, largest: float) -> float:
     """Return 0 for a value that is rounding error of scores of this size."""
     return 0.0 if abs(value) <= ROUNDING * largest else value
+
+
+def _judged(trend: Trend) -> Trend:
+    """Return a tested trend with its outcome, which is inconclusive if the mean differences at the levels contradict it."""
+    kind = _kind(trend)
+    if _follows_line(trend, kind):
+        return replace(trend, kind=kind)
+    return replace(trend, kind=TrendKind.INCONCLUSIVE, reason=TrendReason.NOT_A_LINE)
+
+
+def _follows_line(trend: Trend, kind: TrendKind) -> bool:
+    """Return True if the mean differences at the levels agree with an outcome, which is that of the fitted line."""
+    assert trend.slope is not None
+    means = [comparison.difference.interval.mean for comparison in trend.comparisons if comparison.difference is not None]
+    first, last = means[0], means[-1]
+    if kind is TrendKind.STEADY:
+        rounding = ROUNDING * max(abs(value) for comparison in trend.comparisons for value in comparison.values.values())
+        return max(means) - min(means) <= max(trend.slope.margin * trend.doublings if trend.slope.margin else 0.0, rounding)
+    same_direction = (last - first) * trend.slope.interval.mean > 0
+    if kind is TrendKind.GROWS:
+        return same_direction and abs(last) > abs(first)
+    if kind is TrendKind.SHRINKS:
+        return same_direction and abs(last) < abs(first)
+    return same_direction or kind is TrendKind.INCONCLUSIVE
 
 
 def _kind(trend: Trend) -> TrendKind:

@@ -1,11 +1,14 @@
 """Tests of the section on trends: the differences by level, their change in words, the plot and the summary."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
@@ -108,6 +111,54 @@ def test_a_trend_in_one_line() -> None:
 def test_the_conditions_of_a_trend_are_part_of_its_words(gaps: list[float], options: dict[str, Any], words: str) -> None:
     trends, spec = trends_of({"no_wo": gaps}, **options)
     assert words in describe_trend(trends[0], spec)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    gaps=st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=2, max_size=5),
+    noise=st.sampled_from([0.0, 1e-3, 0.02]),
+    margin=st.sampled_from([None, 0.05]),
+    scale=st.sampled_from([1.0, 1e-4]),
+)
+def test_words_of_a_trend_agree_with_its_numbers(gaps: list[float], noise: float, margin: float | None, scale: float) -> None:
+    """The verb of the summary is checked against the numbers that are printed after it."""
+    levels, gaps = [500 * 2**i for i in range(len(gaps))], [scale * gap for gap in gaps]
+    margin = margin and scale * margin
+    runs, spec = made_up_levels({"no_wo": gaps}, levels=levels, noise=scale * noise, margin=margin, seeds=4)
+    cells = summarize_cells(runs, spec)
+    text = "".join(with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).conclusive)
+    found = re.search(r"the difference ([a-z ]+) for no_wo \((\S+) to ([^ ,)]+)(.*)\)\.$", text)
+    if found is None:
+        return
+    verb, first, last, rest = found[1], float(found[2]), float(found[3]), found[4]
+    match verb:
+        case "shrinks":
+            assert abs(last) < abs(first)
+        case "grows":
+            assert abs(last) > abs(first)
+        case "changes sign":
+            assert first * last < 0
+        case "changes":
+            assert first != last and ("shrinks" not in rest or abs(last) < abs(first) or first * last < 0)
+        case "is the same at every level":
+            assert first == last
+        case _:
+            assert verb == "is steady within the margin" and margin is not None and abs(last - first) <= margin
+
+
+def test_the_summary_names_the_range_of_a_trend_with_fewer_levels() -> None:
+    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01], "wide": [-0.05, -0.03, -0.01]})
+    runs = [run for run in runs if run["variant"] != "wide" or run["train.steps"] < 4500]
+    cells = summarize_cells(runs, spec)
+    text = with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).text
+    assert "From 500 to 4,500 steps" in text and "wide (from 500 to 1,500: -0.0" in text and "no_wo (-0.0" in text
+
+
+def test_steady_without_a_margin_does_not_mention_one() -> None:
+    runs, spec = made_up_levels({"no_wo": [0.05] * 3}, noise=0.0)
+    cells = summarize_cells(runs, spec)
+    text = with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).text
+    assert "is the same at every level" in text and "margin" not in text
 
 
 def test_lost_seeds_are_part_of_the_words() -> None:

@@ -34,6 +34,34 @@ def test_a_trend_in_words(gaps: list[float], kind: TrendKind) -> None:
     assert trends_of({"no_wo": gaps}, margin=0.02)["no_wo"].kind is kind
 
 
+@pytest.mark.parametrize(
+    ("gaps", "margin"),
+    [
+        ([0.50, 0.80, 0.30, 0.10, 0.58], None),  # the line falls, the ends rise
+        ([0.49, 0.20, 0.50, 0.60, 0.44], None),  # the line rises, the ends fall
+        ([0.01, 0.50, 0.01], 0.05),  # the line is level, the differences are not
+        ([-0.50, -0.90, -0.30, -0.20, -0.58], None),
+    ],
+)
+def test_a_line_that_the_differences_contradict_says_nothing(gaps: list[float], margin: float | None) -> None:
+    levels = [500 * 2**i for i in range(len(gaps))]
+    trend = trends_of({"no_wo": gaps}, levels=levels, margin=margin)["no_wo"]
+    assert trend.slope is not None and trend.slope.p is not None
+    assert trend.kind is TrendKind.INCONCLUSIVE and trend.reason is TrendReason.NOT_A_LINE
+
+
+def test_lost_seeds_cannot_turn_a_trend_around() -> None:
+    """The line is that of the seeds of every level, the differences are those of all seeds."""
+    runs, spec = made_up_levels({"no_wo": [0.50, 0.40]}, levels=(500, 1000), seeds=6)
+    for run in runs:
+        if run["variant"] == "no_wo" and run["seed"] > 2:
+            run["state"] = "diverged" if run["train.steps"] == 500 else run["state"]
+            run["bits_per_byte"] += 0.5 * (run["train.steps"] == 1000)
+    trend = summarize_trends(summarize_cells(runs, spec), spec)[0]
+    assert trend.slope is not None and trend.slope.interval.n == 3 and trend.slope.interval.mean < 0
+    assert trend.kind is TrendKind.INCONCLUSIVE and trend.reason is TrendReason.NOT_A_LINE
+
+
 def test_no_trend_is_steady_without_a_margin() -> None:
     trend = trends_of({"no_wo": [0.03] * 3})["no_wo"]
     assert trend.kind is TrendKind.INCONCLUSIVE and trend.slope is not None and trend.slope.p_equivalent is None
