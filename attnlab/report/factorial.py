@@ -63,11 +63,20 @@ def name_with_aliases(effect: Effect) -> str:
     return f"{effect.name} ({aliases})" if aliases else effect.name
 
 
+def short_name(effect: Effect) -> str:
+    """Return the name of an effect for a sentence: "a × b (+ c × d)", or with several aliases "a × b (+ 3 aliased)"."""
+    return f"{effect.name} (+ {len(effect.aliases)} aliased)" if len(effect.aliases) > 1 else name_with_aliases(effect)
+
+
 def describe_effect_verdict(effect: Effect) -> str:
     """Return the verdict on an effect; an interaction is better or worse than the sum of the single effects."""
     text = describe_verdict(effect.verdict)
-    together = effect.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE) and not effect.is_main
-    return text.replace(effect.verdict.kind.value, f"{effect.verdict.kind.value} together", 1) if together else text
+    return text.replace(effect.verdict.kind.value, f"{effect.verdict.kind.value} together", 1) if _is_joint(effect) else text
+
+
+def _is_joint(effect: Effect) -> bool:
+    """Return True if two factors are better or worse together; a sum of aliased interactions does not show which two."""
+    return effect.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE) and not effect.is_main and not effect.aliases
 
 
 def describe_omissions(result: FactorialResult) -> list[str]:
@@ -127,7 +136,10 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
             "together” means that the two are worse together than their main effects add up to."
         )
     if any(effect.aliases for effect in result.effects):
-        yield "Effects in parentheses are aliased: the estimate is that of the sum."
+        yield (
+            "Effects in parentheses are aliased: estimate and verdict are those of the sum. In a sum that is equivalent to "
+            "zero, effects of opposite signs may cancel."
+        )
     if spec.margin is not None:
         yield f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero."
 
@@ -183,7 +195,7 @@ def _forest_row(effect: Effect, color: str) -> ForestRow:
 def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
     points = [
         EffectPoint(
-            effect.name,
+            short_name(effect),
             MAIN_COLOR if effect.is_main else INTERACTION_COLOR,
             abs(effect.difference.interval.mean),
             score,
@@ -201,7 +213,7 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
     opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
     if result.problem:
         return Summary([f"{opening}, no effect can be estimated: {result.problem}."], [])
-    main, number = result.main, count(len(result.main), "main effect")
+    main, number = result.main, _count(result.main, "main effect")
     groups = _groups(main, spec)
     if groups:
         first = [f"{opening}, of {number}, ", *groups, "."]
@@ -211,16 +223,24 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
     inconclusive = [effect for effect in main if effect.verdict.kind is VerdictKind.INCONCLUSIVE]
     rest: list[str] = []
     if inconclusive:
-        texts = [f"{effect.name} ({_format_effect(effect, in_parentheses=True)})" for effect in inconclusive]
+        texts = [f"{short_name(effect)} ({_format_effect(effect, in_parentheses=True)})" for effect in inconclusive]
         reasons = {describe_reason(effect.verdict) for effect in inconclusive}
         reason = f": {reasons.pop()}" if len(reasons) == 1 else ""
         rest += [Strong("Inconclusive"), f": {_list(texts)}{reason}."]
     interactions = result.interactions
     if interactions:
         groups = _groups(interactions, spec)
-        label = f"{' ' if rest else ''}Of {count(len(interactions), 'interaction')}, "
+        label = f"{' ' if rest else ''}Of {_count(interactions, 'interaction')}, "
         rest += [label, *(groups or ["none is shown to be better, worse or equivalent"]), "."]
     return Summary(first, rest or ["All of them are conclusive."])
+
+
+def _count(effects: Sequence[Effect], noun: str) -> str:
+    """Return the number of effects as in "7 interactions", or of aliased ones "7 sums of interactions and their aliases"."""
+    sums = sum(bool(effect.aliases) for effect in effects)
+    if sums == len(effects) > 0:
+        return f"{count(sums, 'sum')} of {noun}s and their aliases"
+    return f"{count(len(effects), noun)}{f', {sums} of them with aliases' if sums else ''}"
 
 
 def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:
@@ -238,10 +258,8 @@ def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:
             key=lambda effect: -abs(effect.difference.interval.mean),
         )
         if group:
-            phrase = (
-                f"{phrase} together" if kind in (VerdictKind.BETTER, VerdictKind.WORSE) and not group[0].is_main else phrase
-            )
-            number = Strong(f"{len(group)} {'is' if len(group) == 1 else 'are'} {phrase}")
+            together = " together" if all(map(_is_joint, group)) else ""
+            number = Strong(f"{len(group)} {'is' if len(group) == 1 else 'are'} {phrase}{together}")
             parts += [*([", "] if parts else []), number, f" ({_list([_size(effect) for effect in group])})"]
     return parts
 
@@ -249,9 +267,9 @@ def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:
 def _size(effect: Effect) -> str:
     interval, p = effect.difference.interval, format_p_value(effect.difference.p_holm, equals=True)
     if effect.verdict.kind not in (VerdictKind.BETTER, VerdictKind.WORSE):
-        return effect.name
+        return short_name(effect)
     half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
-    return f"{effect.name} by {format_metric(abs(interval.mean))}{half_width}, p {p}"
+    return f"{short_name(effect)} by {format_metric(abs(interval.mean))}{half_width}, p {p}"
 
 
 def _list(texts: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
 from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
 from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
-from attnlab.report.wording import better, count, describe_test, value_heading
+from attnlab.report.wording import better, count, describe_baselines, describe_test, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.factorial import estimate_effects
@@ -285,12 +285,9 @@ def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
         text += f" Cells are compared by {described}."
     baselines = dict.fromkeys(cell.baseline for cell in comparisons(cells) if cell.difference)
     if len(baselines) == 1:
-        text += f" The other cells are compared with {next(iter(baselines))}."
+        text += f" Cells are compared with {next(iter(baselines))}."
     elif baselines:
-        wheres = [", ".join(f"{axis} {value}" for axis, value in baseline.items()) for baseline in spec.baselines]
-        which = "the cell that has" if len(wheres) == 1 else "each of the cells that have"
-        text += f" Each cell is compared with {which} {' or '.join(wheres)} and {'is' if len(wheres) == 1 else 'are'} otherwise"
-        text += " the same."
+        text += f" Cells are compared with {describe_baselines(spec)}."
     return text
 
 

@@ -22,6 +22,7 @@ from attnlab.report.wording import (
     format_p_value,
     format_simultaneous,
     format_value,
+    shared_axes,
     value_heading,
 )
 from attnlab.stats import paired
@@ -73,7 +74,8 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     if len(baselines) == 1:
         baseline, comma = baselines.pop(), ""
     else:
-        baseline, comma = f"{_baseline_values(spec)}, all else being the same", ","
+        same = shared_axes(spec)
+        baseline, comma = (f"{_baseline_values(spec)} at the same {same}", ",") if same else (_baseline_values(spec), "")
     number = f"{len(compared)} cells compared with {baseline}"
     if any(cell.further for cell in cells):
         number, comma = f"{len(compared)} comparisons with {_all_baselines(spec)}", ","

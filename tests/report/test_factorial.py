@@ -13,7 +13,7 @@ import pytest
 from attnlab.cli._effects import print_effects
 from attnlab.config.design import Factor, FactorialDesign
 from attnlab.config.factors import design_cell_name
-from attnlab.report.factorial import effect_notes, effect_table
+from attnlab.report.factorial import describe_effect_verdict, effect_notes, effect_table, summarize_effects
 from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.wording import SIMULTANEOUS_MARK
@@ -90,6 +90,23 @@ def test_the_page_opens_with_the_effects_and_states_the_design(tmp_path: Path) -
     for plot in ("main-effects.svg", "interactions.svg", "half-normal.svg"):
         assert (tmp_path / plot).is_file() and plot in text
     assert "effects.parquet" in text and not list(tmp_path.glob("heat-*.svg"))
+
+
+def test_sums_of_aliased_interactions_are_not_called_interactions() -> None:
+    cells = summarize_cells(runs().to_dict("records"), SPEC)  # type: ignore[arg-type]
+    result = estimate_effects(cells, SPEC)
+    assert result is not None and all(effect.aliases for effect in result.interactions)
+    text = summarize_effects(result, SPEC).text
+    assert "Of 3 sums of interactions and their aliases, 3 are equivalent" in text and "(+ ff_mult=2 × gate)" in text
+    assert any("may cancel" in note for note in effect_notes(result, SPEC))
+    three = replace(result.interactions[0], aliases=((1.0, "c × d"), (1.0, "e × f"), (-1.0, "g × h")))
+    worse = replace(three, verdict=replace(three.verdict, kind=VerdictKind.WORSE))
+    changed = replace(result, effects=(*result.main, worse))
+    text = summarize_effects(changed, SPEC).text
+    assert "of 1 sum of interactions" in text.lower() and "(+ 3 aliased)" in text and "together" not in text
+    assert describe_effect_verdict(worse) == "worse"
+    clear = replace(worse, aliases=())
+    assert "worse together" in summarize_effects(replace(result, effects=(*result.main, clear)), SPEC).text
 
 
 def test_an_effect_whose_interval_alone_excludes_zero_has_the_simultaneous_one_beside_it() -> None:

@@ -119,7 +119,9 @@ def test_what_stands_between_two_commas_has_both() -> None:
     values = shifted(0.01, 0.04)
     table = study({"dense": STEADY, "a": values, "b": [v + 0.001 for v in values]})
     several = [table[0], table[1], replace(table[2], baseline="dense rotary")]
-    assert "2 cells compared with dense, all else being the same, is shown" in first(summarize(several, ONE))
+    with_steps = replace(ONE, axes=("variant", "train.steps"))
+    assert "2 cells compared with dense at the same steps, is shown" in first(summarize(several, with_steps))
+    assert "2 cells compared with dense is shown" in first(summarize(several, ONE))
 
 
 def test_an_interval_that_leaves_the_margin_may_be_equivalent_and_why_is_said() -> None:
@@ -151,7 +153,15 @@ def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(directi
 def test_several_baselines_are_named_by_what_they_have_in_common() -> None:
     table = summarize_cells(made_up()[0].to_dict("records"), SPEC)  # type: ignore[arg-type]
     assert {row.baseline for row in table} == {"", "dense learned", "dense rotary"}
-    assert " cells compared with dense, all else being the same, " in first(summarize(table, SPEC))
+    assert " cells compared with dense at the same position, " in first(summarize(table, SPEC))
+
+
+def test_only_axes_are_called_the_same() -> None:
+    """Cells of one comparison may differ in parameters, learning rates and positions."""
+    table = summarize_cells(made_up()[0].to_dict("records"), SPEC)  # type: ignore[arg-type]
+    texts = [first(summarize(table, SPEC)), overview(table, SPEC)]
+    assert all("at the same position" in text for text in texts)
+    assert not any(re.search("all else|otherwise|other cells", text) for text in texts)
 
 
 def test_a_baseline_that_never_completed_leaves_nothing_open() -> None:

@@ -20,7 +20,7 @@ from attnlab.report.paper.text import breakable, escape, sentences
 from attnlab.report.plots.learning import OTHER_NATS, CurvePanel
 from attnlab.report.trend import noun
 from attnlab.report.verdicts import note_on_batches
-from attnlab.report.wording import better, count, describe_test, describe_verdict
+from attnlab.report.wording import better, count, describe_baselines, describe_test, describe_verdict
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.paired import Difference, Interval
@@ -231,10 +231,7 @@ def _design(page: Page, result: FactorialResult | None) -> str:
     if len(baselines) == 1:
         text += f", each with the baseline {baselines[0]}"
     elif baselines:
-        text += ", each with the cell that has " + " or ".join(
-            ", ".join(f"{axis} {value}" for axis, value in baseline.items()) for baseline in spec.baselines
-        )
-        text += " and is otherwise the same"
+        text += f", each with {describe_baselines(spec)}"
     described = describe_estimand(spec.estimand, metric=metric_name(spec), direction=spec.direction)
     return breakable(f"{text}. The measure is {described}, {describe_test(cells)} ({better(spec.direction)}).")
 
