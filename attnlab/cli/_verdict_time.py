@@ -85,7 +85,7 @@ def _print_spread(group: Group, time: VerdictTime) -> None:
     of = f"standard deviation {group.spread.sd:.2g}, from {count(len(group.comparisons), 'comparison')}"
     print_text(f"Spread of the paired differences{label}: {of}.")
     probability = group.probability(time.planned)
-    if group.design is None or probability is None or group.seeds is None:
+    if group.design is None or probability is None or group.seeds is None or not time.rests_on_groups:
         return
     print_text(
         f"  {count(group.seeds, 'seed')} find a difference of ±{group.design.margin:.2g}, and call cells without one "

@@ -87,7 +87,8 @@ def _comparison_row(cell: CellSummary, study: ContrastEffect, unit: Unit) -> Tab
     if cell.difference is not None and effect is not None and hides_correction(cell.difference):
         text += f" ({unit.family}: ± {_half_width(effect.outer_low, effect.outer_high)})"
     texts = [cell.name, cell.baseline, table.name, text, _share_text(shares[0].log_ratio.mean) if shares else ""]
-    return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict)])
+    # The seeds that it needs depend on the correction: a page on several studies states those of the study's own table.
+    return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict, outlook=unit.family == "study")])
 
 
 def _mean_row(contrast: Contrast, pooled: PooledEffect, unit: Unit) -> TableRow:

@@ -206,15 +206,21 @@ def describe_test(cells: Iterable[CellSummary]) -> str:
     return "as the program prints it" if any(cell.test == PROGRAM for cell in cells) else "on the test split"
 
 
-def describe_verdict(verdict: Verdict | None) -> str:
-    """Return the short text of a verdict, for a table; "" for None."""
+def describe_verdict(verdict: Verdict | None, *, outlook: bool = True) -> str:
+    """Return the short text of a verdict, for a table; "" for None.
+
+    Args:
+        verdict: The verdict.
+        outlook: State the seeds that an inconclusive comparison needs.
+    """
     if verdict is None or verdict.kind is VerdictKind.BASELINE:
         return verdict.kind.value if verdict else ""
     if verdict.kind is VerdictKind.NO_COMPARISON:
         lost = describe_lost_runs(verdict)
         return describe_reason(verdict) + (f" ({lost})" if lost else "")
     if verdict.kind is VerdictKind.INCONCLUSIVE:
-        text = f"inconclusive: {describe_reason(verdict)}"
+        reason = describe_reason(verdict) if outlook or verdict.needed is None and verdict.prediction is None else ""
+        text = f"inconclusive{f': {reason}' if reason else ''}"
     elif verdict.kind is VerdictKind.EQUIVALENT:
         text = "equivalent within the margin"
     elif verdict.kind is VerdictKind.IDENTICAL:
@@ -274,7 +280,7 @@ def describe_reason(verdict: Verdict) -> str:
 
 
 def _describe_outlook(verdict: Verdict) -> str:
-    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive".
+    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 9 seeds 80 % conclusive".
 
     The first half is left out where a verdict with one more seed has a probability below 1 %. The outlook of a futile
     comparison is as in "stopped for futility: with 12 seeds 4 % conclusive".
@@ -282,20 +288,18 @@ def _describe_outlook(verdict: Verdict) -> str:
     if verdict.futility is not None:
         probability = format_probability(verdict.futility.probability)
         return f"stopped for futility: with {verdict.futility.seeds} seeds {probability} conclusive"
-    more = None if verdict.needed is None else verdict.needed - verdict.pairs
+    needed = verdict.needed  # in total, as in the plan
     if verdict.prediction is None:  # all pairs have the same difference
-        return f"conclusive with {count(more or 0, 'more seed')} if it stays the same"
+        return f"conclusive with {count(needed or 0, 'seed')} if it stays the same"
     texts = []
     if verdict.prediction.conclusive >= 0.01:
         texts.append(f"with 1 more seed {format_probability(verdict.prediction.differs)} differs")
         if verdict.prediction.equivalent is not None:
             texts[0] += f", {format_probability(verdict.prediction.equivalent)} equivalent"
-    unit = "" if texts else " seeds"
-    if more is None:
-        texts.append(f"{format_probability(POWER)} conclusive only with more than {MAX_SEEDS:,}{unit}")
-    elif more > 1:
-        number = str(more) if more < 20 else f"about {round(more / 10) * 10}"
-        texts.append(f"with {number} more{unit} {format_probability(POWER)} conclusive")
+    if needed is None:
+        texts.append(f"{format_probability(POWER)} conclusive only with more than {MAX_SEEDS:,} seeds")
+    elif needed > verdict.pairs + 1 or not texts:
+        texts.append(f"with {needed:,} seeds {format_probability(POWER)} conclusive")
     return "; ".join(texts)
 
 

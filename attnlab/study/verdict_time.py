@@ -108,12 +108,15 @@ class VerdictTime:
     @property
     def needed(self) -> int | None:
         """The number of seeds with which each comparison is conclusive with probability `POWER`; None if it is not known."""
-        if self.judged == self.comparisons > 0:
-            numbers = [comparison.seeds for comparison in self.open]
-        else:
-            numbers = [group.seeds for group in self.groups]
+        numbers = [comparison.seeds for comparison in self.open]
+        numbers += [group.seeds for group in self.groups] if self.rests_on_groups else []
         known = [number for number in numbers if number is not None]
         return max(known, default=None) if len(known) == len(numbers) else None
+
+    @property
+    def rests_on_groups(self) -> bool:
+        """True if the number of seeds of a comparison follows from the spread of its group, without a prediction of its own."""
+        return self.judged < self.comparisons or not all(comparison.is_predicted for comparison in self.open)
 
     @property
     def is_conclusive(self) -> bool:

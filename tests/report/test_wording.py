@@ -28,7 +28,7 @@ MORE = Reason.MORE_SEEDS
         (Verdict(OPEN, Reason.FEW_SEEDS, pairs=3), "inconclusive: 3 seeds are too few"),
         (
             Verdict(OPEN, MORE, pairs=4, prediction=Prediction(5, 0.612, 0.2), needed=9),
-            "inconclusive: with 1 more seed 61 % differs, 20 % equivalent; with 5 more 80 % conclusive",
+            "inconclusive: with 1 more seed 61 % differs, 20 % equivalent; with 9 seeds 80 % conclusive",
         ),
         (
             Verdict(OPEN, MORE, pairs=4, prediction=Prediction(5, 0.83), needed=5),
@@ -36,7 +36,7 @@ MORE = Reason.MORE_SEEDS
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.004, 0.995), needed=33),
-            "inconclusive: with 1 more seed < 1 % differs, > 99 % equivalent; with about 30 more 80 % conclusive",
+            "inconclusive: with 1 more seed < 1 % differs, > 99 % equivalent; with 33 seeds 80 % conclusive",
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.0, 0.0)),
@@ -44,15 +44,15 @@ MORE = Reason.MORE_SEEDS
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.003, 0.006), needed=19),
-            "inconclusive: with 14 more seeds 80 % conclusive",
+            "inconclusive: with 19 seeds 80 % conclusive",
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.3, 0.0)),
-            "inconclusive: with 1 more seed 30 % differs, 0 % equivalent; 80 % conclusive only with more than 1,000",
+            "inconclusive: with 1 more seed 30 % differs, 0 % equivalent; 80 % conclusive only with more than 1,000 seeds",
         ),
         (
             Verdict(OPEN, MORE, pairs=4, needed=5, constant="value"),
-            "inconclusive: the same value in all 4 seeds; conclusive with 1 more seed if it stays the same",
+            "inconclusive: the same value in all 4 seeds; conclusive with 5 seeds if it stays the same",
         ),
         (
             Verdict(OPEN, Reason.FEW_SEEDS, pairs=3, seeds=5),

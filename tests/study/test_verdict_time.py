@@ -7,6 +7,8 @@ import pytest
 
 from attnlab.cli import main
 from attnlab.planning.plan import Plan, plan
+from attnlab.report.wording import describe_verdict
+from attnlab.stats.cells import comparisons
 from attnlab.stats.power import Spread, TableDesign, seeds_for_verdict, verdict_probability
 from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
@@ -236,3 +238,7 @@ def test_the_plan_states_the_time_to_a_verdict(
     assert max(map(len, lines)) <= 80
     assert f"more runs with {time.needed} seeds per cell" in text
     assert f"Verdicts so far: 2 of 3. Inconclusive: wide ({time.needed} seeds)." in text
+    assert "seeds find a difference" not in text, "no second number for the same comparisons"
+    finished = run(planned, root=root, display=QUIET, train="tests.support.study_fakes:settling", workers=1)
+    (wide,) = [row for row in comparisons(table(finished)) if row.is_inconclusive]
+    assert f"with {time.needed} seeds 80 % conclusive" in describe_verdict(wide.verdict), "that of the page"
