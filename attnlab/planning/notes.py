@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attnlab.config.axes import LAYERS, Label
-from attnlab.config.comparability import describe_changes, identity_of_test
+from attnlab.config.command import CommandConfig
+from attnlab.config.comparability import OTHER_FILES, describe_changes, describe_other_files, identity_of_test
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
@@ -127,6 +128,9 @@ def baseline_notes(
                 yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
             elif base.refusal is not None and cell.refusal is None:
                 yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
+            elif isinstance(cell.settings, CommandConfig):
+                if files := describe_other_files(*map(identity_of_test, (cell.settings, base.settings))):
+                    yield f"{cell.name!r} is compared with {base.name!r} on other files: {files}. {OTHER_FILES}"
             elif change := _change_of_test(cell, base):
                 yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 

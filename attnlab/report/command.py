@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab.config.axes import text
-from attnlab.config.comparability import PROGRAM
-from attnlab.stats.compare import CellSummary
+from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
+from attnlab.stats.compare import CellSummary, comparisons
 from attnlab.stats.records import is_present
 
 SHOWN_DIGITS = 12  # of a digest
@@ -15,7 +15,7 @@ SHOWN_DIGITS = 12  # of a digest
 
 def is_of_program(records: Sequence[Mapping[str, Any]]) -> bool:
     """Return True for the runs of a program."""
-    return any(record.get("test") == PROGRAM for record in records)
+    return any(is_program_test(record.get("test")) for record in records)
 
 
 def describe_command(records: Sequence[Mapping[str, Any]], *, axes: Sequence[str]) -> list[tuple[str, str]]:
@@ -42,9 +42,18 @@ def _fields(records: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, str]
     return {name.removeprefix(prefix): next(iter(found)) for name, found in values.items() if len(found) == 1}
 
 
+def notes_on_files(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on cells that read other data files than their baseline."""
+    tests = {cell.name: cell.test for cell in cells}
+    compared = [cell for cell in comparisons(cells) if cell.difference is not None]
+    other = {cell.name: describe_other_files(cell.test, tests[cell.baseline]) for cell in compared}
+    listed = [f"{name} ({files})" for name, files in other.items() if files]
+    return [f"Not on the same files as their baseline: {', '.join(listed)}. {OTHER_FILES}"] if listed else []
+
+
 def notes_on_equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
     """Return a note if a program gives the same result for all seeds of a cell: it may not use the seed."""
-    equal = [c.name for c in cells if c.test == PROGRAM and len(c.values) > 1 and len(set(c.values.values())) == 1]
+    equal = [c.name for c in cells if is_program_test(c.test) and len(c.values) > 1 and len(set(c.values.values())) == 1]
     if not equal:
         return []
     return [

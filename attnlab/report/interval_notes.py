@@ -71,8 +71,8 @@ def notes_on_predictions(verdicts: Sequence[Verdict]) -> list[str]:
     if any(verdict.prediction for verdict in verdicts):
         texts.append(
             "“With 1 more seed 61 % differs, 20 % equivalent”: the probabilities of these verdicts, predicted from the seeds "
-            "so far by the t-distribution, at the levels that the corrections leave. “With 9 seeds 80 % conclusive”: the number "
-            "of seeds in total with which one of the two verdicts has probability 80 %. Before the seeds were seen, every true "
+            "so far by the t-distribution, at the levels that the corrections leave. “With 9 seeds 80 % conclusive”: the total "
+            "number of seeds with which one of the two verdicts has probability 80 %. Before the seeds were seen, every true "
             "difference counts as equally likely. Where most cells truly do not differ, “differs” is less likely than "
             "predicted."
         )

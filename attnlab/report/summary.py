@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlab._util.run_state import RunState
+from attnlab.config.comparability import is_program_test
 from attnlab.report.wording import (
     better,
     count,
@@ -201,7 +202,9 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
     if spec.baseline:
         return _without_baseline_pairs(cells, spec, opening)
     if len({cell.test for cell in completed}) > 1:
-        first = f"{opening}, the cells cannot be ranked: they are not all tested on the same data in the same way."
+        reason = "they are not all tested on the same data in the same way"
+        reason = "they do not read the same files" if is_program_test(completed[0].test) else reason
+        first = f"{opening}, the cells cannot be ranked: {reason}."
         return Summary([first], ["The study has no baseline, so cells are not compared."])
     sign = 1 if spec.direction == "min" and spec.estimand.name != "solve_rate" else -1
     best = min(completed, key=lambda cell: sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean)

@@ -10,8 +10,8 @@ from zlib import crc32
 from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.metrics import GENERATED_SCORES
 from attnlab._util.run_state import RunState
-from attnlab.config.comparability import PROGRAM, describe_changes
-from attnlab.report.command import is_of_program, notes_on_equal_seeds
+from attnlab.config.comparability import describe_changes, is_program_test
+from attnlab.report.command import is_of_program, notes_on_equal_seeds, notes_on_files
 from attnlab.report.control import control_notes
 from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
@@ -215,13 +215,13 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     texts += [*margin_notes(spec), *control_notes(cells, spec)]
     if spec.looks is not None and spec.looks.count > 1 and spec.estimand.is_mean:
         texts.append(describe_looks(spec.looks))
-    texts += notes_on_equal_seeds(cells)
+    texts += [*notes_on_files(cells), *notes_on_equal_seeds(cells)]
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
 
 
 def note_on_batches(cells: Sequence[CellSummary]) -> str:
     """State what the runs of one seed share, and which cells see other batches than their baseline."""
-    if any(cell.test == PROGRAM for cell in cells):
+    if any(is_program_test(cell.test) for cell in cells):
         return "The program decides what two runs with one seed have in common."
     by_name = {cell.name: cell for cell in cells}
     compared = [cell for cell in cells if cell.difference]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from attnlab._util.plural import count
-from attnlab.config.comparability import PROGRAM
+from attnlab.config.comparability import is_program_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.estimand import ExactDifference, ExactInterval
 from attnlab.stats.paired import LEVEL, Difference, Interval
@@ -203,7 +203,7 @@ def describe_baselines(spec: ComparisonSpec) -> str:
 
 def describe_test(cells: Iterable[CellSummary]) -> str:
     """Return the data of the metric: "on the test split", or "as the program prints it"."""
-    return "as the program prints it" if any(cell.test == PROGRAM for cell in cells) else "on the test split"
+    return "as the program prints it" if any(is_program_test(cell.test) for cell in cells) else "on the test split"
 
 
 def describe_verdict(verdict: Verdict | None, *, outlook: bool = True) -> str:
@@ -236,7 +236,8 @@ def describe_conditions(verdict: Verdict) -> list[str]:
     small = ["by less than the margin"] if verdict.within_margin else []
     lost = describe_lost_runs(verdict)
     unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
-    return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *unsupported]
+    files = [f"not on the same files ({verdict.other_files})"] if verdict.other_files else []
+    return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported]
 
 
 def describe_lost_runs(verdict: Verdict) -> str:

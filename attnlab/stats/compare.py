@@ -9,12 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from posixpath import splitext
 from typing import Any
 
 from attnlab._util import cost_metrics
 from attnlab._util.run_state import RunState
 from attnlab.config.axes import label_text
-from attnlab.config.comparability import PROGRAM, describe_changes
+from attnlab.config.comparability import CODE, describe_changes, describe_other_files, is_program_test
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
@@ -121,12 +122,21 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
 
 def _batch_fields(run: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that the batches of a run depend on; the option ``role`` of a task changes the model alone."""
-    if run.get("test") == PROGRAM:  # its axes may have the same names
-        return {}
+    if is_program_test(run.get("test")):  # its axes may have the same names
+        return _program_fields(run)
     fields = {name: label_text(run[name]) for name in BATCH_FIELDS if is_present(run.get(name))}
     if "task" in fields:
         fields["task"] = " ".join(part for part in fields["task"].split(" ") if not part.startswith("role="))
     return fields
+
+
+def _program_fields(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return the program of a run: its code, and the texts among its values, which may name its data; numbers do not."""
+    if not is_present(run.get("command")):
+        return {}
+    code = {str(v) for k, v in run.items() if k.startswith("files.") and is_present(v) and splitext(k)[1] in CODE}
+    texts = {k: v for k, v in run.items() if k.startswith("values.") and isinstance(v, str)}
+    return {"program": json.dumps([sorted(code) or str(run["command"]).split(" ")[0], texts], sort_keys=True)}
 
 
 def _at_optima(
@@ -260,7 +270,7 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM, detail=problem))
     if cell.value is None:
         return cell
-    if cell.test != baseline.test:
+    if cell.test != baseline.test and not (is_program_test(cell.test) and is_program_test(baseline.test)):
         detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
     margin = None if spec.is_control(cell.axes) else spec.margin
@@ -302,4 +312,5 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
     futility = spec.futile.get(comparison_name(cell.name, baseline.name))
     if futility and verdict.kind is VerdictKind.INCONCLUSIVE and futility.pairs == verdict.pairs:
         verdict = replace(verdict, futility=futility)
-    return replace(verdict, seeds=len(cell.values), lost=lost, baseline_lost=baseline_lost)
+    other_files = describe_other_files(cell.test, baseline.test)
+    return replace(verdict, seeds=len(cell.values), lost=lost, baseline_lost=baseline_lost, other_files=other_files)

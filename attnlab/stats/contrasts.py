@@ -7,10 +7,12 @@ equivalence tests have a level of their own, as in the table of one study.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnlab.config.axes import label_text
+from attnlab.config.comparability import files_of_test, is_program_test
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
@@ -30,6 +32,7 @@ from attnlab.stats.records import comparison_name
 from attnlab.stats.share_summary import CellShare
 from attnlab.stats.trend import Trend, correct_trends
 
+DIGEST = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b")  # SHA-256 or MD5
 ContrastName = tuple[str, str]  # names of a cell and of its baseline, without the axes that both share
 
 
@@ -222,7 +225,7 @@ def _effect_in(table: StudyTable, every: Sequence[CellSummary]) -> ContrastEffec
 
 def _pooled(contrast: Contrast) -> Contrast:
     """Return a contrast with its means over independent studies."""
-    identities = [(_data(study), frozenset(_seeds(study))) for study in contrast.studies]
+    identities = [(data_of(study.comparisons[0]), frozenset(_seeds(study))) for study in contrast.studies]
     groups = independent_groups(identities)
     effects = [study.effect for study in contrast.studies]
     shares = [study.share for study in contrast.studies]
@@ -242,11 +245,16 @@ def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int
     return pool([average([known[i] for i in group]) for group in groups])
 
 
-def _data(study: ContrastEffect) -> str:
-    """Return the data that the cells of a contrast are tested on; "" if unknown."""
-    test = study.comparisons[0].test
-    fields = json.loads(test) if test else {}
-    return str(fields.get("data") or "")
+def data_of(cell: CellSummary) -> frozenset[str]:
+    """Return identities of the data that a cell is tested on, such as digests of their files; empty if unknown.
+
+    Two tasks that read one file have its digest in common, whatever they make of it. The data of a program are the files that
+    its command names, or what the program itself and its texts stand for.
+    """
+    if is_program_test(cell.test):
+        return frozenset(files_of_test(cell.test).values()) or frozenset(cell.batches.values())
+    data = str((json.loads(cell.test) if cell.test else {}).get("data") or "").partition(" token_bytes ")[0]
+    return frozenset(DIGEST.findall(data) or [data] * bool(data))
 
 
 def _seeds(study: ContrastEffect) -> set[int]:

@@ -163,15 +163,16 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if len(known) == len(values) else None
 
 
-def independent_groups(studies: Sequence[tuple[str, frozenset[int]]]) -> list[list[int]]:
-    """Return the indices of studies by groups: those on the same data with a seed in common are in one group.
+def independent_groups(studies: Sequence[tuple[frozenset[str], frozenset[int]]]) -> list[list[int]]:
+    """Return the indices of studies by groups: those with data and a seed in common are in one group.
 
     Args:
-        studies: The data of each study, and its seeds; "" for unknown data, which are taken to be those of no other study.
+        studies: The data of each study, as identities of their parts, and its seeds. Unknown data are empty, and taken to be
+            those of no other study.
     """
     groups: list[list[int]] = []
     for i, (data, seeds) in enumerate(studies):
-        linked = [group for group in groups if any(data and studies[j][0] == data and studies[j][1] & seeds for j in group)]
+        linked = [group for group in groups if any(studies[j][0] & data and studies[j][1] & seeds for j in group)]
         merged = sorted([*(j for group in linked for j in group), i])
         groups = [*(group for group in groups if group not in linked), merged]
     return sorted(groups)

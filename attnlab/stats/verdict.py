@@ -73,6 +73,7 @@ class Verdict:
         baseline_lost: The same for its baseline.
         sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. Else None.
         detail: Further information on the reason, as text.
+        other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
     """
 
@@ -91,6 +92,7 @@ class Verdict:
     sensitivity: Sensitivity | None = None
     fragile: bool = False
     futility: Futility | None = None
+    other_files: str = ""
 
     @property
     def is_unsupported(self) -> bool:

@@ -32,7 +32,7 @@ import numpy as np
 from attnlab._util.plural import count
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, known_split
-from attnlab.tasks.data_files import DataFile, decode
+from attnlab.tasks.data_files import DataFile, decode, same_split_notes
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
 from attnlab.tasks.lines import is_not_nfc, require_line_ends, split_lines
 from attnlab.tasks.overlap import NOTABLE
@@ -152,7 +152,7 @@ class Csv(DocumentTask):
         """Return the rows of each class; and a note for each of ``valid`` and ``test`` that shares texts with ``train``."""
         rows = {split: (self._rows[option], numbers) for split, (option, numbers) in self._split_rows.items()}
         texts = {split: of.folded[numbers] for split, (of, numbers) in rows.items()}
-        notes = [self._counts_note()]
+        notes = [self._counts_note(), *same_split_notes(self._files.get("valid"), self._files.get("test"))]
         for split in SPLITS[1:]:
             shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
             if shared >= NOTABLE * count:

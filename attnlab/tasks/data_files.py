@@ -62,6 +62,16 @@ class DataFile:
         return self._stamped_digest[1]
 
 
+def same_split_notes(valid: DataFile | None, test: DataFile | None) -> list[str]:
+    """Return a note if `valid` and `test` are read from files of the same contents; None is a split without a file."""
+    if valid is None or test is None or valid.size != test.size or valid.digest() != test.digest():
+        return []
+    return [
+        f"valid ({valid.path.name}) and test ({test.path.name}) are the same: a checkpoint, an early end, a rate or a trial "
+        "that is chosen on valid is chosen on test, whose score is then too good"
+    ]
+
+
 @dataclass(frozen=True)
 class Part:
     """The bytes ``start`` to ``stop`` of a file."""
@@ -142,10 +152,10 @@ class SplitFiles:
         return {split: _mapped(part.file.path, part.start, part.stop, self.dtype) for split, part in self.parts().items()}
 
     def overlap_notes(self) -> list[str]:
-        """Return a note for each of ``valid`` and ``test`` of which more than a little also occurs in ``train``."""
+        """Return notes on ``valid`` and ``test``: if they are the same, or more than a little also occurs in ``train``."""
         parts = self.parts()
         places = tuple((part.file.path, part.start, part.stop, part.file.stamp) for part in parts.values())
-        notes = []
+        notes = same_split_notes(self.files.get("valid"), self.files.get("test"))
         for split, result in zip(SPLITS[1:], _overlaps(places, self.dtype), strict=True):
             if result.share >= NOTABLE:
                 least = "at least " if result.partial else ""

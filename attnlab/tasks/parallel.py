@@ -19,7 +19,7 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, known_split
-from attnlab.tasks.data_files import DataFile, decode
+from attnlab.tasks.data_files import DataFile, decode, same_split_notes
 from attnlab.tasks.lines import OTHER_BREAKS, Found, find, is_not_nfc
 from attnlab.tasks.parallel_text import SIDES, read_lines
 from attnlab.tasks.text_forms import form_notes
@@ -139,7 +139,8 @@ class Parallel(TranslationTask):
 
     def data_notes(self) -> list[str]:
         """Return the notes of every translation, and those on lines with unusual characters."""
-        return [*super().data_notes(), *self._form_notes()]
+        same = same_split_notes(*(self._files.get((split, "target")) for split in SPLITS[1:]))
+        return [*super().data_notes(), *same, *self._form_notes()]
 
     def _form_notes(self) -> Iterator[str]:
         breaks, not_nfc = (

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.printable import escape_controls
 from attnlab._util.run_state import NOT_COMPARED
-from attnlab.config.comparability import PROGRAM, test_identity
+from attnlab.config.command import CommandConfig
+from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
 from attnlab.tracking.client import (
@@ -278,7 +279,7 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     row |= {"init.taken": tag["init"]} if "init" in tag else {}
     row |= {"fused": int(tag["fused"])} if "fused" in tag else {}
     if "command" in config:
-        row |= {"test": PROGRAM}
+        row |= {"test": identity_of_test(CommandConfig.model_validate(config))}
     else:
         length = int(text) if (text := record.data.params.get("length", "")).isdigit() else None
         row |= {"length": length, "test": test_identity(config, length)}

@@ -85,9 +85,10 @@ def test_effects_that_are_not_independent_are_averaged_with_their_intervals() ->
 
 def test_studies_that_share_data_and_a_seed_are_one_group() -> None:
     a, b = frozenset({0, 1}), frozenset({1, 2})
-    assert independent_groups([("x", a), ("x", b), ("y", a)]) == [[0, 1], [2]]
-    assert independent_groups([("x", frozenset({0})), ("x", frozenset({2})), ("x", frozenset({0, 2}))]) == [[0, 1, 2]]
-    assert independent_groups([("x", frozenset({0})), ("x", frozenset({1})), ("", a), ("", a)]) == [[0], [1], [2], [3]]
+    x, y, none = frozenset({"x"}), frozenset({"y"}), frozenset[str]()
+    assert independent_groups([(x, a), (x, b), (y, a)]) == [[0, 1], [2]]
+    assert independent_groups([(x, frozenset({0})), (x, frozenset({2})), (x, frozenset({0, 2}))]) == [[0, 1, 2]]
+    assert independent_groups([(x, frozenset({0})), (x, frozenset({1})), (none, a), (none, a)]) == [[0], [1], [2], [3]]
 
 
 def test_an_effect_keeps_the_correction_for_looks() -> None:

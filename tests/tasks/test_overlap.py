@@ -122,6 +122,17 @@ def test_the_plan_notes_test_data_inside_train(name: str, corpus: Path) -> None:
     assert not [note for note in separate.notes if note.startswith("data: ")]
 
 
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_plan_notes_that_valid_is_test(name: str, corpus: Path) -> None:
+    """A checkpoint that is selected on valid is then selected on test."""
+    task = OPTIONS[name][0].replace("test: test", "test: other")
+    suffix = task.partition("other.")[2].partition(",")[0]
+    (corpus / f"copy.{suffix}").write_bytes((corpus / f"other.{suffix}").read_bytes())
+    text = STUDY.replace("{name: pydocs, length: 24}", task.replace(", length", f", valid: copy.{suffix}, length"))
+    (note,) = [note for note in plan(write(corpus, text)).notes if note.startswith("data: ")]
+    assert f"valid (copy.{suffix}) and test (other.{suffix}) are the same" in note
+
+
 def test_the_report_repeats_the_note(corpus: Path, root: Path) -> None:
     task, _ = OPTIONS["text"]
     planned = plan(write(corpus, STUDY.replace("{name: pydocs, length: 24}", task)))

@@ -404,3 +404,9 @@ def test_the_real_sentences(real_data: Path):
     scores = task.generated_scores(repeat_targets, "test", batch_size=32, limit=None)
     assert scores["bleu"] == pytest.approx(100) and scores["chrf"] == pytest.approx(100)
     assert 0.5 < task.reference_scores()["copy"].score(None) < 1
+
+
+def test_a_valid_that_is_the_test_is_noted(files: dict[str, Any]):
+    same = files | {"valid_source": files["test_source"], "valid_target": files["test_target"]}
+    assert any("are the same" in note for note in Parallel(**same).data_notes())
+    assert not any("are the same" in note for note in Parallel(**files).data_notes())

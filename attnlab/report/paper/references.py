@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config.axes import LAYERS
-from attnlab.config.comparability import PROGRAM
+from attnlab.config.comparability import is_program_test
 from attnlab.config.types import WITH
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS, Registry
 from attnlab.stats.records import is_present
@@ -38,7 +38,7 @@ class Citation:
 
 def citations(records: Iterable[Mapping[str, Any]]) -> list[Citation]:
     """Return the variants, components and position schemes of runs, each once, variants first; none of a program's."""
-    trained = [record for record in records if record.get("test") != PROGRAM]  # its axes may have such names
+    trained = [record for record in records if not is_program_test(record.get("test"))]  # its axes may have such names
     names = dict.fromkeys((registry.kind, name) for record in trained for registry, name in _classes(record))
     return [_citation(registry, name) for registry in KINDS for kind, name in names if kind == registry.kind]
 
