@@ -60,7 +60,17 @@ def lengths_section(
         by_panel = {panel: [curve for curve in drawn if panels[curve.name] == panel] for panel in order}
     else:
         by_panel = {"": drawn}
-    return PageSection(TITLE, plots=_plots(by_panel, spec), table=_table(curves, spec), notes=list(_notes(curves, spec)))
+    return PageSection(
+        TITLE, plots=_plots(by_panel, spec), table=_table(curves, spec), notes=list(_notes(curves, spec, _rows_of(groups)))
+    )
+
+
+def _rows_of(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return what is scored at each length, as far as the data of the runs tell."""
+    data = {str(run.get("data") or "") for runs in groups.values() for run in runs}
+    if all(" generator " in text for text in data):
+        return "Rows of each length are generated."
+    return "The same texts, truncated to the length, are scored." if all(t.startswith(("imdb", "csv")) for t in data) else ""
 
 
 def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec, *, color: str, dash: str) -> LengthCurve:
@@ -118,11 +128,12 @@ def _score(curve: LengthCurve, length: int, spec: ComparisonSpec) -> str:
     return f"{score} ({share})" if share else score
 
 
-def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Iterable[str]:
-    items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(spec.metric, "texts, truncated to the length,")
+def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec, rows: str) -> Iterable[str]:
+    items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(spec.metric)
+    scored = f"The same {items} are scored at every length." if items else rows
     yield (
         f"{spec.metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
-        f"that it was not trained on. The same {items} are scored at every length. ± is half the width of the 95 % interval "
+        f"that it was not trained on.{f' {scored}' if scored else ''} ± is half the width of the 95 % interval "
         f"over seeds{', corrected for the looks' if spec.looks and spec.looks.count > 1 else ''}."
     )
     # Cells with the same reason at the same lengths share one note.

@@ -142,16 +142,31 @@ def speeds(figures: Measured, devices: Sequence[str]) -> list[list[str]]:
 
 
 def overview(figures: Measured, device: str) -> str:
-    """Return a sentence on how many of ``SPEEDS`` attnlab is faster in on a device, and which it is slower in."""
-    found = {comparison.what: figures[comparison, device].values for comparison in SPEEDS}
-    ratios = {what: median(values) for what, values in found.items() if values}
+    """Return sentences on how many comparisons attnlab is faster in on a device, and which it is slower in.
+
+    Sparse attention computes fewer pairs than the dense attention that it is compared with, so it is counted by itself. Two
+    comparisons with the same measurements, such as those in fp32 where nothing else is measured, count as one.
+    """
+    found: dict[str, dict[str, list[float]]] = {"peers": {}, "sparse": {}}
+    for comparison in SPEEDS:
+        kind, values = "sparse" if comparison.section == "sparse" else "peers", figures[comparison, device].values
+        if values and values not in found[kind].values():
+            found[kind][comparison.what] = values
+    texts = [_counted(found["peers"], "comparisons with peers")] if found["peers"] else []
+    texts += [f"Sparse next to dense attention: {_counted(found['sparse'], 'cases')}"] if found["sparse"] else []
+    return " ".join(texts)
+
+
+def _counted(found: Mapping[str, Sequence[float]], noun: str) -> str:
+    """Return how many of some comparisons are faster, by how much, and which are slower."""
+    ratios = {what: median(values) for what, values in found.items()}
     slower = [f"{what} ({ratio:.2f} times as fast)" for what, ratio in ratios.items() if ratio < 1]
     faster = [ratio for ratio in ratios.values() if ratio >= 1]
-    text = f"faster in {len(faster)} of {len(ratios)} comparisons"
+    text = f"faster in {len(faster)} of {len(ratios)} {noun}"
     if faster:
         ends = [f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" for ratio in (min(faster), max(faster))]
         text += f", {' to '.join(dict.fromkeys(ends))} times as fast"
-    unclear = [what for what, values in found.items() if values and min(values) < 1 <= median(values)]
+    unclear = [what for what, values in found.items() if min(values) < 1 <= median(values)]
     if unclear:
         text += f"; in {len(unclear)} of these, some rounds were slower ({', '.join(unclear)})"
     return f"{text}. " + (f"**Slower**: {', '.join(slower)}." if slower else "Slower in none.")

@@ -36,6 +36,7 @@ from benchmarks.speed import (
 )
 from benchmarks.speed import environment as places
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
+from benchmarks.speed.comparisons import COMPARISONS, SPEEDS, Figures, overview
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
 ENCODER = "torch.nn.TransformerEncoder"
@@ -202,9 +203,10 @@ def test_processors_stand_side_by_side_with_slower_cases_marked_and_targets_last
     page.write(tmp_path)
     text = (tmp_path / "README.md").read_text()
     opening, measured, final = text.partition("\n## ")[0], text.index("## A training step"), text.index("## Targets")
-    assert "- **Zen 8** (AVX9): faster in 1 of 1 comparisons, 1.70 times as fast. Slower in none." in opening
+    assert "- **Zen 8** (AVX9): faster in 1 of 1 comparisons with peers, 1.70 times as fast. Slower in none." in opening
     assert (
-        "- **Zen 9** (AVX9): faster in 0 of 1 comparisons. **Slower**: training step, fp32, peers as shipped (0.85" in opening
+        "- **Zen 9** (AVX9): faster in 0 of 1 comparisons with peers. **Slower**: training step, fp32, peers as shipped (0.85"
+        in opening
     )
     assert (
         "|  | Zen 8 | Zen 9 |" in opening
@@ -213,6 +215,17 @@ def test_processors_stand_side_by_side_with_slower_cases_marked_and_targets_last
     assert opening.index("overview.svg") < measured < final == text.rindex("\n## ") + 1
     assert "1.70 (1.50 to 2.00) against quick: **missed** | 0.85 (0.75 to 1.00) against quick: **missed** |" in text
     assert "0.85 slower" in (tmp_path / "overview.svg").read_text()
+
+
+def test_sparse_attention_and_repeated_measurements_are_not_counted_as_comparisons_with_peers() -> None:
+    figures = {(comparison, "cpu"): Figures([]) for comparison in COMPARISONS}
+    shipped, fp32 = (c for c in SPEEDS if c.what.startswith("time to a verdict") and c.what.endswith("one after another"))
+    figures[shipped, "cpu"] = figures[fp32, "cpu"] = Figures([1.6, 1.7, 1.8], "plain")
+    sparse = [comparison for comparison in SPEEDS if comparison.section == "sparse"]
+    figures |= {(comparison, "cpu"): Figures([5.0 + i]) for i, comparison in enumerate(sparse)}
+    text = overview(figures, "cpu")
+    assert "faster in 1 of 1 comparisons with peers, 1.70 times" in text
+    assert f"Sparse next to dense attention: faster in {len(sparse)} of {len(sparse)} cases" in text
 
 
 def test_the_committed_page_is_that_of_the_committed_results(tmp_path: Path) -> None:

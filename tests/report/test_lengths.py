@@ -157,3 +157,21 @@ def test_lengths_are_doublings_apart_on_the_axis() -> None:
     places = [labels[str(length)] for length in LENGTHS]
     steps = [b - a for a, b in zip(places, places[1:], strict=False)]
     assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("Copy generator 1 sha256:1e5f", "Rows of each length are generated"),
+        ("imdb sha256:0772", "texts, truncated to the length"),
+        ("mine", ""),
+    ],
+)
+def test_what_is_scored_at_a_length_is_that_of_the_data(data: str, words: str) -> None:
+    runs = [{k.replace("bits_per_byte", "accuracy"): v for k, v in run.items()} for run in records(data=data)]
+    spec = replace(SPEC, metric="accuracy", direction="max")
+    table = summarize_cells(runs, spec)
+    result = lengths_section(table, runs, spec=spec, colors=cell_colors(table))
+    assert result is not None
+    (note,) = [note for note in result.notes if "not trained on" in note]
+    assert words in note and [w in note for w in ("truncated", "generated")] == [w in words for w in ("truncated", "generated")]

@@ -16,7 +16,7 @@ from attnlab.study import shorter
 from attnlab.study.adaptive import table
 from attnlab.study.execution import concurrency, step_times
 from attnlab.study.execution.concurrency import VARIABLE
-from attnlab.study.looks import record_look
+from attnlab.study.looks import look_history, record_look
 from attnlab.study.pace import Pace, known_pace
 from attnlab.study.run import run
 from attnlab.study.shorter import measures
@@ -240,5 +240,5 @@ def test_the_plan_states_the_time_to_a_verdict(
     assert f"Verdicts so far: 2 of 3. Inconclusive: wide ({time.needed} seeds)." in text
     assert "seeds find a difference" not in text, "no second number for the same comparisons"
     finished = run(planned, root=root, display=QUIET, train="tests.support.study_fakes:settling", workers=1)
-    (wide,) = [row for row in comparisons(table(finished)) if row.is_inconclusive]
+    (wide,) = [row for row in comparisons(table(finished, look_history(planned["study"], root))) if row.is_inconclusive]
     assert f"with {time.needed} seeds 80 % conclusive" in describe_verdict(wide.verdict), "that of the page"
