@@ -6,7 +6,6 @@ cat > ablations/length-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
 # Copying beyond the trained length by position scheme (Kazemnejad et al. 2023, arXiv:2305.19466): strings of 5 to 8 symbols in
 # training, of 9 to 16 at length 32, of 17 to 32 at length 64. Learned positions have no vector beyond the trained length.
-# Three minutes of one core.
 study: length-cpu
 question: Which position schemes copy strings longer than those of training?
 

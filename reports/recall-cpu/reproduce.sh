@@ -4,8 +4,9 @@ git checkout 8113dee37061
 mkdir -p ablations
 cat > ablations/recall-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
-# A known pattern, as a test of the testbed: attention recalls any number of key-value pairs; a state of fixed size holds a few of
-# them (Arora et al. 2023, arXiv:2312.04927). The same rows of 32 tokens hold 4 or 8 pairs. Eight minutes of one core.
+# A known pattern, as a test of the testbed: attention recalls any number of key-value pairs, a state of fixed size only some
+# (Arora et al. 2023, arXiv:2312.04927). The same rows of 32 tokens hold 4 or 8 pairs. Where a variant stays at chance, these
+# trainings were too short for it, and do not show how many pairs its state holds.
 study: recall-cpu
 question: Which variants recall pairs, and how many?
 

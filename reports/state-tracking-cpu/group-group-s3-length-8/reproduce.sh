@@ -4,10 +4,10 @@ git checkout 069e54b58f7e
 mkdir -p ablations
 cat > ablations/state-tracking-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
-# A known pattern, as a test of the testbed: an LSTM and a linear recurrence with negative eigenvalues track the parity of bits
-# and go on beyond the trained length; attention and a recurrence whose eigenvalues lie in [0, 1] do not (Grazzi et al. 2024,
+# A known pattern, as a test of the testbed: an LSTM and a linear recurrence with negative eigenvalues track the parity of bits,
+# also at twice the trained length; attention and a recurrence whose eigenvalues lie in [0, 1] do not (Grazzi et al. 2024,
 # arXiv:2411.12537). Products of S3, whose rotations need two reflections, are harder for one reflection a token. Tests at other
-# lengths score the last quarter of a row, beyond the trained length. Three minutes of one core.
+# lengths score the last quarter of a row, beyond the trained length.
 study: state-tracking-cpu
 question: Which variants track a state, and beyond the trained length?
 
