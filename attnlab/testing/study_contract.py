@@ -12,7 +12,7 @@ from attnlab._util import checked_code
 from attnlab._version import __version__
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.models.parts import Part, parts, position_config
+from attnlab.models.parts import Part, block_parts, parts, position_config
 from attnlab.nn import attention
 from attnlab.positions import Position
 from attnlab.registry import TASKS
@@ -23,7 +23,7 @@ from attnlab.testing.contract import CheckResult, run_checks, select_checks
 
 # The checks before a study runs: those of mistakes that a table of results does not show.
 QUICK = ("shapes", "causality by value", "full visibility", "padding", "batch independence", "memory", "masked memory")
-QUICK_ALSO = ("training mode", "dropout", "dropout share")
+QUICK_ALSO = ("training mode", "precisions and modes", "dropout", "dropout share")
 MAX_LENGTH = 1024  # of longer sequences of a study, so many positions are checked
 
 
@@ -71,6 +71,7 @@ def _study_target(config: RunConfig, task: Any, part: Part, device: str, seed: i
     if backend not in variant.backends or attention.unsupported(backend, device=device):
         backend = variant.backends[0]
     length = min(task.length, MAX_LENGTH)
+    layers = tuple(block.layer for block in block_parts(config, task, part.name) if block.entry == part.entry)
     sizes = _sizes(length, model.mem_len, heads)
     target = CheckTarget(
         variant,
@@ -84,6 +85,9 @@ def _study_target(config: RunConfig, task: Any, part: Part, device: str, seed: i
         study_length=position_config(config, task, part).length,
         requested_heads=heads,
         requested_dim=model.dim,
+        study_layers=layers,
+        longest=task.length,
+        precisions=(config.train.precision,),
     ).with_supported_shape((part.role,))
     shapes = f"{part.role}, {heads} head{'s' * (heads > 1)}, width {model.dim}, length {length}"
     shapes += f", memory {model.mem_len}" if model.mem_len else ""
@@ -161,7 +165,7 @@ def require_correct_variants(configs: Iterable[RunConfig], *, start: Callable[[s
     for study_target in own:
         target = study_target.target
         if target.study_sizes is not None:
-            target = replace(target, sizes=target.study_sizes)
+            target = replace(target, sizes=target.study_sizes, layer=max(target.study_layers), longest=0)
         checks = select_checks(CHECKS, [*QUICK, *QUICK_ALSO]) if target.roles else []
         for result in run_checks(checks, target, classes=(target.variant, target.scheme), start=start):
             if result.status == "failed":

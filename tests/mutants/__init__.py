@@ -56,6 +56,22 @@ from tests.mutants.mixing import (
     SeesNextLater,
     Squeezed,
 )
+from tests.mutants.modes import (
+    AddsNoise,
+    CountsSteps,
+    ForgetsScaleInFloat32,
+    IgnoresMaskInFloat32,
+    LeaksBackwards,
+    LeaksInFloat32,
+    LeaksInInference,
+    LeaksInLaterBlocks,
+    LeaksInLongFloat32,
+    LeaksInWideHeads,
+    LeaksUnderAutocast,
+    LeaksWithDropout,
+    LeaksWithoutGradients,
+    MixesRowsInFloat32,
+)
 from tests.mutants.numbers import (
     AlwaysDropout,
     AnyBackend,
@@ -118,6 +134,8 @@ class Mutant(NamedTuple):
     also: frozenset[str] = frozenset()
 
 
+MODES = "precisions and modes"
+
 MUTANTS: dict[str, list[Mutant]] = {
     "shapes": [Mutant(Squeezed)],
     "one head": [Mutant(NeedsTwoHeads)],
@@ -131,13 +149,14 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(LeaksFarFromBlocks),
         Mutant(LeaksAtPowersOfTwo),
         Mutant(LeaksInTraining),
+        Mutant(LeaksInLaterBlocks, also=frozenset({"causality by gradient"})),
     ],
     "causality by gradient": [Mutant(LeaksGradient)],
     "full visibility": [Mutant(AlwaysCausal), Mutant(IgnoresSource, also=frozenset({"padding"}))],
     "no mixing": [Mutant(MixesSecretly)],
     "padding": [
         Mutant(IgnoresMask),
-        Mutant(CountsPadding),
+        Mutant(CountsPadding, also=frozenset({MODES})),
         Mutant(MasksTwentyKeys, also=frozenset({"leading padding"})),
         Mutant(IgnoresMaskOfOneQuery),
     ],
@@ -187,8 +206,23 @@ MUTANTS: dict[str, list[Mutant]] = {
     "dropout": [Mutant(NoDropout, also=frozenset({"dropout share"})), Mutant(AlwaysDropout), Mutant(UnscaledDropout)],
     "dropout share": [Mutant(DropsHalfAsMany), Mutant(DropsWithProbabilityOfKeeping)],
     "training mode": [
-        Mutant(NormalizesBatch, also=frozenset({"causality by value", "dropout", "dropout share"})),
-        Mutant(DetachesInTraining),
+        Mutant(NormalizesBatch, also=frozenset({"causality by value", "dropout", "dropout share", MODES})),
+        Mutant(DetachesInTraining, also=frozenset({MODES})),
+        Mutant(CountsSteps),
+    ],
+    MODES: [
+        Mutant(LeaksInFloat32),
+        Mutant(LeaksUnderAutocast),
+        Mutant(LeaksInInference),
+        Mutant(LeaksWithoutGradients),
+        Mutant(LeaksWithDropout),
+        Mutant(LeaksInLongFloat32),
+        Mutant(LeaksInWideHeads),
+        Mutant(LeaksBackwards),
+        Mutant(IgnoresMaskInFloat32),
+        Mutant(MixesRowsInFloat32),
+        Mutant(ForgetsScaleInFloat32),
+        Mutant(AddsNoise),
     ],
     "backends refused": [Mutant(AnyBackend)],
     "saved bytes": [Mutant(SavesSquare)],

@@ -33,9 +33,10 @@ CHEAP = [name for name in CHECKS if name != "compile"]
 # Every check runs with these schemes and the first backend of a variant. Other schemes run the checks that a scheme can break;
 # other backends run few, because the check "backends" compares them with the first. Causality by value, a third of the time of
 # all checks, runs for each variant without a scheme and for each scheme with `dense`; other combinations have that by gradient.
+# Precisions and modes, which a scheme hardly changes, run for each variant without one.
 # The slow test runs every check for all.
 SCHEMES = ("none", "relative")
-BY_VALUE = "causality by value"
+BY_VALUE, MODES = "causality by value", "precisions and modes"
 OF_SCHEMES = [
     "shapes",
     BY_VALUE,
@@ -68,8 +69,10 @@ def test_every_combination_passes_or_is_refused(device: str, variant: str, posit
             only = OF_SCHEMES
         else:  # compiling is slow, and the graph is the same in other roles
             only = list(CHECKS) if role == "causal" else CHEAP
-        if position != "none" and variant != "dense":
+        if (position != "none" and variant != "dense") or variant in LIKE_DENSE:
             only = [name for name in only if name != BY_VALUE]
+        if position != "none":
+            only = [name for name in only if name != MODES]
         _check_combination(device, variant, position, role, backend, only, record_property)
 
 

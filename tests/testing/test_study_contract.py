@@ -144,3 +144,49 @@ def test_the_command_checks_a_study(folder: Path, capsys: pytest.CaptureFixture[
     assert "FAILED causality by value" in lines
     assert main.main(["check", "--study", path, "--heads", "2"]) == 2
     assert main.main(["check"]) == 2 and main.main(["check", "dense", "--study", path]) == 2
+
+
+MODES = """
+import torch
+from torch.nn import functional as F
+from attnlab.variants.dense import Dense
+
+
+class InFloat32(Dense):
+    def forward(self, x, *, context=None, mask=None):
+        y = super().forward(x, context=context, mask=mask)
+        return y + F.pad(x[:, 1:], (0, 0, 0, 1)) if x.dtype == torch.float32 and x.shape[1] > 30 else y
+
+
+class InLaterBlocks(Dense):
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = config.layer
+
+    def forward(self, x, *, context=None, mask=None):
+        y = super().forward(x, context=context, mask=mask)
+        return y + F.pad(x[:, 1:], (0, 0, 0, 1)) if self.layer == 2 else y
+
+
+class InLongSequences(Dense):
+    def forward(self, x, *, context=None, mask=None):
+        y = super().forward(x, context=context, mask=mask)
+        return y + F.pad(x[:, 1:], (0, 0, 0, 1)) if x.shape[1] > 1100 else y
+"""
+
+
+@pytest.mark.parametrize("name", ["InFloat32", "InLaterBlocks"])
+def test_a_leak_in_one_precision_or_one_block_stops_a_study(folder: Path, name: str) -> None:
+    (folder / "mine.py").write_text(MODES)
+    path = write(folder, f'"mine.py:{name}"')
+    planned = [cell.config for cell in plan(path, sets={"model.depth": 4, "train.precision": "fp32"}).cells]
+    with pytest.raises(UserError, match="precisions and modes"):
+        require_correct_variants(planned)
+
+
+def test_a_leak_at_the_length_of_a_study_alone_is_caught(folder: Path) -> None:
+    (folder / "mine.py").write_text(MODES)
+    sets = {"task.length": 1200, "train.precision": "fp32"}
+    planned = [cell.config for cell in plan(write(folder, '"mine.py:InLongSequences"'), sets=sets).cells]
+    [(_, [result])] = check_study(study_targets(planned), only=["precisions and modes"])
+    assert result.status == "failed" and "length 1200" in result.detail

@@ -19,6 +19,7 @@ from attnlab.testing.checks import (
     hooks,
     lifecycle,
     memory,
+    modes,
     padding,
     positions,
     projections,
@@ -43,6 +44,7 @@ MODULES = (
     backends,
     dropout,
     training_mode,
+    modes,
     cost,
     lifecycle,
 )

@@ -21,6 +21,7 @@ from attnlab.variants import ROLES, AttentionConfig, Variant
 BATCH, LENGTH = Sizes().batch, Sizes().length
 LONG_LENGTH = 293  # exceeds the block size of most kernels and patterns, and 256, up to which bf16 represents every integer
 HEAD_SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first supported one is used
+LAYERS = (1, 2, 5)  # numbers of the block, of each draw
 XFORMERS_HEAD_SHAPES = ((3, 8), (2, 8), (4, 8), (8, 8))  # head widths that xformers' kernels support
 
 
@@ -58,6 +59,10 @@ class CheckTarget:
         study_sizes: the sizes of a study, which replace those of ``drawn``.
         study_length: the longest sequence in training of a study, memory included; 0 without a study.
         unsupported_roles: requested roles that are not supported, with the reason.
+        layer: the number of the block in its stack.
+        study_layers: numbers of the blocks of a study that have the variant.
+        longest: queries of the longest sequence of a study, which may exceed ``study_sizes``; 0 without a study.
+        precisions: of a run, ``fp32`` and ``bf16``.
     """
 
     variant: type[Variant]
@@ -77,6 +82,10 @@ class CheckTarget:
     requested_heads: int | None = None
     requested_dim: int | None = None
     unsupported_roles: dict[str, str] = field(default_factory=dict)
+    layer: int = 0
+    study_layers: tuple[int, ...] = ()
+    longest: int = 0
+    precisions: tuple[str, ...] = ("fp32", "bf16")
 
     @property
     def dtype(self) -> torch.dtype:
@@ -181,6 +190,7 @@ class CheckTarget:
             dropout=dropout,
             position=scheme if scheme.hook in ("rotate", "bias") else None,
             bias=bias,
+            layer=self.layer,
             components=build_components(self.variant, component_config),
         )
         kwargs = {**self.variant.recommended_options(length), **self.options} if options is None else options
@@ -224,21 +234,22 @@ class CheckTarget:
         return replace(self, scheme=scheme, scheme_name=name, any_scheme=False).with_supported_shape(self.roles)
 
     def drawn(self) -> "list[CheckTarget]":
-        """Return copies with sizes drawn from ``seed``, one with four heads, the default of a study, among them.
+        """Return copies with sizes drawn from ``seed``, as later blocks; one has four heads, the default of a study.
 
         Numbers of heads that the variant does not support are left out; there are none of a copy that is itself drawn.
         """
         if self.sizes.name:
             return []
         if self.study_sizes is not None:
-            return [replace(self, sizes=self.study_sizes)]
+            return [replace(self, sizes=self.study_sizes, layer=max(self.study_layers, default=0))]
         targets = []
         for number in range(DRAWS):
             heads, width = draw_heads(self.seed, number)
             heads = self.requested_heads or heads if self.variant.has_heads else 1
             dim = self.requested_dim or heads * width
             sizes = draw_sizes(self.seed, number, heads=heads)
-            target = replace(self, requested_heads=heads, requested_dim=dim, sizes=sizes).with_supported_shape(self.roles)
+            target = replace(self, requested_heads=heads, requested_dim=dim, sizes=sizes, layer=LAYERS[number])
+            target = target.with_supported_shape(self.roles)
             targets += [target] if target.roles else []
         return targets
 
