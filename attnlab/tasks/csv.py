@@ -109,7 +109,9 @@ class Csv(DocumentTask):
     ) -> None:
         super().__init__(length=length, vocabulary=vocabulary)
         named = {"path": path, "valid": valid, "test": test}
-        self._layout = Layout(text, label, _delimiter(delimiter), _encoding(encoding), bool(quoting))
+        self._layout = Layout(text, label, _delimiter(delimiter), _encoding(encoding), quoting)
+        if not isinstance(quoting, bool):
+            raise UserError(f"quoting: expected true or false, got {quoting!r}")
         if text == label:
             raise UserError(f"label: expected another column than that of the text, got {label!r}")
         self._files = {option: DataFile(name, option=option) for option, name in named.items() if name is not None}
@@ -325,9 +327,9 @@ def _fields(content: str, file: DataFile, layout: Layout) -> Iterator[Fields]:
 
 
 def _are_rows(lines: Sequence[str], layout: Layout, label: int, labels: Container[str], *, columns: int) -> bool:
-    """Return True if most of the lines of one row are rows by themselves, when quotation marks are read as text.
+    """Return True if the first, the last and most lines of one row are rows by themselves, when quotation marks are text.
 
-    A quoted text of several lines is not: few of them have as many delimiters as a row, and a label in its column.
+    Those of a quoted text of several lines are not: few have as many delimiters as a row, and a label in its column.
 
     Args:
         lines: of the row.
@@ -336,8 +338,8 @@ def _are_rows(lines: Sequence[str], layout: Layout, label: int, labels: Containe
         columns: of the file.
     """
     rows = [line.removesuffix("\r").split(layout.delimiter) for line in lines]
-    alike = sum(len(row) == columns and row[label].strip().strip('"').strip() in labels for row in rows)
-    return alike >= 2 and 2 * alike > len(rows)
+    alike = [len(row) == columns and row[label].strip().strip('"').strip() in labels for row in rows]
+    return alike[0] and alike[-1] and 2 * sum(alike) > len(rows)
 
 
 def _columns(layout: Layout) -> tuple[tuple[str, str], tuple[str, str]]:

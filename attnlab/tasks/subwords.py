@@ -111,7 +111,10 @@ def _pipeline(kind: Kind, *, lower: bool) -> Any:
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
         tokenizer.decoder = decoders.WordPiece(prefix=CONTINUING)  # type: ignore[assignment]
     if lower and kind != "wordpiece":
-        steps.append(normalizers.Lowercase())
+        steps += [
+            normalizers.Lowercase(),
+            normalizers.NFC(),
+        ]  # a lower-case letter may have a composed form that its capital lacks
     if steps:
         tokenizer.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
     return tokenizer

@@ -197,6 +197,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "a label listed twice": ("text,label\na,x\nb,y\n", {"labels": ["x", "x"]}, "labels", ["different names"]),
     "a long delimiter": ("text,label\n", {"delimiter": ";;"}, "delimiter", ["one character"]),
     "a quote as delimiter": ("text,label\n", {"delimiter": '"'}, "delimiter", ["one character"]),
+    "quotes that are no choice": ("text,label\n", {"quoting": "none"}, "quoting", ["true or false", "'none'"]),
     "an unknown encoding": ("text,label\n", {"encoding": "utf-9"}, "encoding", ["'utf-9'"]),
     "an encoding of no text": ("text,label\n", {"encoding": "rot13"}, "encoding", ["'rot13'"]),
     "no such file": ("text,label\na,x\n", {"valid": "none.csv"}, "valid", ["does not exist"]),
@@ -270,6 +271,8 @@ def test_texts_of_several_lines_with_delimiters_are_ordinary(corpus: Path) -> No
         save(corpus / "lines.csv", [(text.replace(", ", delimiter), label) for text, label in texts], delimiter=delimiter)
         made = task(path="lines.csv", delimiter=delimiter)
         assert sum(made.count(split) for split in SPLITS) == 60
+    save(corpus / "lines.csv", [(f"It is {text}, \nfine, 0\nreally", str(i % 2)) for i, (text, _) in enumerate(texts)])
+    assert sum(task(path="lines.csv").count(split) for split in SPLITS) == 60
 
 
 def test_the_plan_states_the_rows_of_each_class(corpus: Path) -> None:
