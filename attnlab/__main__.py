@@ -2,6 +2,9 @@
 
 import sys
 
-from attnlab.cli.main import main
+if not sys.flags.safe_path:
+    sys.path.append(sys.path.pop(0))  # the working directory: its files must not shadow the standard library's
+
+from attnlab.cli.main import main  # noqa: E402
 
 sys.exit(main())

@@ -9,7 +9,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
@@ -28,10 +28,11 @@ def start_fork_server(preload: str) -> None:
     """
     if multiprocessing.current_process().daemon:
         raise UserError("expected a process that may start others, got a daemonic one: create it with daemon=False")
-    resource_tracker.ensure_running()  # the server would start it, and unblock Ctrl-C for itself in doing so
     forkserver.set_forkserver_preload([preload])
-    with _hidden_main(), _blocked_interrupts():
-        forkserver.ensure_running()
+    with _hidden_main(), _safe_path():
+        resource_tracker.ensure_running()  # the server would start it, and unblock Ctrl-C for itself in doing so
+        with _blocked_interrupts():
+            forkserver.ensure_running()
 
 
 def fork(
@@ -50,7 +51,7 @@ def fork(
         try:
             start_fork_server(preload)
             process = context.Process(target=target, args=arguments(), name=name, daemon=daemon)
-            with _hidden_main(), _blocked_interrupts():
+            with _hidden_main(), _safe_path(), _blocked_interrupts():
                 process.start()
             return process
         except (EOFError, ConnectionError) as error:
@@ -115,6 +116,22 @@ def _hidden_main() -> Iterator[None]:
             yield
         finally:
             sys.modules["__main__"] = main
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keep the working directory off the import path of the interpreters that multiprocessing starts inside.
+
+    It starts the fork server and the resource tracker with ``python -c``, which would import a ``copy.py`` or ``select.py`` of
+    the working directory instead of the standard library's. PYTHONSAFEPATH would do the same, but programs that another thread
+    starts meanwhile would inherit it.
+    """
+    flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+    util._args_from_interpreter_flags = lambda: [*flags(), "-P"]  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
 
 
 @contextmanager

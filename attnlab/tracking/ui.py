@@ -136,10 +136,11 @@ class Server:
         self.base = f"http://{host}:{port}"
         settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
         settings |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        environment = {**os.environ, **settings}
+        # The server's folder is a stranger's when the runs are: neither it nor its children may import a module from there.
+        environment = {**os.environ, **settings, "PYTHONSAFEPATH": "1"}
         environment.pop("MLFLOW_TRACKING_URI", None)
-        command = [sys.executable, supervise.__file__]
-        command += [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+        command = [sys.executable, "-P", supervise.__file__]
+        command += [sys.executable, "-P", "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
         self._log = root / "ui.log"
         with self._log.open("wb") as log:
             options: dict[str, Any] = {

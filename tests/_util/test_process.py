@@ -120,3 +120,18 @@ def test_a_daemonic_process_is_one_line(tmp_path: Path) -> None:
     script.write_text(DAEMONIC, encoding="utf-8")
     assert subprocess.run([sys.executable, str(script)], timeout=120).returncode == 0
     assert not multiprocessing.current_process().daemon
+
+
+def test_a_server_imports_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    """A file of each name of the standard library lies there. Neither the server nor the resource tracker may run one."""
+    work, command = tmp_path / "work", tmp_path / "bin/command"
+    work.mkdir()
+    for name in sys.stdlib_module_names - {"sys", "builtins", "__main__"}:
+        (work / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')\n")
+    command.parent.mkdir()
+    command.write_text(
+        "import os\nfrom attnlab._util.process import fork\n"
+        f"fork(os.getpid, tuple, name='child', preload={PRELOAD!r}).join()\n"
+    )
+    subprocess.run([sys.executable, command], cwd=work, check=True, timeout=60)
+    assert not (tmp_path / "ran").exists()

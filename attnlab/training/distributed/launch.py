@@ -135,7 +135,7 @@ def _accept(server: socket.socket, launcher: "subprocess.Popen[bytes]") -> list[
 
 def _command(config: RunConfig, place: Path) -> list[str]:
     return [
-        *(sys.executable, "-m", "torch.distributed.run"),
+        *(sys.executable, "-P", "-m", "torch.distributed.run"),
         f"--nproc-per-node={config.machine.processes_per_run}",
         *("--nnodes=1", "--max-restarts=0", "--local-addr=127.0.0.1"),
         *("--rdzv-id=attnlab", "--rdzv-backend=c10d", "--rdzv-conf=store_type=file"),
@@ -154,6 +154,13 @@ def _environment(config: RunConfig, place: Path) -> dict[str, Any]:
         **os.environ,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # such a server would listen on every interface
         "OMP_NUM_THREADS": str(max(1, threads // config.machine.processes_per_run)),
-        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "PYTHONPATH": os.pathsep.join(_import_path()),
+        "PYTHONSAFEPATH": "1",  # for the ranks, which torchrun starts with python -m
         ADDRESS: str(place / "socket"),
     }
+
+
+def _import_path() -> list[str]:
+    """Return this process's import path with the working directory last: its files must not shadow the standard library."""
+    paths = [path or os.getcwd() for path in sys.path]
+    return sorted(paths, key=lambda path: Path(path) == Path.cwd())
