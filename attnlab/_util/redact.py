@@ -3,17 +3,20 @@
 The time grows with the length of the text: every pattern begins with a fixed word and is bounded, or consumes what it reads.
 """
 
+import json
 import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 from urllib.parse import unquote
 
 from attnlab._util.files import replacing
 
 HIDDEN = "***"
+PART = 1 << 18  # bytes of a file that are redacted at once
 SHORTEST = 8  # characters of a secret that is redacted wherever it occurs: a shorter one may be a common word
 
 # Suffixes of a secret's name, and words that are a whole part of it. No repetition precedes them: it would be tried from
@@ -24,14 +27,19 @@ _PARTS = (
     "|sig|signature|credentials?|auth|authorization|cookie|jwt|dsn|connection_?string"
 )
 _NAME = rf"(?:{_ENDS}|(?<![^\W_])(?:{_PARTS}))".replace("_?", "[_-]?")
-_FIELD = re.compile(rf"(?i)({_NAME}=)[^\s&;'\"]+")
 # With a colon, as in YAML, JSON and headers. "token: 3", "signature: (x)" and the like are prose: fewer names count.
 _STRICT = (
     "password|passwd|passphrase|api_?key|(?:access|secret|private)_?key|[_-]token|[_-]secret|(?<!\\w)(?:pwd|secret)".replace(
         "_?", "[_-]?"
     )
 )
-_COLON = re.compile(rf"(?i)((?:{_STRICT})[\"']?[ \t]*:[ \t]*)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}}'\"]+)")
+# Each word is read once, up to its end; only then is it compared with the names.
+_HEAD = re.compile(r"(?<![\w-])([\w-]++)(?:=|[\"']?[ \t]*+:[ \t]*+)")
+_NAMES = {"=": re.compile(rf"(?i)(?:{_NAME})\Z"), ":": re.compile(rf"(?i)(?:{_STRICT})\Z")}
+_QUOTED = r"\"[^\"]{1,4096}\"|'[^']{1,4096}'"
+_VALUES = {"=": re.compile(rf"{_QUOTED}|[^\s&;'\"]+"), ":": re.compile(rf"{_QUOTED}|[^\s,;}}'\"]+")}
+_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]*\n")  # of YAML: its lines are indented further than its key
+_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _HEADER = re.compile(r"(?i)(authorization[\"']?[ \t]*:[ \t]*[\"']?)(?:(?:basic|bearer|token)[ \t]+)?[^\s,;}'\"]+")
 _ISSUED = re.compile(  # tokens that their issuers mark by a prefix
     r"\b(?:gh[opsur]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_\w{20,}|sk-[\w-]{20,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
@@ -52,38 +60,75 @@ def redact(text: str, *, address: str = "") -> str:
     """
     if "@" in text:
         text = re.sub(r"\S+", lambda word: _replace_logins(word[0], f"//{HIDDEN}@"), text)
-    text = _FIELD.sub(rf"\1{HIDDEN}", text)
+    if "PRIVATE KEY-----" in text:
+        text = _KEY.sub(HIDDEN, text)
     if ":" in text:
-        text = _HEADER.sub(rf"\1{HIDDEN}", _COLON.sub(_hide_value, text))
-    text = _ISSUED.sub(HIDDEN, text)
-    names = [name for name in os.environ if _VARIABLE.fullmatch(name) and name not in _NOT_SECRET]
+        text = _HEADER.sub(rf"\1{HIDDEN}", text)
+    text = _ISSUED.sub(HIDDEN, _hide_fields(text))
+    names = [name for name in os.environ if _is_secret(name)]
     secrets = {os.environ[name] for name in names if len(os.environ[name]) >= SHORTEST}
-    for secret in sorted({*secrets, *_pieces(address)}, key=len, reverse=True):
+    for secret in _forms(frozenset({*secrets, *_pieces(address)})):
         if secret in text:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
     return text
 
 
-def _hide_value(field: re.Match[str]) -> str:
-    """Return a field with its value hidden, in the same quotes."""
-    value = field[0][len(field[1]) :]
-    quote = value[0] if value[0] in "'\"" else ""
-    return f"{field[1]}{quote}{HIDDEN}{quote}"
+@cache
+def _is_secret(name: str) -> bool:
+    """Return True for the name of an environment variable that holds a secret."""
+    return name not in _NOT_SECRET and bool(_VARIABLE.fullmatch(name))
+
+
+@lru_cache(maxsize=8)
+def _forms(secrets: frozenset[str]) -> list[str]:
+    """Return the secrets as text shows them, the longest first: whole, escaped as in JSON or Python, and line by line."""
+    forms = set(secrets)
+    for secret in secrets:
+        if len(lines := secret.splitlines()) > 1:
+            forms |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+            forms |= {line.strip() for line in lines if len(line.strip()) >= SHORTEST}
+    return sorted(forms, key=lambda form: (-len(form), form))
+
+
+def _hide_fields(text: str) -> str:
+    """Return the text with the values of secret fields hidden: ``password=...``, ``api_key: "..."``, a block of YAML."""
+    parts, end = [], 0
+    for head in _HEAD.finditer(text):
+        kind = "=" if head[0].endswith("=") else ":"
+        if head.start() < end or not _NAMES[kind].search(head[1]):
+            continue
+        if kind == ":" and (block := _BLOCK.match(text, head.end())):
+            start = text.rfind("\n", 0, head.start()) + 1
+            indent = len(text[start : head.start()]) - len(text[start : head.start()].lstrip(" "))
+            lines = re.compile(rf"(?: {{{indent + 1},}}[^\n]*\n?|[ \t]*\n)*").match(text, block.end())
+            parts += [text[end : block.end()], f"{' ' * (indent + 2)}{HIDDEN}\n"]
+            end = lines.end()  # type: ignore[union-attr] the pattern matches everywhere
+        elif value := _VALUES[kind].match(text, head.end()):
+            quote = value[0][0] if value[0][0] in "'\"" else ""
+            parts += [text[end : value.start()], f"{quote}{HIDDEN}{quote}"]
+            end = value.end()
+    return "".join([*parts, text[end:]])
 
 
 def redact_file(path: Path) -> None:
-    """Redact a text file in place, line by line; do nothing if it does not exist or holds no secret.
+    """Redact a text file in place; do nothing if it does not exist or holds no secret.
 
     Programs that a process starts write past its redacted streams.
     """
     if not path.is_file():
         return
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as lines:
-        if all(redact(line) == line for line in lines):
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        if all(redact(part) == part for part in _parts(file)):
             return
-        lines.seek(0)
-        with replacing(path) as half, half.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.writelines(redact(line) for line in lines)
+        file.seek(0)
+        with replacing(path) as half, half.open("w", encoding="utf-8", errors="surrogateescape", newline="") as redacted:
+            redacted.writelines(redact(part) for part in _parts(file))
+
+
+def _parts(file: TextIO) -> Iterator[str]:
+    """Yield whole lines of a file together: a secret may have several, and a call for each would take long."""
+    while lines := file.readlines(PART):
+        yield "".join(lines)
 
 
 def command_line(words: Iterable[str]) -> str:
@@ -106,7 +151,7 @@ def holds_login(text: str) -> bool:
         for word in text.split()
         for login in _logins(word)
     )
-    return with_password or ("://" in text and bool(_FIELD.search(text.partition("?")[2])))
+    return with_password or ("://" in text and _hide_fields(query := text.partition("?")[2]) != query)
 
 
 def without_login(address: str) -> str:

@@ -130,8 +130,7 @@ def test_a_server_imports_nothing_from_the_working_directory(tmp_path: Path) -> 
         (work / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')\n")
     command.parent.mkdir()
     command.write_text(
-        "import os\nfrom attnlab._util.process import fork\n"
-        f"fork(os.getpid, tuple, name='child', preload={PRELOAD!r}).join()\n"
+        f"import os\nfrom attnlab._util.process import fork\nfork(os.getpid, tuple, name='child', preload={PRELOAD!r}).join()\n"
     )
     subprocess.run([sys.executable, command], cwd=work, check=True, timeout=60)
     assert not (tmp_path / "ran").exists()

@@ -1,7 +1,9 @@
 """Tests of redaction: secrets are removed from text, and nothing else is."""
 
+import json
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,6 +57,11 @@ def stopped(*, cpu_seconds: float) -> Iterator[None]:
         f"host GH_PAT={SECRET} PGPASS={SECRET} DB_PASS={SECRET} SLACK_WEBHOOK={SECRET} WEBHOOK_URL={SECRET}",
         f"host COOKIE={SECRET} SENTRY_DSN={SECRET} SSH_KEY={SECRET}",
         "host ghp_s3cr3ts3cr3ts3cr3ts3cr3t",
+        f'host {{"password": "first line\n{SECRET}\n"}}',
+        f"host: h\npassword: |\n  first\n\n  {SECRET}\n",
+        f"  host:\n    db_password: >-\n     {SECRET}\n       {SECRET}",
+        f"host -----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n",
+        f"host password='{SECRET} and more'",
     ],
 )
 def test_a_secret_goes(text: str) -> None:
@@ -94,6 +101,18 @@ def test_secrets_of_the_environment_go_by_their_value(monkeypatch: pytest.Monkey
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "whatever")
     text = "failed with {'MY_SERVICE_TOKEN': 'correct-horse'} on postgresql, whatever"
     assert redact(text) == "failed with {'MY_SERVICE_TOKEN': '***'} on postgresql, whatever"
+
+
+@pytest.mark.parametrize("show", [str, repr, json.dumps, lambda text: "\n".join(f"  | {line}" for line in text.splitlines())])
+def test_a_secret_of_several_lines_goes_in_every_form(show: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_KEY", '-----BEGIN KEY-----\nfirst"line/ü\nsecond+line==\n-----END KEY-----\n')
+    shown = redact(f"before {show(os.environ['DEPLOY_KEY'])} after")
+    assert not any(part in shown for part in ("first", "line", "second")) and shown.startswith("before ")
+
+
+def test_what_follows_a_block_stays() -> None:
+    text = redact("db:\n  password: |\n    a\n    b\n  host: here\nseeds: 3\n")
+    assert text == "db:\n  password: |\n    ***\n  host: here\nseeds: 3\n"
 
 
 def test_the_working_directory_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,9 @@ def test_searches_are_shown_and_cannot_be_changed(tmp_path: Path) -> None:
             delete = urllib.request.Request(f"{address}/{search['study_id']}", method="DELETE")
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 urllib.request.urlopen(delete, timeout=60)
+            other_site = urllib.request.Request(address, headers={"Host": f"elsewhere.example:{port}"})
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(other_site, timeout=60)
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=60) == 0
         finally:

@@ -20,6 +20,7 @@ from attnlab._util import memory
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
+from attnlab.config.command import CommandConfig
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
 from attnlab.study.execution.devices import cuda_devices, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, of_fused_run, timed_out
@@ -362,7 +363,8 @@ class Runner:
         return ending, failed_attempts
 
     def _close_record(self, active: _ActiveRun, ending: Ending) -> Record:
-        redact_file(log_path(self._root, active.run.key))  # programs that the run started wrote past its redacted streams
+        if not isinstance(active.run.settings, CommandConfig):  # the output of a `command` passes through redacted streams
+            redact_file(log_path(self._root, active.run.key))  # programs that the run started wrote past them
         if ending.state in WITHOUT_RESULT:
             self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
         if ending.traceback:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socketserver
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -37,7 +38,7 @@ def serve_dashboard(
     if url is None and not (folder / "optuna.db").exists():
         raise UserError(f"no searches in {folder} yet: expected its optuna.db (ATTNLAB_RUNS names another folder)")
     expect_free(host, port)
-    application = read_only(wsgi(Store(folder, url).rdb))
+    application = read_only(wsgi(Store(folder, url).rdb), hosts=(f"{host}:{port}", f"localhost:{port}"))
     with make_server(host, port, application, _Server, _Handler) as server:
         print(f"searches: http://{host}:{port}/dashboard/\nPress Ctrl-C to stop.", flush=True)
         try:
@@ -47,14 +48,23 @@ def serve_dashboard(
             print()
 
 
-def read_only(application: Application) -> Application:
-    """Return the application without the requests that change anything: Optuna owns the queue of runs, too."""
+def read_only(application: Application, *, hosts: Collection[str]) -> Application:
+    """Return the application without the requests that change anything: Optuna owns the queue of runs, too.
+
+    Args:
+        hosts: the values of the Host header to answer. A page of another site whose name resolves to this machine
+            (DNS rebinding) sends another one.
+    """
 
     def reading(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+        if environ.get("HTTP_HOST", "").lower() not in hosts:
+            reason = "expected the address that attnlab printed"
+        elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
             return application(environ, start_response)
+        else:
+            reason = "attnlab serves this page to look at only"
         start_response("403 Forbidden", [("Content-Type", "application/json")])
-        return [b'{"reason": "attnlab serves this page to look at only"}']
+        return [json.dumps({"reason": reason}).encode()]
 
     return reading
 
