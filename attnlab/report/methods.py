@@ -112,7 +112,10 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         # The file may state another name than the record, or none: `--set study=...` names a study, too.
         text, study = path.read_text(encoding="utf-8"), read_study(path, sets={"study": experiment.name})
     axes = tuple(study.grid) or ("variant",)
-    *earlier, now = questions(study.study, root) or [_comparison_of_yaml(study, newest)]
+    asked = questions(study.study, root)
+    if not asked:  # a record says what it compares: nothing is imported to find it out
+        raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)
+    *earlier, now = asked
     baselines = now["baseline"] or {}
     first, *others = baselines if isinstance(baselines, list) else [baselines]
     tasks = {task: TaskMetric(*of_task) for task, of_task in (now.get("tasks") or {}).items()}
@@ -162,20 +165,6 @@ def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], 
     except UserError:  # the YAML file alone is not a valid study: the command line completed it
         return (), ()
     return tuple(cell.name for cell in cells), tuple((cell.name, cell.because) for cell in skipped)
-
-
-def _comparison_of_yaml(study: StudyConfig, run: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the comparison of a study without a recorded one: from its YAML file and its task's class."""
-    from attnlab.registry import TASKS
-    from attnlab.study.recorded_code import import_files
-
-    name, _, _ = str(run["task"]).partition(" ")
-    sources = run.get("sources")
-    import_files(sources if isinstance(sources, Mapping) else {}, where=f"the study {study.study!r}")
-    task: Any = TASKS.get(name)
-    metric = {"metric": study.metric or task.metric, "direction": task.direction}
-    comparison = {"baseline": study.baseline, "margin": study.margin, "moderate": study.moderate}
-    return {**metric, **comparison, "control": study.control, "over": study.over_axis}
 
 
 def _estimand(question: Mapping[str, Any]) -> EstimandConfig:

@@ -5,14 +5,13 @@ A store may hold experiments and runs of other programs. Those of attnlab have t
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -26,7 +25,8 @@ from attnlab._util.files import causes, describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
-from attnlab.tracking.relocation import relocate_artifacts
+from attnlab.tracking.relocation import relocate_artifacts, require_inside
+from attnlab.tracking.schema import misfit_of_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -46,13 +46,7 @@ STUDY_TAG = "attnlab.study"  # of experiments (since 0.4.0) and runs: the study'
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
 REPORT_PHASE = "report"  # value of attnlab.phase for the MLflow run that holds a study's report (artifacts.log_report)
-RECORD_TAGS: dict[str, Callable[[str], object]] = {  # tags that every record of a run has -> parser of their values
-    "attnlab.fingerprint": str,
-    "attnlab.cell": str,
-    "attnlab.seed": int,
-    "attnlab.axes": json.loads,
-    "attnlab.config": json.loads,
-}
+ON_ARTIFACTS = {"download_artifacts", "list_artifacts", "log_artifact", "log_artifacts"}  # methods of a client
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -132,7 +126,7 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         raise
     except Exception as error:  # any exception of the store's driver; its text may quote the address
         raise UserError(f"cannot use the MLflow store {redact(uri)}: {summarize_error(error, address=uri)}") from None
-    return client if create else cast("MlflowClient", _ReadingClient(client, uri))
+    return client if create else cast("MlflowClient", _ReadingClient(client, uri, root))
 
 
 def _set_import_environment() -> None:
@@ -154,14 +148,16 @@ def _set_http_environment(*, writer: bool) -> None:
 class _ReadingClient:
     """An ``MlflowClient`` whose methods raise a ``UserError`` if the store does not respond or rejects the call."""
 
-    def __init__(self, client: MlflowClient, uri: str) -> None:
-        self._client, self._uri = client, uri
+    def __init__(self, client: MlflowClient, uri: str, root: Path) -> None:
+        self._client, self._uri, self._root = client, uri, root
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with readable_errors(self._uri):
+                if name in ON_ARTIFACTS and not self._uri.startswith("http"):
+                    require_inside(self._client.get_run(args[0]).info.artifact_uri, self._root)
                 return method(*args, **kwargs)
 
         return call
@@ -327,19 +323,14 @@ def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, d
 
 
 def _is_record(run: Record) -> bool:
-    tags = run.data.tags
-    if "attnlab.fingerprint" not in tags:
+    if "attnlab.fingerprint" not in run.data.tags:
         return False
-    for name, parse in RECORD_TAGS.items():
-        try:
-            parse(tags[name])
-        except (KeyError, ValueError):
-            _warn_of_damage(run.info.run_id, name)
-            return False
-    return True
+    if (misfit := misfit_of_run(run.data.tags)) is not None:
+        _warn_of_damage(run.info.run_id, *misfit)
+    return misfit is None
 
 
 @cache
-def _warn_of_damage(run_id: str, tag: str) -> None:
+def _warn_of_damage(run_id: str, tag: str, reason: str) -> None:
     """Warn once per process, because a report reads the records several times."""
-    logger.warning("ignoring MLflow run %s: its tag %s is missing or damaged", run_id, tag)
+    logger.warning("ignoring MLflow run %s: its tag %s %s", run_id, tag, reason)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from attnlab.errors import UserError
 from attnlab.tracking.client import STUDY_TAG, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
+from attnlab.tracking.relocation import require_inside
+from attnlab.tracking.schema import require_study
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -21,7 +23,7 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
         root: the runs folder, which has the artifacts unless a server chooses their location.
 
     Raises:
-        UserError: the experiment was deleted in MLflow.
+        UserError: the experiment was deleted in MLflow, its record is damaged, or its artifacts are outside the runs folder.
     """
     experiment = client.get_experiment_by_name(study)
     if experiment is None:
@@ -35,6 +37,8 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
                 raise
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
+    if not tracking_uri(root).startswith("http"):
+        require_inside(require_study(experiment).artifact_location, root)
     if STUDY_TAG not in experiment.tags:
         client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
     return experiment.experiment_id

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG
 from attnlab.tracking.client import connect, runs_folder, search_runs
+from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import find_experiment
 
 if TYPE_CHECKING:
@@ -39,19 +39,20 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     """
     import pandas
 
-    client = connect(runs_folder(root))
+    folder = runs_folder(root)
+    client = connect(folder)
     experiment = find_experiment(client, study)
     frames = []
     for record in search_runs(client, experiment.experiment_id):
         tags = record.data.tags
         if ITEMS_TAG not in tags or tags.get("attnlab.current") == "no":
             continue
-        path, name = _local_path(record), str(record.info.run_name)
+        path, name = _local_path(record, folder), str(record.info.run_name)
         if path is not None:
             arrays = _read(path, name)
         else:
-            with tempfile.TemporaryDirectory() as folder:
-                arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, folder)), name)
+            with tempfile.TemporaryDirectory() as copy:
+                arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, copy)), name)
         of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
         frames.append(pandas.DataFrame({**of_run, "seed": int(record.data.params["seed"]), **arrays}))
     columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
@@ -61,11 +62,10 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     return items.reindex(columns=columns)
 
 
-def _local_path(record: Record) -> Path | None:
+def _local_path(record: Record, root: Path) -> Path | None:
     """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
-    address = urlsplit(record.info.artifact_uri)
-    path = Path(unquote(address.path)) / ITEMS_FILE
-    return path if address.scheme == "file" and path.is_file() else None
+    folder = require_inside(record.info.artifact_uri, root)
+    return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
 
 
 def _read(path: Path, name: str) -> dict[str, object]:

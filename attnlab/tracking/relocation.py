@@ -52,6 +52,24 @@ def relocate_artifacts(root: Path, *, writable: bool) -> None:
     logger.info("the runs folder was moved or copied from %s: its artifacts are now at %s", old, root / "artifacts")
 
 
+def require_inside(location: str, root: Path) -> Path | None:
+    """Return the folder of a location of artifacts, a path or a ``file:`` URI; None if a server keeps them.
+
+    Raises:
+        UserError: the folder, or the target of a link in it, is outside the runs folder: a record that somebody else wrote
+            must not decide which files are read or written.
+    """
+    address = urlparse(location)
+    if address.scheme not in ("", "file"):
+        return None
+    folder, artifacts = Path(unquote(address.path)), root.resolve() / "artifacts"
+    inside = [folder, *(path for path in folder.rglob("*") if path.is_symlink())]
+    for path in inside:
+        if not path.resolve().is_relative_to(artifacts):
+            raise UserError(f"expected artifacts in {artifacts}, got {path}, which leads to {path.resolve()}", "mlflow.db")
+    return folder
+
+
 def _earlier_root(location: str) -> Path | None:
     """Return the runs folder that the location of the default experiment implies: ``ROOT/artifacts/0``."""
     path = Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)

@@ -32,6 +32,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.curves import read_curves
+from attnlab.tracking.schema import require_study
 from attnlab.tracking.summary import final_metrics
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
@@ -57,7 +58,7 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
         raise UserError(f"no study {study!r}{hint}; known studies: {', '.join(known) or 'none'}")
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there")
-    return experiment
+    return require_study(experiment)
 
 
 def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[MlflowClient, Experiment] | None:
@@ -76,7 +77,7 @@ def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[Mlf
     experiment = client.get_experiment_by_name(study)
     if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
         return None
-    return client, experiment
+    return client, require_study(experiment)
 
 
 @dataclass(frozen=True)

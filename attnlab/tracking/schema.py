@@ -1,0 +1,129 @@
+"""The schema of what attnlab stores in MLflow, against which a record is checked before anything else reads it.
+
+A runs folder, a store or a bundle may come from somebody else, or be damaged. What it holds is data: names that lead to a
+file stay inside the folder, a commit is a commit, and no text of it is run or imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from attnlab._util.run_state import RunState
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment
+    from pydantic import TypeAdapter
+
+KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
+Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
+
+
+def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
+    """Return the first tag of a run's record that does not fit the schema, and why; None if all do."""
+    return _misfit(tags, _run_tags()) or _unreadable_config(tags)
+
+
+def misfit_of_study(tags: Mapping[str, str]) -> Checked | None:
+    """Return the first tag of a study's experiment that does not fit the schema, and why; None if all do."""
+    return _misfit(tags, _study_tags())
+
+
+def require_study(experiment: Experiment) -> Experiment:
+    """Return the experiment of a study.
+
+    Raises:
+        UserError: a tag of it does not fit the schema.
+    """
+    if misfit := misfit_of_study(experiment.tags):
+        raise UserError(f"cannot use the record of the study {experiment.name!r}: its tag {' '.join(misfit)}", "MLflow")
+    return experiment
+
+
+def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdapter[Any]]]) -> Checked | None:
+    from pydantic import ValidationError
+
+    for name, (required, adapter) in adapters.items():
+        found = [tag for tag in tags if tag.startswith(name)] if name.endswith(".") else [name] if name in tags else []
+        if required and not found:
+            return name, "is missing"
+        for tag in found:
+            try:
+                adapter.validate_python(tags[tag])
+            except ValidationError as error:
+                return tag, f"is damaged: {error.errors()[0]['msg']}"
+    return None
+
+
+def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
+    """Return the tag of a configuration whose sections are not those of a run: all readers flatten it."""
+    from attnlab.tracking.tags import flatten_config
+
+    config = json.loads(tags["attnlab.config"])
+    sections = ("command", "values", "env", "files") if "command" in config else ("task", "data", "train", "evaluate")
+    if missing := [name for name in sections if name not in config]:
+        return "attnlab.config", f"is damaged: it has no {missing[0]!r}"
+    try:
+        flatten_config(config)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return "attnlab.config", f"is damaged: {error}"
+    return None
+
+
+@cache
+def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
+    """Return name of a run's tag -> whether every record has it, and the type of its text."""
+    from pydantic import Json, StringConstraints, TypeAdapter
+
+    key = Annotated[str, StringConstraints(pattern=rf"^{KEY}$", max_length=250)]  # names a folder
+    whole = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}$")]
+    fields = Json[dict[str, Any]]
+    required = {"attnlab.fingerprint": key, "attnlab.cell": str, "attnlab.seed": whole}
+    required |= {"attnlab.axes": fields, "attnlab.config": fields}
+    optional = {
+        "attnlab.state": Literal[tuple(map(str, RunState))],
+        "attnlab.phase": Literal["grid", "sweep", "search", "confirm", "stage", "report"],
+        "attnlab.attempt": whole,
+        "attnlab.failures": whole | Literal[""],
+        "attnlab.trial": whole,
+        "attnlab.fused": whole,
+        "attnlab.params": fields,
+        "attnlab.factors": fields,
+        "attnlab.search": fields,
+        "attnlab.summary": Json[dict[str, float | None]] | Literal[""],
+        "attnlab.data_notes": Json[list[str]],
+        "attnlab.folder": Annotated[str, StringConstraints(pattern=rf"^work/{KEY}$", max_length=255)],
+        "attnlab.redone": key,
+        "attnlab.commit": Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{7,64}(\+dirty)?)?$")],
+        "attnlab.current": Literal["yes", "no"],
+    }
+    adapters = {name: (True, TypeAdapter(kind)) for name, kind in required.items()}
+    return adapters | {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}
+
+
+@cache
+def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
+    """Return name, or prefix with a final ".", of an experiment's tag -> False, and the type of its text."""
+    from pydantic import Field, Json, StringConstraints, TypeAdapter
+
+    from attnlab.config.study import STUDY_NAME
+
+    whole = Annotated[int, Field(ge=0, le=2**63)]
+    looks = Json[list[tuple[whole, whole]]]
+    call = Json[dict[Literal["command", "file", "text", "partial", "time"], Any]]
+    optional = {
+        "attnlab.study": Annotated[str, StringConstraints(pattern=STUDY_NAME)],
+        "attnlab.questions": Json[list[dict[str, Any]]],
+        "attnlab.doubles": Json[dict[str, str]],
+        "attnlab.threads": Annotated[str, StringConstraints(pattern=r"^[0-9]{0,6}$")],
+        "attnlab.auto_machine": Json[dict[str, dict[str, dict[str, Any]]]],
+        "attnlab.looks": Json[list[whole]],
+        "attnlab.judged": looks,
+        "attnlab.judged.": Json[tuple[str, list[tuple[whole, whole]]]],
+        "attnlab.futile.": Json[tuple[str, tuple[whole, whole, float, whole]]],
+        "attnlab.call.": call,
+    }
+    return {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}

@@ -1,0 +1,119 @@
+"""Tests that the records of a stranger's store are data: checked before anything reads them, confined to the runs folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from attnlab.cli.main import main
+from attnlab.errors import UserError
+from attnlab.study.run import run
+from attnlab.tracking.relocation import require_inside
+from attnlab.tracking.runs import load_runs
+from attnlab.tracking.schema import misfit_of_run, misfit_of_study
+
+COMMAND = {"command": ["a"], "values": {}, "env": {}, "files": {}}
+RUN = {
+    "attnlab.fingerprint": "0123abcd",
+    "attnlab.cell": "dense",
+    "attnlab.seed": "0",
+    "attnlab.axes": '{"variant": "dense"}',
+    "attnlab.config": json.dumps(COMMAND),
+}
+GOOD = {
+    "attnlab.fingerprint": ["refused-0123", "a1.t00"],
+    "attnlab.summary": ['{"loss": 1.5, "score": null}', ""],
+    "attnlab.commit": ["", "0123456789ab", "0123456789ab+dirty"],
+    "attnlab.folder": ["work/0123abcd", "work/0123abcd.89ab"],
+    "attnlab.failures": ["", "2"],
+}
+BAD = {
+    "attnlab.fingerprint": ["", "..", "../x", "/etc", "a/b", "a\0", "x" * 300, ".hidden", "a\n"],
+    "attnlab.seed": ["", "x", "1.5", "-1", "1e9", "9" * 30, "nan"],
+    "attnlab.axes": ["", "[]", "3", "{", '"x"'],
+    "attnlab.config": ["", "[]", "{}", "null", '{"task": 3}', '{"command": []}', "[" * 5_000],
+    "attnlab.state": ["", "done", "COMPLETED"],
+    "attnlab.phase": ["", "other"],
+    "attnlab.attempt": ["", "x", "-1"],
+    "attnlab.trial": ["", "x"],
+    "attnlab.fused": ["x"],
+    "attnlab.params": ["[]", "x"],
+    "attnlab.factors": ["[]", "x"],
+    "attnlab.summary": ["[]", "x", '{"loss": "x"}'],
+    "attnlab.data_notes": ["{}", "x", "[3]"],
+    "attnlab.folder": ["", "/etc", "../x", "work/../x", "work/", "work/a/b"],
+    "attnlab.commit": ["x; rm -rf /", "$(id)", "-f", "0123456789ab; id", "0123456789ab\nid"],
+    "attnlab.current": ["maybe"],
+}
+BAD_OF_STUDY = {
+    "attnlab.study": ["", "../x", "a b", "$(id)", "a\nid"],
+    "attnlab.questions": ["{}", "x", "[3]"],
+    "attnlab.doubles": ["[]", '{"a": 3}'],
+    "attnlab.threads": ["x", "-1"],
+    "attnlab.auto_machine": ["[]", '{"cpu": 3}'],
+    "attnlab.looks": ["{}", "[-1, 2]", "3"],
+    "attnlab.judged": ["{}", "[3]"],
+    "attnlab.judged.0a": ["{}", '["a", [3]]'],
+    "attnlab.futile.0a": ["[]", '["a", [1]]'],
+    "attnlab.call.0000": ["[]", "x", '{"other": 1}'],
+}
+
+
+def _cases(values: dict[str, list[str]]) -> list[Any]:
+    return [pytest.param(tag, text, id=f"{tag}={text[:20]!r}") for tag, texts in values.items() for text in texts]
+
+
+@pytest.mark.parametrize(("tag", "text"), _cases(GOOD))
+def test_a_record_fits_its_schema(tag: str, text: str) -> None:
+    assert misfit_of_run(RUN) is None and misfit_of_run({**RUN, tag: text}) is None
+
+
+@pytest.mark.parametrize(("tag", "text"), _cases(BAD))
+def test_a_damaged_tag_of_a_run_is_named(tag: str, text: str) -> None:
+    misfit = misfit_of_run({**RUN, tag: text})
+    assert misfit is not None and misfit[0] == tag and "\n" not in misfit[1]
+
+
+@pytest.mark.parametrize(("tag", "text"), _cases(BAD_OF_STUDY))
+def test_a_damaged_tag_of_a_study_is_named(tag: str, text: str) -> None:
+    misfit = misfit_of_study({tag: text})
+    assert misfit is not None and misfit[0] == tag
+
+
+def test_artifacts_stay_in_the_folder(tmp_path: Path) -> None:
+    inside = tmp_path / "artifacts/study/run/artifacts"
+    inside.mkdir(parents=True)
+    assert require_inside(inside.as_uri(), tmp_path) == require_inside(str(inside), tmp_path) == inside
+    assert require_inside("mlflow-artifacts:/1/2", tmp_path) is None
+    for location in ("file:///etc", "/etc", f"{inside.as_uri()}/../../../../..", str(tmp_path)):
+        with pytest.raises(UserError, match="expected artifacts in"):
+            require_inside(location, tmp_path)
+    (inside / "study.yaml").symlink_to("/etc/hostname")
+    with pytest.raises(UserError, match="/etc/hostname"):
+        require_inside(str(inside), tmp_path)
+
+
+def test_a_strangers_record_is_read_as_data(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its class is not imported, its locations are not followed, and a damaged run is left out with a warning."""
+    monkeypatch.chdir(root.parent)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    Path("train.py").write_text("print('{\"score\": 1}')\n")
+    Path("evil.py").write_text("open('ran', 'w')\n")
+    program = {"command": "python train.py {how} {seed}", "grid": {"how": ["a", "b"]}, "baseline": {"how": "a"}}
+    run({"study": "s", **program, "seeds": [0, 1], "metric": {"name": "score", "direction": "max"}}, root=root)
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("s")
+    assert experiment is not None
+    first, *_ = client.search_runs([experiment.experiment_id])
+
+    client.set_tag(first.info.run_id, "attnlab.fingerprint", "../../outside")
+    assert len(load_runs("s", root)) == 3
+    client.set_tag(first.info.run_id, "attnlab.fingerprint", "0" * 16)
+    client.set_tag(first.info.run_id, "attnlab.axes", '{"how": "a", "task": "evil.py:Task"}')
+    client.set_experiment_tag(experiment.experiment_id, "attnlab.questions", "[]")
+    assert main(["report", "s"]) == 2 and "has no question" in capsys.readouterr().err
+    assert not Path("ran").exists()
