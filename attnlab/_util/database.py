@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from attnlab._util.files import causes, describe_disk_error, describe_error
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,3 +90,26 @@ def _parsed(text: str, where: str) -> URL:
 
 def _place(url: URL) -> tuple[object, ...]:
     return url.host, url.port or 5432, url.database, tuple(sorted(url.query.items()))
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Return whether another process inserted the same key at the same time: the call sees its row when it is repeated."""
+    names = ("UniqueViolation", "SerializationFailure", "DeadlockDetected")  # of PostgreSQL's drivers
+    return any(type(cause).__name__ in names or "UNIQUE constraint failed" in str(cause) for cause in causes(error))
+
+
+def outage(error: BaseException) -> str | None:
+    """Return why a database did not respond (a lost connection, a lock), or None if a further attempt cannot help."""
+    from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+    if describe_disk_error(error) is not None:
+        return None
+    for cause in causes(error):
+        if name := getattr(cause, "sqlite_errorname", ""):
+            return describe_error(cause) if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) else None
+    for cause in causes(error):
+        if isinstance(cause, DBAPIError) and (
+            cause.connection_invalidated or isinstance(cause, (OperationalError, InterfaceError))
+        ):
+            return describe_error(cause.orig or cause)
+    return None

@@ -16,6 +16,7 @@ _DISK_MESSAGES = {  # of libraries that raise no errno: sqlite, tokenizers, nump
     "database or disk is full": "full",
     "No space left on device": "full",
     r"^\d+ requested and \d+ written$": "full",
+    "disk I/O error": "failing",
     "readonly database": "read-only",
     "Read-only file system": "read-only",
 }

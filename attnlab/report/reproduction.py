@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ SCRIPT = "reproduce.sh"
 END = "END_OF_STUDY_FILE"
 ADAPTIVE = "--until-conclusive"
 MERGE = "attnlab merge "
+COMMIT = re.compile(r"[0-9a-f]{7,64}(\+dirty)?")
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ def reproduction(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> Repro
         records: The compared runs.
     """
     study = info.spec.study
-    calls = [_portable(call) for call in needed_calls(info, records)] or [
-        (f"{study}.yaml", info.command or f"attnlab run {study}.yaml", info.yaml.strip() + "\n")
-    ]
-    commit = next((str(record["commit"]) for record in reversed(records) if record.get("commit")), "")
+    unrecorded = [Call(line, f"{study}.yaml", info.yaml.strip() + "\n") for line in info.command.splitlines() or [""]]
+    calls = [_portable(call, study) for call in needed_calls(info, records) or unrecorded]
+    commits = (str(record.get("commit") or "") for record in reversed(records))
+    commit = next((commit for commit in commits if COMMIT.fullmatch(commit)), "")
     checkout = [f"git checkout {commit.removesuffix('+dirty')}"] if commit else []
     changed = "   # with uncommitted changes" if commit.endswith("+dirty") else ""
     report = f"attnlab report {study}"
@@ -99,19 +101,27 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     return calls
 
 
-def _portable(call: Call) -> tuple[str, str, str]:
-    """Return the path of a call's study file, its command and its text, without absolute paths and shared queues."""
+def _portable(call: Call, study: str) -> tuple[str, str, str]:
+    """Return the path of a call's study file, its command and its text, without absolute paths and shared queues.
+
+    The record may be a stranger's: the command is one of attnlab, and its file is in no hidden folder.
+    """
     words, file = [], call.file
-    arguments = iter(shlex.split(call.command))
+    try:
+        arguments = iter(shlex.split(call.command))
+    except ValueError:  # a quotation without an end
+        arguments = iter(())
     for word in arguments:
         path = PurePath(word)
         if word == "--storage":
             next(arguments, None)
         elif path.name == call.file:
-            file = call.file if path.is_absolute() or ".." in path.parts else str(path)
+            file = call.file if path.is_absolute() or any(part.startswith(".") for part in path.parts) else str(path)
             words.append(file)
         elif not word.startswith("--storage="):
             words.append(word)
+    if words[:1] != ["attnlab"] or PurePath(file).name.startswith("."):
+        return f"{study}.yaml", f"attnlab run {study}.yaml", call.text
     return file, shlex.join(words), call.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +84,10 @@ def load_model(
         config = config.model_copy(update={"backend": backend})
     config = import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
-    model = build(config, task)
     try:
+        with suppress(NotImplementedError), torch.device("meta"):  # a configuration may describe a model of any size
+            weights.require_shapes(build(config, task), state)
+        model = build(config, task)
         weights.load_into(model, state)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"the weights in {folder} do not fit their configuration: {describe_error(error)}") from error

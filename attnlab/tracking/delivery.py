@@ -11,7 +11,6 @@ are calls that fail because the disk is full.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from attnlab._util.database import is_conflict
 from attnlab._util.files import describe_disk_error
+from attnlab._util.patience import CONFLICTS, MAX_BACKOFF, MIN_BACKOFF, NOTICE_AFTER
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.client import Point, log_batch, storable, summarize_error, unavailable_reason
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run as Record
 
-MIN_BACKOFF, MAX_BACKOFF = 0.1, 5.0  # seconds between two attempts
-DEFAULT_TIMEOUT = 600.0  # seconds; ATTNLAB_TRACKING_PATIENCE overrides it
-NOTICE_AFTER = 5.0  # seconds without a response before the user is notified
 SHUTDOWN_SECONDS = 5.0  # for all remaining calls together, once ``set_deadline`` was called
 FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0  # buffered points are sent when either is reached
 REQUEST_TAG = "attnlab.attempt_id"  # tag that identifies the create_run request a record belongs to
@@ -52,19 +50,6 @@ class TrackingRejected(UserError):
 
 class TrackingDiskError(TrackingRejected):
     """The disk of the MLflow store is full or read-only, which concerns every run."""
-
-
-def response_timeout() -> float:
-    """Return the seconds to wait for a response: ``ATTNLAB_TRACKING_PATIENCE``, else ``DEFAULT_TIMEOUT``.
-
-    Raises:
-        UserError: the variable is not a number.
-    """
-    text = os.environ.get("ATTNLAB_TRACKING_PATIENCE", DEFAULT_TIMEOUT)
-    try:
-        return float(text)
-    except ValueError:
-        raise UserError(f"expected a number of seconds, got {text!r}", "ATTNLAB_TRACKING_PATIENCE") from None
 
 
 @dataclass
@@ -188,12 +173,14 @@ class Delivery:
 
     def _retry(self, call: _Call) -> bool:
         """Make a call until the store responds; return False if it was abandoned first."""
-        backoff = MIN_BACKOFF
+        backoff, conflicts = MIN_BACKOFF, 0
         while not (call.abandoned or self._closed):
             try:
                 result = call.function()
             except Exception as error:
-                reason = unavailable_reason(error)
+                conflict = is_conflict(error)
+                conflicts += conflict
+                reason = summarize_error(error) if conflict and conflicts < CONFLICTS else unavailable_reason(error)
                 if reason is None:
                     self._reject(call, error)
                     return True

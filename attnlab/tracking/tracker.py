@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.files import read_end
 from attnlab._util.metrics import ITEMS_FILE, length_of
+from attnlab._util.patience import response_timeout
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
@@ -34,7 +35,7 @@ from attnlab.tracking.client import (
     storable,
     tracking_uri,
 )
-from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected, response_timeout
+from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment
 from attnlab.tracking.run_inputs import log_run_inputs
 from attnlab.tracking.summary import SUMMARY_TAG, split_summary

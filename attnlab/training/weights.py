@@ -92,9 +92,24 @@ def load_into(model: nn.Module, state: State) -> None:
         if names:
             raise ValueError(f"it {verb} {min(names)}")
     for name, tensor in named.items():
-        if tensor.shape != own[name].shape:
-            raise ValueError(f"expected {name} of shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}")
+        _require_shape(name, tensor, own[name])
     model.load_state_dict(named, strict=False)  # aliases are missing
+
+
+def require_shapes(model: nn.Module, state: State) -> None:
+    """Compare the shapes of weights with those of a model, which may have no memory (the device ``meta``).
+
+    Raises:
+        ValueError: a shape differs.
+    """
+    for name, tensor in model.state_dict().items():
+        if name in state:
+            _require_shape(name, state[name], tensor)
+
+
+def _require_shape(name: str, tensor: Tensor, expected: Tensor) -> None:
+    if tensor.shape != expected.shape:
+        raise ValueError(f"expected {name} of shape {tuple(expected.shape)}, got {tuple(tensor.shape)}")
 
 
 def distinct_tensors(model: nn.Module) -> State:

@@ -1,6 +1,7 @@
 """Tests of the queue: one parent with sqlite, several with PostgreSQL; every key once, even if processes die."""
 
 import math
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -268,3 +269,46 @@ def test_a_missing_database_is_one_line_without_its_password(tmp_path: Path, mon
     with pytest.raises(UserError, match="cannot use the storage") as caught:
         Store(tmp_path, url)
     assert "sesame" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_locked_queue_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.study.trials.store.SQLITE_TIMEOUT", 0.05)
+    with closing(Store(tmp_path)) as store, closing(sqlite3.connect(tmp_path / "optuna.db", check_same_thread=False)) as other:
+        waiting, turns = queue(store), list[int]()
+
+        def unlock_later() -> None:
+            turns.append(1)
+            if len(turns) == 3:
+                other.rollback()
+
+        store.patience.on_wait = unlock_later
+        other.execute("BEGIN EXCLUSIVE")
+        waiting.enqueue(KEYS)
+        assert waiting.keys("WAITING") == set(KEYS) and len(turns) >= 3
+
+
+def test_parents_outlive_lost_connections(url: str, postgres: "Server", tmp_path: Path) -> None:
+    """The server ends all connections three times while two parents work, as it does when it is restarted."""
+    database, claimed = url.rpartition("/")[2], list[str]()
+
+    def work(store: Store) -> None:
+        with closing(store):
+            mine = queue(store)
+            mine.enqueue(KEYS)
+            while open_keys := mine.open_keys():
+                if (ticket := mine.claim(sorted(open_keys))) is not None:
+                    claimed.append(ticket.key)
+                    mine.tell(ticket, RunState.COMPLETED, 1.0)
+                mine.recover({}, wanted=())
+
+    parents = [Thread(target=work, args=[Store(tmp_path / str(parent), url)], daemon=True) for parent in range(2)]
+    for parent in parents:
+        parent.start()
+    for _ in range(3):
+        time.sleep(0.2)
+        with postgres.connect() as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database])
+    for parent in parents:
+        parent.join(timeout=60)
+    with closing(Store(tmp_path, url)) as store:
+        assert queue(store).keys("COMPLETE") == set(KEYS) and set(claimed) == set(KEYS)

@@ -99,6 +99,20 @@ def test_an_unusable_model_file_of_version_0_3_is_one_line(harm: str, tmp_path: 
     assert "\\n" not in str(raised.value) and not (tmp_path / "it_was_run").exists()
 
 
+def test_a_configuration_of_a_huge_model_allocates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's folder: the weights are small, and their configuration describes a model of 10^9 parameters."""
+    small = config()
+    huge = small.model_copy(update={"model": small.model.model_copy(update={"dim": 12 * 1024})})
+    weights.save(build(small, PyDocs(length=13, sampling="contiguous")), huge, tmp_path)
+    devices, construct = [], trained.build
+    monkeypatch.setattr(
+        trained, "build", lambda *given: (devices.append(torch.get_default_device().type), construct(*given))[1]
+    )
+    with pytest.raises(UserError, match="do not fit their configuration: expected .* of shape"):
+        trained.load_model(tmp_path)
+    assert devices == ["meta"]
+
+
 @pytest.mark.parametrize("mem_len", [0, 7])
 def test_at_temperature_0_tokens_are_the_most_likely_ones_in_segments_as_in_training(tmp_path: Path, mem_len: int) -> None:
     folder = save_run(tmp_path, mem_len=mem_len)

@@ -101,8 +101,8 @@ def test_a_strangers_record_is_read_as_data(
     """Its class is not imported, its locations are not followed, and a damaged run is left out with a warning."""
     monkeypatch.chdir(root.parent)
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    Path("train.py").write_text("print('{\"score\": 1}')\n")
-    Path("evil.py").write_text("open('ran', 'w')\n")
+    Path("train.py").write_text("print('{\"score\": 1}')\n", encoding="utf-8")
+    Path("evil.py").write_text("open('ran', 'w')\n", encoding="utf-8")
     program = {"command": "python train.py {how} {seed}", "grid": {"how": ["a", "b"]}, "baseline": {"how": "a"}}
     run({"study": "s", **program, "seeds": [0, 1], "metric": {"name": "score", "direction": "max"}}, root=root)
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")

@@ -109,7 +109,7 @@ class Runner:
         self._plan, self._root, self._display, self._train = plan, root, display, train
         self._before_training = before_training
         self._tracker, self._scheduler, self._system_metrics = tracker, scheduler, SystemMetrics()
-        tracker.delivery.on_wait = self._empty_pipes
+        tracker.delivery.on_wait = scheduler.patience.on_wait = self._empty_pipes
         self._requested: Workers = workers
         self._concurrency = Concurrency(1, 1)
         self._limits = plan.study.run

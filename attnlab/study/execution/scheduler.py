@@ -26,6 +26,7 @@ from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.study.trials.search import Search
 
 if TYPE_CHECKING:
+    from attnlab._util.patience import Patience
     from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.ending import Ending
@@ -159,7 +160,7 @@ class Scheduler:
             if key in self._records
         }
         self.finished.update({key: record for key, record in known.items() if self._has_result(record)})
-        self._grid.enqueue(key for key in self._order if key in new and key not in self.finished)
+        self._grid.enqueue([key for key in self._order if key in new and key not in self.finished])
 
     def _rank(self, key: str) -> tuple[int, int]:
         """Return the place of a run in the order: that of its seed, then that of its cell; stages come before cells."""
@@ -187,6 +188,11 @@ class Scheduler:
     def is_shared(self) -> bool:
         """True if parents on other machines may take runs from the same queue."""
         return self._store.shared
+
+    @property
+    def patience(self) -> Patience:
+        """What repeats the calls of the queue while its database does not respond."""
+        return self._store.patience
 
     @property
     def remaining(self) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.study.trials.store import Store
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
+P, T = ParamSpec("P"), TypeVar("T")
 FORGOTTEN = "forgotten"  # attribute of a study: the numbers of the trials that count no longer
 
 
@@ -36,6 +38,16 @@ class Ticket:
     def number(self) -> int:
         """The trial's number in Optuna."""
         return self.trial.number
+
+
+def _patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Repeat a method of a queue while the database does not respond: each leaves the same tickets when it is repeated."""
+
+    @wraps(method)
+    def repeated(queue: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return queue._store.patience(partial(method, queue, *args, **kwargs))
+
+    return repeated
 
 
 class Queue:
@@ -61,17 +73,22 @@ class Queue:
         self._new_trial = optuna.trial.Trial
         self._silent_since: dict[int, float] = {}  # trial claimed without a heartbeat yet -> when it was first seen
         optuna_direction: Literal["minimize", "maximize"] = "minimize" if direction == "min" else "maximize"
-        with store.exclusive():  # a second parent must not see a study that is half created
-            self.study = optuna.create_study(
-                study_name=name,
-                storage=store.rdb,
-                direction=optuna_direction,
-                sampler=sampler or optuna.samplers.RandomSampler(),
-                pruner=pruner or optuna.pruners.NopPruner(),
-                load_if_exists=True,
-            )
-        self._forgotten: set[int] = set(self.study.user_attrs.get(FORGOTTEN, []))
 
+        def create() -> optuna.Study:
+            with store.exclusive():  # a second parent must not see a study that is half created
+                return optuna.create_study(
+                    study_name=name,
+                    storage=store.rdb,
+                    direction=optuna_direction,
+                    sampler=sampler or optuna.samplers.RandomSampler(),
+                    pruner=pruner or optuna.pruners.NopPruner(),
+                    load_if_exists=True,
+                )
+
+        self.study = store.patience(create)
+        self._forgotten: set[int] = set(store.patience(lambda: self.study.user_attrs).get(FORGOTTEN, []))
+
+    @_patient
     def trials(self, *states: str) -> list[FrozenTrial]:
         """Return the trials in these states (``WAITING RUNNING COMPLETE PRUNED FAIL``; default: all), oldest first.
 
@@ -81,6 +98,7 @@ class Queue:
         trials = self.study.get_trials(deepcopy=False, states=optuna_states)
         return [trial for trial in trials if "key" in trial.user_attrs and trial.number not in self._forgotten]
 
+    @_patient
     def forget(self, keys: Collection[str]) -> None:
         """Let the finished tickets of these keys count no longer, because their runs are trained again.
 
@@ -95,6 +113,7 @@ class Queue:
         """Return the keys of the trials in these states."""
         return {trial.user_attrs["key"] for trial in self.trials(*states)}
 
+    @_patient
     def open_keys(self) -> set[str]:
         """Return the keys whose newest ticket waits, runs, or was lost with its parent and has yet to be queued again."""
         newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
@@ -109,7 +128,8 @@ class Queue:
         state = trial.user_attrs.get("state")
         return self._store.shared and trial.state == self._states.FAIL and state not in WITHOUT_RESULT
 
-    def enqueue(self, keys: Iterable[str]) -> None:
+    @_patient
+    def enqueue(self, keys: Collection[str]) -> None:
         """Add a ticket for each key without a live one. It takes the parameters of the key's last ticket."""
         with self._store.exclusive():
             live = self.keys("WAITING", "RUNNING")
@@ -119,6 +139,7 @@ class Queue:
                 if key not in live:
                     self.study.enqueue_trial(params.get(key, {}), user_attrs={"key": key})
 
+    @_patient
     def recover(self, finished: Mapping[str, float], *, wanted: Collection[str]) -> None:
         """Take back the tickets of dead parents.
 
@@ -144,8 +165,11 @@ class Queue:
         """Fail the trials whose parent is dead, among several parents, and queue them again.
 
         Optuna finds trials whose heartbeat has stopped. It never finds one whose parent died between the claim and the
-        first heartbeat; this method times those itself, by this machine's clock since clocks of machines differ.
+        first heartbeat; this method times those itself, by this machine's clock since clocks of machines differ. When the
+        database responds again, no parent could reach it for a while: their heartbeats are awaited first.
         """
+        if time.monotonic() - self._store.patience.resumed < self._store.grace_period:
+            return
         with self._store.exclusive():
             # 1. Trials whose heartbeat has stopped.
             self._store.fail_stale(self.study)
@@ -163,13 +187,14 @@ class Queue:
 
     def claim(self, keys: Iterable[str]) -> Ticket | None:
         """Claim the ticket of the first of these keys with a waiting one; None if none waits."""
-        waiting = {trial.user_attrs["key"]: trial for trial in self.trials("WAITING")}
+        waiting, patience = {trial.user_attrs["key"]: trial for trial in self.trials("WAITING")}, self._store.patience
         for key in keys:
             trial = waiting.get(key)
-            if trial is not None and self._set_running(trial):
+            # Each step is repeated by itself: a claim whose answer was lost is found later, as one without a heartbeat.
+            if trial is not None and patience(partial(self._set_running, trial)):
                 self._store.start_heartbeat(trial._trial_id)
-                claimed = self._new_trial(self.study, trial._trial_id)
-                claimed.set_user_attr("begun", True)
+                claimed = patience(partial(self._new_trial, self.study, trial._trial_id))
+                patience(partial(claimed.set_user_attr, "begun", True))
                 return Ticket(key, claimed)
         return None
 
@@ -182,11 +207,13 @@ class Queue:
         except UpdateFinishedTrialError:
             return False
 
+    @_patient
     def owns(self, ticket: Ticket) -> bool:
         """Return whether the ticket is still this parent's: another parent may have recovered it as stale."""
         state = self._store.rdb.get_trial(ticket.trial._trial_id).state
         return state == self._states.RUNNING
 
+    @_patient
     def release(self, ticket: Ticket) -> None:
         """Return an unfinished ticket to the queue."""
         self._store.stop_heartbeat(ticket.trial._trial_id)
@@ -196,6 +223,7 @@ class Queue:
         self._tell(ticket.number, RunState.INTERRUPTED, math.nan)  # with its old heartbeat, a second claim would look stale
         self.enqueue([ticket.key])
 
+    @_patient
     def tell(self, ticket: Ticket, state: RunState, value: float) -> None:
         """Close a ticket whose run ended in ``state`` with this value (NaN where it has none).
 
@@ -208,6 +236,7 @@ class Queue:
             self._tell(ticket.number, state, value)
         self._store.stop_heartbeat(ticket.trial._trial_id)  # last: until here the trial must not look stale
 
+    @_patient
     def close_finished(self, ticket: Ticket, value: float) -> None:
         """Close a ticket whose run turns out to be finished: as completed, unless another ticket of its key is."""
         duplicate = ticket.key in self.keys("COMPLETE", "PRUNED")

@@ -43,6 +43,7 @@ class Search:
             direction=self._direction,
             pruner=pruner(self._config.pruner),
         )
+        self._patience = store.patience
         self.keys = [f"{self.digest}.t{n:02d}" for n in range(self._config.trials)]
         self.metric, self.score = f"valid/{metric}", f"valid_{metric}"
         init = cell.with_seed(cell.config, self._config.seed).init
@@ -60,11 +61,12 @@ class Search:
         ticket = self.queue.claim({self.keys[n]})
         if ticket is None:  # another parent claimed it first
             return None
-        params = suggest(ticket.trial, self._config.space)
+        params = self._patience(lambda: suggest(ticket.trial, self._config.space))
         try:
             return ticket, self._plan.search_run(self.cell, n, params)
         except UserError as error:  # each value is valid, but not their combination
-            ticket.trial.set_user_attr("reason", str(error))
+            reason = str(error)
+            self._patience(lambda: ticket.trial.set_user_attr("reason", reason))
             self.queue.tell(ticket, RunState.FAILED, math.nan)
             return None
 
@@ -75,9 +77,12 @@ class Search:
         """
         if self.metric not in metrics:
             return None
+        return self._patience(lambda: self._judge(ticket, step, metrics[self.metric]))
+
+    def _judge(self, ticket: Ticket, step: int, value: float) -> bool:
         stored = ticket.trial.storage.get_trial(ticket.trial._trial_id)
         if step not in stored.intermediate_values:
-            ticket.trial.report(metrics[self.metric], step)
+            ticket.trial.report(value, step)
         elif step != stored.last_step:
             return False  # an earlier attempt continued past this step, so it was not stopped here
         elif stored.user_attrs.get(STOP) == step:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab._util.database import require_apart, storage_url
+from attnlab._util.database import is_conflict, outage, require_apart, storage_url
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.lock import file_lock
+from attnlab._util.patience import Patience
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from optuna.storages import RDBStorage
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a running trial; ATTNLAB_HEARTBEAT overrides it
+HEARTBEAT_RETRY = 1.0  # seconds after a heartbeat that failed
 MISSED_HEARTBEATS = 6  # after which a trial counts as stale
 SQLITE_TIMEOUT = 60  # seconds to wait for a sqlite file that another process has locked
 ADVISORY_LOCK = 0x61_74_74_6E  # the number of attnlab's advisory lock in PostgreSQL: "attn"
@@ -55,6 +57,7 @@ class Store:
     Attributes:
         root: the folder of runs.
         shared: whether other parents may claim runs from the same queue.
+        patience: repeats calls while the database does not respond.
         heartbeat_interval: seconds between two heartbeats of a running trial.
         grace_period: seconds without a heartbeat after which a running trial counts as stale.
 
@@ -69,6 +72,8 @@ class Store:
         self.root, self.shared = root, url is not None
         self.heartbeat_interval = max(1, round(float(os.environ.get("ATTNLAB_HEARTBEAT", HEARTBEAT_SECONDS))))
         self.grace_period = MISSED_HEARTBEATS * self.heartbeat_interval
+        name = f"the queue at {redact(url)}" if url else f"the queue {root / 'optuna.db'}"
+        self.patience = Patience(name, reason=outage, is_conflict=is_conflict)
         self.rdb = self._connect(root, url)
         self._heartbeats: set[int] = set()
         self._stop = threading.Event()
@@ -123,13 +128,16 @@ class Store:
             connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": ADVISORY_LOCK})
             try:
                 yield
-            finally:
+                # If the connection was lost meanwhile, and the lock with it, this raises: the call is repeated as a whole.
                 connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": ADVISORY_LOCK})
+            except BaseException:
+                connection.invalidate()  # it must not return to the pool with the lock
+                raise
 
     def start_heartbeat(self, trial_id: int) -> None:
         """Send heartbeats for a trial from now on, in a thread of their own."""
         if self.shared:
-            self.rdb.record_heartbeat(trial_id)
+            self.patience(lambda: self.rdb.record_heartbeat(trial_id))
             self._heartbeats.add(trial_id)
 
     def stop_heartbeat(self, trial_id: int) -> None:
@@ -150,9 +158,12 @@ class Store:
         self.rdb.engine.dispose()
 
     def _send_heartbeats(self) -> None:
-        while not self._stop.wait(self.heartbeat_interval):
+        pause = float(self.heartbeat_interval)
+        while not self._stop.wait(pause):
+            pause = float(self.heartbeat_interval)
             for trial_id in tuple(self._heartbeats):
                 try:
                     self.rdb.record_heartbeat(trial_id)
-                except Exception:  # the database cannot be reached: try again at the next interval
+                except Exception:  # the database cannot be reached: other parents must hear of these trials soon after it can
+                    pause = HEARTBEAT_RETRY
                     break
