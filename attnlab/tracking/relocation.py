@@ -52,14 +52,14 @@ def relocate_artifacts(root: Path, *, writable: bool) -> None:
     logger.info("the runs folder was moved or copied from %s: its artifacts are now at %s", old, root / "artifacts")
 
 
-def require_inside(location: str, root: Path) -> Path | None:
+def require_inside(location: str | None, root: Path) -> Path | None:
     """Return the folder of a location of artifacts, a path or a ``file:`` URI; None if a server keeps them.
 
     Raises:
         UserError: the folder, or the target of a link in it, is outside the runs folder: a record that somebody else wrote
             must not decide which files are read or written.
     """
-    address = urlparse(location)
+    address = urlparse(location or "")
     if address.scheme not in ("", "file"):
         return None
     folder, artifacts = Path(unquote(address.path)), root.resolve() / "artifacts"

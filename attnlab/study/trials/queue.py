@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 FORGOTTEN = "forgotten"  # attribute of a study: the numbers of the trials that count no longer
 
 
