@@ -7,10 +7,10 @@ cat > ablations/gpt2-cpu.yaml <<'END_OF_STUDY_FILE'
 # Bytes or subwords? GPT-2's layout (Radford et al. 2019) on bytes of Wikipedia and on byte-level BPE of 1k, 4k and 16k tokens,
 # at equal training FLOPs. Bits per byte are exact in every tokenisation, and all cells are tested on the same text.
 #
-# A subword stands for 2.2 to 3.5 bytes, but the output layer of a large vocabulary costs more than the rest of this model. The
-# numbers of steps make the training FLOPs of all cells equal within 0.3 % (`attnlab plan`): 7.2 TFLOP, with which bytes read
-# 1.2 MB of text, 1k and 4k tokens 2.4 MB, and 16k tokens 1.4 MB. Parameters are not equal: the embedding grows with the
-# vocabulary. The context of 256 tokens is a longer text in subwords, too. Every cell is trained at three learning rates, and
+# A subword stands for 2.2 to 3.4 bytes, but the output layer of a large vocabulary costs more than the rest of this model. The
+# numbers of steps make the training FLOPs of all cells equal within 0.3 % (`attnlab plan`): 7.25 TFLOP, with which bytes read
+# 1.2 MB of text, 1k tokens 2.5 MB, 4k tokens 2.3 MB, and 16k tokens 1.4 MB. Parameters are not equal: the embedding grows with
+# the vocabulary. The context of 256 tokens is a longer text in subwords, too. Every cell is trained at three learning rates, and
 # cells are compared at their optima.
 #
 # The 48 runs took 83 minutes in all, on two cores with fast bf16; the three vocabularies take some minutes once.
