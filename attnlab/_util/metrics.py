@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,12 +12,19 @@ if TYPE_CHECKING:
     Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; scalar tensors stay on their device
 
 GENERATED_SCORES = ("bleu", "chrf")  # of generated text, shown together: each leaves out what the other sees
+# Words in the names of metrics that are shares, between 0 and 1; some programs print them in per cent.
+SHARE_WORDS = {"acc", "accuracy", "auc", "auroc", "dice", "exact", "f1", "iou", "mrr", "precision", "recall", "top1", "top5"}
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
 
 
 def slope_name(metric: str) -> str:
     """Return the name of the summary metric that holds the final slope of a metric on ``valid`` over the log of steps."""
     return f"valid_{metric}_slope"
+
+
+def is_share(metric: str) -> bool:
+    """Return True for a metric that is a share by its name, such as ``accuracy``, ``top5_accuracy`` or ``val_f1``."""
+    return not SHARE_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", metric.lower()))
 
 
 class Mean(NamedTuple):

@@ -100,7 +100,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     print()
     print_text(f"{spec.study}{f', {spec.task}' if spec.task else ''}: {caption}")
     _print_cells(headings, rows, references, costs=costs)
-    for note in margin_notes(spec):
+    for note in margin_notes(cells, spec):
         print_text(f"note: {note}")
 
 

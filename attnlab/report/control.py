@@ -11,6 +11,7 @@ MARKS = {
     Sensitivity.NOT_SHOWN: "control not worse",
     Sensitivity.WITHIN_MARGIN: "control within the margin",
     Sensitivity.NO_RESULT: "control without a result",
+    Sensitivity.WIDE_MARGIN: "margin too wide",
 }
 
 

@@ -1,12 +1,35 @@
-"""The note on a margin that is stated in per cent of training steps."""
+"""Notes on a margin: one that is too wide, and one that is stated in per cent of training steps."""
 
 from __future__ import annotations
 
-from attnlab.stats.compare import ComparisonSpec
+from collections.abc import Sequence
+
+from attnlab._util.metrics import is_share
+from attnlab.stats.compare import CellSummary, ComparisonSpec
+from attnlab.stats.margin import has_wide_margin
 
 
-def margin_notes(spec: ComparisonSpec) -> list[str]:
-    """Return a note on the value of a margin in per cent of steps; none on a margin in the metric's unit."""
+def margin_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    """Return a note on a margin that is too wide for the scores, and one on the value of a margin in per cent of steps."""
+    return [*_on_width(cells, spec), *_on_share(spec)]
+
+
+def _on_width(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    if spec.margin is None or not has_wide_margin(cells, spec):
+        return []
+    scores = [score for cell in cells for score in cell.values.values()]
+    points = (
+        f" A margin of {spec.margin:g} percentage points would be {spec.margin / 100:g}."
+        if is_share(spec.metric) and max(map(abs, scores)) <= 1
+        else ""
+    )
+    return [
+        f"The margin of {spec.margin:g} is too wide: the scores in {spec.metric} are between {min(scores):.4g} and "
+        f"{max(scores):.4g}, so nearly every cell would be equivalent.{points}"
+    ]
+
+
+def _on_share(spec: ComparisonSpec) -> list[str]:
     if spec.margin_share is None:
         return []
     name = f"the margin of {100 * spec.margin_share:g} % of steps"

@@ -31,8 +31,9 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.records import comparison_name
-from attnlab.stats.verdict import Reason, VerdictKind
+from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
 
+NO_CONTROL, TOO_WIDE = "but without a control that was found worse", "but the margin is too wide"
 NEAR = (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)  # outcomes that a control has to support
 MAX_NAMED = 3  # cells named in one group; the table has all of them
 
@@ -103,11 +104,11 @@ def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
         VerdictKind.IDENTICAL: "identical in every seed",
     }
     groups: list[list[str]] = []
-    alternatives = [(kind, phrase, False) for kind, phrase in phrases.items()]
-    alternatives += [(kind, f"{phrases[kind]}, but without a control that was found worse", True) for kind in NEAR]
-    for kind, phrase, unsupported in alternatives:
+    alternatives = [(kind, phrase, "") for kind, phrase in phrases.items()]
+    alternatives += [(kind, f"{phrases[kind]}, {reason}", reason) for reason in (NO_CONTROL, TOO_WIDE) for kind in NEAR]
+    for kind, phrase, reason in alternatives:
         verdicts = [(cell, cell.verdict) for cell in compared if cell.verdict is not None]
-        cells = [cell for cell, verdict in verdicts if verdict.kind is kind and verdict.is_unsupported == unsupported]
+        cells = [cell for cell, verdict in verdicts if verdict.kind is kind and _unsupported(verdict) == reason]
         if cells:
             number = Strong(f"{len(cells)} {'is' if len(cells) == 1 else 'are'} {phrase}")
             groups.append([number, f" ({_list_largest(cells, [_result(cell) for cell in cells])})"])
@@ -117,6 +118,12 @@ def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     for i, group in enumerate(groups[1:], start=2):
         parts += [" and " if i == len(groups) else ", ", *group]
     return parts
+
+
+def _unsupported(verdict: Verdict) -> str:
+    """Return the reason why an outcome of equivalent or identical is not supported, in few words, or ""."""
+    wide = verdict.sensitivity is Sensitivity.WIDE_MARGIN
+    return "" if not verdict.is_unsupported else TOO_WIDE if wide else NO_CONTROL
 
 
 def _list_largest(cells: Sequence[CellSummary], texts: Sequence[str]) -> str:

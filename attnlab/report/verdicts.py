@@ -212,7 +212,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "does not decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
             "a wider one the more comparisons and looks they are corrected for."
         )
-    texts += [*margin_notes(spec), *control_notes(cells, spec)]
+    texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
     if spec.looks is not None and spec.looks.count > 1 and spec.estimand.is_mean:
         texts.append(describe_looks(spec.looks))
     texts += [*notes_on_files(cells), *notes_on_equal_seeds(cells)]

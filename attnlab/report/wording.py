@@ -19,6 +19,7 @@ SENSITIVITY = {
     Sensitivity.NOT_SHOWN: "but the control was not found worse: this study could not have seen a difference",
     Sensitivity.WITHIN_MARGIN: "but the control differs by less than the margin, too: the margin is too wide",
     Sensitivity.NO_RESULT: "but the control has no result that shows that this study can see a difference",
+    Sensitivity.WIDE_MARGIN: "but the margin is too wide: nearly every cell would be equivalent",
 }
 
 SIMULTANEOUS_MARK = "‡"  # of the interval that is shown where only that agrees with the verdict

@@ -23,9 +23,10 @@ from attnlab.stats.chains import with_chain_costs
 from attnlab.stats.control import sensitivity
 from attnlab.stats.estimand import compare_seeds, summarize_seeds
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
+from attnlab.stats.margin import has_wide_margin
 from attnlab.stats.moderation import cap_priors, moderate
 from attnlab.stats.records import comparison_name, finite, is_infinite, is_present
-from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
+from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge
 
 # States in which a seed has no value and never will.
 LOST_STATES = (RunState.DIVERGED, RunState.OUT_OF_MEMORY, RunState.FAILED, RunState.TIMED_OUT)
@@ -208,6 +209,8 @@ def judge_cells(
     judged = [[_judged(comparison, next(corrected), by_name, spec) for comparison in comparisons([cell])] for cell in cells]
     if spec.control:
         judged = _with_sensitivity(judged, spec, _cell_finder(cells, spec))
+    if has_wide_margin(cells, spec):
+        judged = [[_with_wide_margin(cell) for cell in group] for group in judged]
     return [replace(group[0], further=tuple(group[1:])) for group in judged]
 
 
@@ -258,6 +261,14 @@ def _with_sensitivity(
         return replace(cell, verdict=replace(cell.verdict, sensitivity=shown))
 
     return [[recorded(cell) for cell in group] for group in groups]
+
+
+def _with_wide_margin(cell: CellSummary) -> CellSummary:
+    """Record with an outcome of equivalent that the margin is too wide, unless a control shows that it is not."""
+    verdict = cell.verdict
+    if verdict is None or verdict.kind is not VerdictKind.EQUIVALENT or verdict.sensitivity is not None:
+        return cell
+    return replace(cell, verdict=replace(verdict, sensitivity=Sensitivity.WIDE_MARGIN))
 
 
 def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec) -> CellSummary:

@@ -22,15 +22,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from attnlab.config.design import FactorialDesign, Point
 from attnlab.config.linear_model import Estimable, Term, design_aliases, estimable_terms, model_columns, model_terms
 from attnlab.stats import paired
 from attnlab.stats.compare import LOST_STATES, CellSummary, ComparisonSpec
+from attnlab.stats.margin import is_wide
 from attnlab.stats.moderation import moderate
-from attnlab.stats.verdict import Verdict, judge
+from attnlab.stats.verdict import Sensitivity, Verdict, VerdictKind, judge
 
 if TYPE_CHECKING:
     import numpy
@@ -216,6 +217,8 @@ def _judged(
         family = [i for i, name in enumerate(names) if (name in main) is is_main]
         for i, difference in zip(family, judge_family([values[i] for i in family], spec, scale=scale), strict=True):
             verdict = judge(difference, direction=spec.direction)
+            if verdict.kind is VerdictKind.EQUIVALENT and is_wide(spec.margin, [scale], metric=spec.metric):
+                verdict = replace(verdict, sensitivity=Sensitivity.WIDE_MARGIN)
             effects.append(Effect(names[i], is_main, values[i], difference, verdict, tuple(contained.get(names[i], ()))))
     return effects
 

@@ -17,11 +17,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from attnlab._util.metrics import slope_name
+from attnlab._util.metrics import is_share, slope_name
 from attnlab._util.run_state import RunState
 from attnlab.config.axes import label_text
 from attnlab.config.question import share_of_steps
-from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.cells import CellSummary, ComparisonSpec
+
+WIDE_SHARE = 0.5  # of an accuracy: from a guess between two classes to no error
 
 
 def with_margin(
@@ -49,6 +51,30 @@ def with_margin(
         assert not isinstance(margin, str)
         return replace(spec, margin=margin)
     return replace(spec, margin=_estimate(spec, share, runs), margin_share=share)
+
+
+def is_wide(margin: float | None, scores: Iterable[float], *, metric: str) -> bool:
+    """Return True for a margin that is as large as every score, or half of the range of a share.
+
+    A share by its name, such as ``accuracy``, is taken to be between 0 and 1 if all scores are. With such a margin nearly every
+    cell would be equivalent, whatever it does.
+
+    Args:
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+        scores: Of the runs of a table.
+        metric: Its name.
+    """
+    sizes = [abs(score) for score in scores]
+    if margin is None or not sizes:
+        return False
+    largest = max(sizes)
+    return margin >= (min(largest, WIDE_SHARE) if is_share(metric) and largest <= 1 else largest)
+
+
+def has_wide_margin(cells: Iterable[CellSummary], spec: ComparisonSpec) -> bool:
+    """Return ``is_wide`` for the margin and the scores of the cells of one task; False for a margin of solve rates."""
+    scores = [score for cell in cells for score in cell.values.values()]
+    return spec.estimand.name in ("mean", "median") and is_wide(spec.margin, scores, metric=spec.metric)
 
 
 def _estimate(spec: ComparisonSpec, share: float, runs: Iterable[Mapping[str, Any]]) -> float | None:

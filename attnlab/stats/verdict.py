@@ -44,12 +44,13 @@ class Reason(StrEnum):
 
 
 class Sensitivity(StrEnum):
-    """The evidence that a study with a control could have seen a difference (`attnlab.stats.control`)."""
+    """The evidence that a study could have seen a difference: its control (`attnlab.stats.control`), or its margin."""
 
     SHOWN = "the control was found worse"
     NOT_SHOWN = "the control was not found worse"
     WITHIN_MARGIN = "the control is worse by less than the margin"
     NO_RESULT = "the control has no result"
+    WIDE_MARGIN = "the margin is too wide for the scores of the study"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Verdict:
         constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.
         lost: (number, state) of the cell's runs that ended without a result; there may be worse values among them.
         baseline_lost: The same for its baseline.
-        sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. Else None.
+        sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. For equivalent
+            with a margin that is too wide for the scores (`attnlab.stats.margin`): that. Else None.
         detail: Further information on the reason, as text.
         other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
@@ -96,7 +98,7 @@ class Verdict:
 
     @property
     def is_unsupported(self) -> bool:
-        """True for an outcome of equivalent or identical of a study whose control does not show that it sees differences."""
+        """True for an outcome of equivalent or identical of a study of which nothing shows that it sees differences."""
         return self.sensitivity not in (None, Sensitivity.SHOWN)
 
 

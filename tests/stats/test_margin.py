@@ -1,6 +1,7 @@
 """Tests of margins in per cent of training steps."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from attnlab.report.margin import margin_notes
 from attnlab.report.page import make_page
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.margin import with_margin
+from attnlab.stats.verdict import Sensitivity, VerdictKind
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from attnlab.training.slope import final_slopes
@@ -59,13 +61,13 @@ def test_the_margin_is_the_median_over_the_runs_of_the_baseline() -> None:
 @pytest.mark.parametrize("slopes", [{"dense": [0.1, 0.2]}, {"no_wo": [-0.1]}, {"dense": [math.nan]}])
 def test_a_baseline_that_does_not_improve_gives_no_margin(slopes: dict[str, list[float]]) -> None:
     spec = with_margin(SPEC, "5 % of steps", runs_of(slopes))
-    (note,) = margin_notes(spec)
+    (note,) = margin_notes([], spec)
     assert spec.margin is None and "has no value" in note
 
 
 def test_a_margin_in_the_metric_s_unit_stays() -> None:
     spec = with_margin(SPEC, 0.01, [])
-    assert (spec.margin, spec.margin_share) == (0.01, None) and margin_notes(spec) == []
+    assert (spec.margin, spec.margin_share) == (0.01, None) and margin_notes([], spec) == []
 
 
 def steps_study(**changes: Any) -> dict[str, Any]:
@@ -110,3 +112,44 @@ def test_a_curve_with_too_few_points_is_refused_in_the_plan(train: dict[str, Any
     plan(steps_study())
     with pytest.raises(UserError, match="expected a 'baseline'"):
         plan(steps_study(baseline=None))
+
+
+def judged(scores: dict[str, list[float]], margin: float, **spec: Any) -> Any:
+    """Return the verdict on `cell`, compared with `base`."""
+    comparison = ComparisonSpec("s", ("kind",), **{"metric": "accuracy", "direction": "max", **spec})
+    comparison = replace(comparison, baseline={"kind": "base"}, margin=margin)
+    runs = [
+        {"kind": kind, "seed": seed, "state": "completed", comparison.metric: value}
+        for kind, values in scores.items()
+        for seed, value in enumerate(values)
+    ]
+    cells = summarize_cells(runs, comparison)
+    return next(cell.verdict for cell in cells if cell.name == "cell"), margin_notes(cells, comparison)
+
+
+HIGH, LOW = [0.85, 0.76, 0.9, 0.8, 0.83], [0.76, 0.82, 0.7, 0.84, 0.72]
+NEAR = [0.851, 0.759, 0.901, 0.799, 0.831]
+
+
+@pytest.mark.parametrize(
+    ("scores", "margin", "metric", "wide"),
+    [
+        ({"base": HIGH, "cell": LOW}, 0.5, "accuracy", True),
+        ({"base": HIGH, "cell": LOW}, 1.0, "score", True),
+        ({"base": HIGH, "cell": LOW}, 0.5, "score", False),
+        ({"base": HIGH, "cell": NEAR}, 0.02, "accuracy", False),
+        ({"base": [100 * x for x in HIGH], "cell": [100 * x for x in NEAR]}, 0.5, "accuracy", False),
+    ],
+)
+def test_an_equivalence_within_a_margin_that_is_too_wide_is_marked(
+    scores: dict[str, list[float]], margin: float, metric: str, wide: bool
+) -> None:
+    verdict, notes = judged(scores, margin, metric=metric)
+    assert verdict.kind is VerdictKind.EQUIVALENT
+    assert (verdict.sensitivity is Sensitivity.WIDE_MARGIN) == verdict.is_unsupported == bool(notes) == wide
+
+
+def test_a_control_that_is_worse_by_more_supports_a_wide_margin() -> None:
+    scores = {"base": HIGH, "cell": NEAR, "none": [0.2, 0.21, 0.22, 0.2, 0.21]}
+    verdict, _ = judged(scores, 0.6, metric="accuracy", control={"kind": "none"})
+    assert verdict.sensitivity is Sensitivity.SHOWN

@@ -212,7 +212,7 @@ def methods_paragraphs(page: Page, cited: Sequence[Citation], result: FactorialR
     spec, cells, records = page.results.spec, page.cells, page.records
     differences = [effect.difference for effect in result.effects] if result else differences_of(cells)
     statistics, keys = _statistics(differences, spec, result)
-    notes = [*(describe_omissions(result) if result else []), *margin_notes(spec), *control_notes(cells, spec)]
+    notes = [*(describe_omissions(result) if result else []), *margin_notes(cells, spec), *control_notes(cells, spec)]
     return [
         sentences(_design(page, result), _classes(cited), _training(records, spec), escape(_seeds(records)), _pairs(cells)),
         sentences(*statistics, *map(breakable, notes)),
