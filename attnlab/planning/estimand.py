@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
+from attnlab.planning.effects import ineffective_fields
 from attnlab.planning.matching import CellPair
 from attnlab.tasks import Task
 
@@ -49,7 +50,8 @@ def stop_notes(cells: Sequence[CellPair], estimand: EstimandConfig, *, metric: s
         metric: of the study; of several tasks, that of the first one.
     """
     resolutions = [resolution for _, resolution in cells if resolution.refusal is None]
-    stops = [(r.config.train.stop_at, r.task.metric, r.task.direction) for r in resolutions]
+    stopping = [r for r in resolutions if "train.stop_at" not in ineffective_fields(r.config, r.task)]
+    stops = [(r.config.train.stop_at, r.task.metric, r.task.direction) for r in stopping]
     for stop_at, score, direction in dict.fromkeys(stops):
         if stop_at is None:
             continue

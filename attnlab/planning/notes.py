@@ -157,6 +157,12 @@ def control_notes(
             yield f"{cell.name!r} has no control: its cell with {shown} is refused"
 
 
+def margin_notes(study: StudyConfig) -> Iterator[str]:
+    """Yield a note on a margin of a study that compares no cells."""
+    if study.margin is not None and not study.baselines and not study.factors:
+        yield "the margin has no effect, because no cells are compared: write a 'baseline', such as {variant: dense}"
+
+
 def _change_of_test(cell: Cell, base: Cell) -> str:
     """Return the difference of the test of a cell from that of its baseline; "" if they are the same."""
     test, base_test = (json.loads(identity_of_test(c.settings)) for c in (cell, base))

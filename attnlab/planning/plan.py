@@ -27,6 +27,7 @@ from attnlab.planning.fusing import fuse_notes, refuse_unfusable
 from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
 from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
+from attnlab.planning.named_notes import planned_runs
 from attnlab.planning.notes import (
     baseline_notes,
     cache_notes,
@@ -36,10 +37,14 @@ from attnlab.planning.notes import (
     double_notes,
     layer_notes,
     length_notes,
+    margin_notes,
 )
+from attnlab.planning.ranges import range_notes, rate_notes, share_notes
 from attnlab.planning.resolve import Resolver
+from attnlab.planning.schedules import schedule_notes
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.selection import is_selected
+from attnlab.planning.sizes import size_notes
 from attnlab.planning.stages import resolve_stages, stage_notes
 from attnlab.planning.tasks import check_reference_scores, resolve_estimands, resolve_questions
 
@@ -291,6 +296,7 @@ def plan(
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
+    on_range = range_notes(study, resolved, questions, estimand)
     on_data = data_notes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
@@ -299,8 +305,9 @@ def plan(
     planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_machine, estimand=estimand)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
-    notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine)
-    return replace(planned, notes=list(notes))
+    asked = [*questions.values()]
+    notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine, questions=asked)
+    return replace(planned, notes=[*on_range, *notes])
 
 
 def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
@@ -312,10 +319,14 @@ def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
     metric, direction = metric_of(study)
     estimand = resolve_estimand(study, [], metric=metric)
     planned = Plan(study, kept, skipped, [], metric, direction, unselected=rest, estimand=estimand)
+    assert not isinstance(study.margin, dict)  # a study of a program has one metric
+    margin = study.margin
     notes = [
         *baseline_notes(study, kept, planned.baseline_of, every=configs),
         *control_notes(study, kept, refusals={tuple(cell.axes.values()): None for cell in cells}),
         *direction_notes(metric, direction),
+        *margin_notes(study),
+        *(rate_notes(margin) if estimand.name == "solve_rate" else share_notes(metric, margin)),
     ]
     return replace(planned, notes=notes)
 
@@ -341,6 +352,7 @@ def _notes(
     wanted: Sequence[str],
     resolver: Resolver,
     on_machine: Sequence[str],
+    questions: Sequence[TaskQuestion],
 ) -> Iterator[str]:
     """Yield the notes of a plan, in the order in which they are shown.
 
@@ -349,6 +361,7 @@ def _notes(
         kept: the cells of the plan; they have no doubles.
         wanted: names of the cells that ``only`` selects, doubles included.
         on_machine: the notes on each ``auto`` of the machine.
+        questions: of the study's tasks.
     """
     study, cells = planned.study, planned.cells
     yield from double_notes(study, resolved, planned.doubles, wanted)
@@ -357,8 +370,12 @@ def _notes(
     yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in resolved}
     yield from control_notes(study, cells, refusals=refusals)
+    yield from margin_notes(study)
     yield from estimand_notes(study, planned.estimand)
     yield from stop_notes(kept, planned.estimand, metric=planned.metric)
+    runs = planned_runs(kept)
+    yield from schedule_notes(study, runs)
+    yield from size_notes(study, runs, questions)
     yield from length_notes(kept)
     yield from layer_notes(kept)
     yield from cache_notes(kept)

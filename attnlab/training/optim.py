@@ -25,6 +25,11 @@ def total_steps(config: TrainConfig, task: Task) -> int:
     return max(1, round(config.epochs * task.steps_per_epoch(config.batch_size)))
 
 
+def warmup_steps(config: TrainConfig, total: int) -> int:
+    """Return the number of steps over which the learning rate rises, in a run of ``total`` steps."""
+    return config.warmup if isinstance(config.warmup, int) else round(config.warmup * total)
+
+
 def learning_rate(step: int, total: int, config: TrainConfig) -> float:
     """Return the learning rate of a step, as a pure function of it.
 
@@ -33,7 +38,7 @@ def learning_rate(step: int, total: int, config: TrainConfig) -> float:
     Args:
         step: 0 to ``total - 1``.
     """
-    warmup = config.warmup if isinstance(config.warmup, int) else round(config.warmup * total)
+    warmup = warmup_steps(config, total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
     if config.schedule == "constant":
