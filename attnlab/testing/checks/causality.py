@@ -176,7 +176,9 @@ def by_gradient(target: CheckTarget) -> str:
                 if i == 0 and target.variant.constant_first_output:
                     continue
                 case = f"causal, batch 1, length {t}: the gradient of output {i} with respect to input {i} is zero"
-                raise Failure(case, f"A position must attend to itself; look for detach(). {MASK}")
+                raise Failure(
+                    case, "A position must attend to itself, with a gradient: look for detach(), .data or torch.no_grad()."
+                )
             worst = max(worst, after.max().item())
     return f"gradient after i {format_number(worst)}; {_coverage(target, budgets)}"
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -32,8 +32,15 @@ class AttentionLayer(nn.Module):
         super().__init__()
         self.attention = attention
         self.embed = embed
+        self.treatments: tuple[Callable[..., Tensor], ...] = ()  # of a diagnosis
 
     def forward(self, x: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        call = self._forward
+        for treatment in self.treatments:
+            call = partial(treatment, self, call)
+        return call(x, context, mask)
+
+    def _forward(self, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
         if self.embed is not None:
             x = x + self.embed.embed(x.shape[1])
             context = None if context is None else context + self.embed.embed(context.shape[1])
@@ -63,6 +70,7 @@ class CheckTarget:
         study_layers: numbers of the blocks of a study that have the variant.
         longest: queries of the longest sequence of a study, which may exceed ``study_sizes``; 0 without a study.
         precisions: of a run, ``fp32`` and ``bf16``.
+        treatments: of layers, for a diagnosis: see ``attnlab.testing.diagnosis.treatments``.
     """
 
     variant: type[Variant]
@@ -86,6 +94,7 @@ class CheckTarget:
     study_layers: tuple[int, ...] = ()
     longest: int = 0
     precisions: tuple[str, ...] = ("fp32", "bf16")
+    treatments: tuple[Callable[..., Tensor], ...] = ()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -196,6 +205,7 @@ class CheckTarget:
         kwargs = {**self.variant.recommended_options(length), **self.options} if options is None else options
         check_options(self.variant, kwargs, what=self.variant.__name__)
         layer = AttentionLayer(self.variant(config, **kwargs), scheme if scheme.hook == "embed" else None)
+        layer.treatments = self.treatments
         perturb_constant_parameters(layer)
         return layer.to(self.device, dtype or self.dtype).eval()
 

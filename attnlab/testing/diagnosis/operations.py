@@ -3,6 +3,7 @@
 import linecache
 import sys
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +92,7 @@ class Recorder(TorchFunctionMode):
 
 
 class Replacer(TorchFunctionMode):
-    """Within this context, replace the results of operations by constants: ones, the input of a norm, one half for a draw."""
+    """Within this context, replace the results of operations by constants: ones, the input of a norm, the mean for a draw."""
 
     def __init__(self, operations: Collection[Operation]) -> None:
         super().__init__()
@@ -102,22 +103,20 @@ class Replacer(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         operation = self.operations.get((*_caller(), name)) if name in self.names else None
         if operation is not None and operation.keeps_shape:
-            return args[0] if args else (kwargs or {})["input"]
+            x = args[0] if args else (kwargs or {})["input"]
+            return x.softmax(-1) if name == "softmax" else x  # a softmax over the positions: over the keys of each query
         result = func(*args, **(kwargs or {}))
         if operation is None:
             return result
-        return tree_map(_half if "random" in operation.kinds else _one, result)
+        if "random" not in operation.kinds:
+            return tree_map(torch.ones_like, result)
+        mean = 0.0 if name.startswith("randn") or "normal" in name else 0.5
+        return tree_map(partial(_filled, mean), result)
 
 
-def _one(result: Any) -> Any:
-    return torch.ones_like(result) if isinstance(result, Tensor) else result
-
-
-def _half(result: Any) -> Any:
-    if not isinstance(result, Tensor):
-        return result
+def _filled(mean: float, result: Tensor) -> Tensor:
     with torch.no_grad():
-        return result.fill_(0.5) if result.is_floating_point() else result.zero_()
+        return result.fill_(mean) if result.is_floating_point() else result.zero_()
 
 
 def _normed(name: str, x: Tensor, args: Any, kwargs: Any) -> list[int] | None:

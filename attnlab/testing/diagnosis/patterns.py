@@ -1,29 +1,25 @@
 """The pattern in which an output depends on inputs that it must not depend on."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.testing.checks.causality import MASK
 from attnlab.testing.checks.padding import ADVICE as PADDING
+from attnlab.testing.diagnosis.evidence import Cause
 
 if TYPE_CHECKING:
     from attnlab.testing.checks.target import AttentionLayer, CheckTarget
 
+Call = Callable[[Tensor | None, Tensor], Tensor]  # of a mask and the inputs that it is for
+WRAPS = (
+    "Only the first outputs read ahead, or only from the last inputs: torch.roll wraps around (shift by F.pad and a slice "
+    "instead), or an index such as -1 takes the last position."
+)
 LENGTH, NEAR = 23, 5  # of the inputs; the largest distance that a shift or a short convolution reaches
-
-
-class Cause(NamedTuple):
-    """The cause of a failed check.
-
-    Attributes:
-        name: its kind, such as ``randomness``.
-        advice: what was seen, and what to change.
-    """
-
-    name: str
-    advice: str
 
 
 def of_causality(target: "CheckTarget") -> Cause | None:
@@ -38,9 +34,8 @@ def of_causality(target: "CheckTarget") -> Cause | None:
     distance = int((j - i).max())
     if distance <= NEAR:
         return _near(distance)
-    if int(i.max()) < NEAR and int(j.min()) >= LENGTH - NEAR:
-        advice = "The first outputs read the last inputs, and nothing else is ahead: torch.roll wraps around. Shift by F.pad "
-        return Cause("wraps around", advice + "and a slice.")
+    if int(i.max()) < NEAR or int(j.min()) >= LENGTH - NEAR:
+        return Cause("wraps around", WRAPS)
     pairs = LENGTH * (LENGTH - 1) // 2
     if len(i) < pairs and target.heads > 1 and not _reads_ahead(target, target.build("causal", heads=1)).any():
         return Cause(
@@ -104,6 +99,11 @@ def of_padding(target: "CheckTarget") -> Cause | None:
             change[9:12] = 0.0
         if not (change > target.tolerance).any():
             if _same(target, call(torch.ones_like(mask), padded), plain):
+                if context is None and _counts_padding(target, call, mask, padded):
+                    advice = (
+                        "The number of padded positions changes the outputs, their content does not: look for x.shape[1] or a "
+                    )
+                    return Cause("length", advice + "mean over all keys, and count only the positions where `mask` is True.")
                 continue
             return _unequal_without_padding(target, call, mask, plain, padded)
         if _same(target, masked, plain):
@@ -125,7 +125,12 @@ def of_padding(target: "CheckTarget") -> Cause | None:
     return None
 
 
-def _unequal_without_padding(target, call, mask, plain, padded) -> Cause | None:  # type: ignore[no-untyped-def]
+def _counts_padding(target: "CheckTarget", call: Call, mask: Tensor, padded: Tensor) -> bool:
+    longer = call(F.pad(torch.ones_like(mask), (0, NEAR)), F.pad(padded, (0, 0, 0, NEAR)))
+    return not _same(target, longer[:, :LENGTH], call(torch.ones_like(mask), padded))
+
+
+def _unequal_without_padding(target: "CheckTarget", call: Call, mask: Tensor, plain: Tensor, padded: Tensor) -> Cause | None:
     return _inverted() if _same(target, call(torch.zeros_like(mask), padded), plain) else None
 
 

@@ -1,7 +1,7 @@
-"""Treatments of a layer, each of which removes one cause of failures: a check that then passes has shown the cause.
+"""Treatments of a module, each of which removes one cause of failures: a check that then passes has shown the cause.
 
-A treatment computes a forward pass: ``treatment(layer, call, x, context, mask)``, where ``call(x, context, mask)`` is the
-forward pass of the layer.
+A treatment computes one call: ``treatment(module, call, *args, **kwargs)``, where ``call(*args, **kwargs)`` is the call of the
+module without it.
 """
 
 import copy
@@ -11,35 +11,40 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from attnlab.testing.diagnosis.operations import Operation, Replacer
 
-Call = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
-Treatment = Callable[[Any, Call, Tensor, Tensor | None, Tensor | None], Tensor]
+Treatment = Callable[..., Any]
 
 
-def with_copies(layer: nn.Module, call: Call, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Pass copies of the arguments, so that changes in place are lost."""
-    return call(x.clone(), None if context is None else context.clone(), None if mask is None else mask.clone())
+def with_copies(module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Pass copies of the tensors, so that changes in place are lost."""
+    args, kwargs = tree_map(lambda z: z.clone() if isinstance(z, Tensor) else z, (args, kwargs))
+    return call(*args, **kwargs)
 
 
-def with_restored_module(layer: nn.Module, call: Call, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
+def with_restored_module(module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Undo what a call changes in the module; while a cache is filled, nothing."""
-    if layer.attention.cache is not None:  # type: ignore[union-attr]
-        return call(x, context, mask)
-    before = Snapshot(layer)
+    if _is_decoding(module):
+        return call(*args, **kwargs)
+    before = Snapshot(module)
     try:
-        return call(x, context, mask)
+        return call(*args, **kwargs)
     finally:
         before.restore()
 
 
-def row_by_row(layer: nn.Module, call: Call, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
+def row_by_row(module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Compute each row of the batch alone; while a cache is filled, all rows."""
-    if layer.attention.cache is not None:  # type: ignore[union-attr]
-        return call(x, context, mask)
-    rows = [slice(i, i + 1) for i in range(len(x))]
-    return torch.cat([call(x[i], None if context is None else context[i], None if mask is None else mask[i]) for i in rows])
+    b = len(args[0])
+    if _is_decoding(module):
+        return call(*args, **kwargs)
+    results = []
+    for i in range(b):
+        row = [z[i : i + 1] if isinstance(z, Tensor) else z for z in args]
+        results.append(call(*row, **kwargs))
+    return torch.cat(results) if isinstance(results[0], Tensor) else tuple(torch.cat(z) for z in zip(*results, strict=True))
 
 
 def without(operations: Collection[Operation]) -> Treatment:
@@ -47,16 +52,13 @@ def without(operations: Collection[Operation]) -> Treatment:
     return partial(_replaced, tuple(operations))
 
 
-def _replaced(
-    operations: tuple[Operation, ...],
-    layer: nn.Module,
-    call: Call,
-    x: Tensor,
-    context: Tensor | None,
-    mask: Tensor | None,
-) -> Tensor:
+def _replaced(operations: tuple[Operation, ...], module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with Replacer(operations):
-        return call(x, context, mask)
+        return call(*args, **kwargs)
+
+
+def _is_decoding(module: nn.Module) -> bool:
+    return getattr(getattr(module, "attention", None), "cache", None) is not None
 
 
 class Snapshot:

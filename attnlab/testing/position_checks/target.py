@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,6 +34,7 @@ class SchemeTarget:
         heads, head_dim: number of heads and width of one; ``with_supported_shape`` chooses them.
         roles: the roles that the scheme supports.
         unsupported_roles: the other roles, with the reason.
+        treatments: of calls of the scheme, for a diagnosis: see ``attnlab.testing.diagnosis.treatments``.
     """
 
     scheme: type[Position]
@@ -41,6 +44,7 @@ class SchemeTarget:
     head_dim: int = 7
     roles: tuple[str, ...] = ROLES
     unsupported_roles: tuple[tuple[str, str], ...] = ()
+    treatments: tuple[Callable[..., Any], ...] = ()
 
     @property
     def hook(self) -> str:
@@ -74,6 +78,8 @@ class SchemeTarget:
         seed_generators(seed, self.device)
         scheme = self.scheme(self.config(role, length=length), **self.options)
         perturb_constant_parameters(scheme)
+        for treatment in self.treatments:
+            setattr(scheme, self.hook, partial(treatment, scheme, getattr(scheme, self.hook)))
         return scheme.to(self.device, torch.float64).eval()
 
     def noise(self, length: int, *, b: int = BATCH, seed: int = 1) -> Tensor:

@@ -1,0 +1,167 @@
+"""Evidence for causes of failures: what one call of a module changes, draws and reduces."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.testing.checks.target import seed_generators
+from attnlab.testing.diagnosis import treatments
+from attnlab.testing.diagnosis.operations import Operation, Recorder
+from attnlab.testing.diagnosis.treatments import Snapshot, Treatment
+
+ROWS, QUERIES, KEYS = 31, 37, 41  # sizes that no width of a layer equals, so that dimensions can be told apart
+
+
+class Cause(NamedTuple):
+    """The cause of a failed check.
+
+    Attributes:
+        name: its kind, such as ``randomness``.
+        advice: what was seen, and what to change.
+    """
+
+    name: str
+    advice: str
+
+
+class Candidate(NamedTuple):
+    """A cause for which there is evidence, and the treatment that removes it."""
+
+    cause: Cause
+    treatment: Treatment
+
+
+class Subject(NamedTuple):
+    """A way to call a module.
+
+    Attributes:
+        build: returns a new module, always with the same weights.
+        call: calls it: ``call(module, **inputs)``.
+        inputs: returns new tensors, always of the same values, by name; of ``ROWS`` rows and lengths ``QUERIES`` and ``KEYS``.
+        training: whether it is in training mode.
+    """
+
+    build: Callable[[], nn.Module]
+    call: Callable[..., Tensor]
+    inputs: Callable[[], Mapping[str, Tensor | None]]
+    training: bool = False
+
+
+@dataclass
+class Evidence:
+    """What calls of a module showed.
+
+    Attributes:
+        arguments, attributes: names of what they changed.
+        operations: reductions and draws of random numbers.
+        random_modes: ``evaluation`` and ``training``, where outputs depend on the seed.
+        mixes_rows: whether a row has another output alone.
+    """
+
+    arguments: dict[str, None] = field(default_factory=dict)
+    attributes: dict[str, None] = field(default_factory=dict)
+    operations: dict[Any, Operation] = field(default_factory=dict)
+    random_modes: dict[str, None] = field(default_factory=dict)
+    mixes_rows: bool = False
+
+    def collect(self, subject: Subject, device: str) -> None:
+        """Add what one call shows, and calls with other seeds if it draws random numbers."""
+        module, inputs = subject.build(), subject.inputs()
+        before, snapshot = {name: None if z is None else z.clone() for name, z in inputs.items()}, Snapshot(module)
+        with torch.no_grad(), Recorder(ROWS, (QUERIES, KEYS)) as recorder:
+            seed_generators(1, device)
+            y = subject.call(module, **inputs)
+        self.arguments |= dict.fromkeys(name for name, z in inputs.items() if z is not None and _differ(z, before[name]))
+        self.attributes |= dict.fromkeys(snapshot.changed())
+        self.operations = recorder.found | self.operations
+        with torch.no_grad():
+            seed_generators(1, device)
+            alone = subject.call(subject.build(), **{n: None if z is None else z[:1] for n, z in subject.inputs().items()})
+        self.mixes_rows |= not torch.allclose(alone, y[:1], rtol=1e-4, atol=1e-6)
+        if any("random" in one.kinds for one in recorder.found.values()) and _is_random(subject, y, device):
+            self.random_modes["training" if subject.training else "evaluation"] = None
+
+    def of_kind(self, kind: str) -> list[Operation]:
+        """Return the operations of a kind."""
+        return [one for one in self.operations.values() if kind in one.kinds]
+
+    def candidates(self, method: str, roles: Collection[str]) -> Iterator[Candidate]:
+        """Yield the causes that the evidence suggests, those first that explain most.
+
+        Args:
+            method: the name of the method that is called.
+            roles: the roles of a variant; () for a position scheme, which has no mask.
+        """
+        draws, rows, positions = (self.of_kind(kind) for kind in ("random", "rows", "positions"))
+        if self.arguments:
+            yield Candidate(self.mutation(method), treatments.with_copies)
+        if self.attributes:
+            cause = Cause("state", _state(method, list(self.attributes)))
+            yield Candidate(cause, treatments.with_restored_module)
+            parts = {f"self.{name.partition('.')[0]}" for name in self.attributes}
+            if kept := [one for one in rows + positions if not one.keeps_shape and any(part in one.code for part in parts)]:
+                yield Candidate(cause, treatments.without(kept))  # a running statistic
+        if self.random_modes and draws:
+            yield Candidate(Cause("randomness", _random(draws[0], self.random_modes)), treatments.without(draws))
+        if self.mixes_rows:
+            yield Candidate(_batch(rows), treatments.row_by_row)
+        norms = [one for one in rows if one.keeps_shape or one not in positions]
+        if norms:
+            yield Candidate(_batch(norms), treatments.without(norms))
+        if positions:
+            yield Candidate(Cause("statistic", _statistic(positions[0], roles)), treatments.without(positions))
+
+    def mutation(self, method: str) -> Cause:
+        """Return the cause that arguments are changed in place."""
+        names = " and ".join(f"`{name}`" for name in self.arguments)
+        advice = f"{method}() changes {names} in place, which its caller and other layers read, too. Work on a copy (.clone())."
+        return Cause("mutation", advice)
+
+
+def _is_random(subject: Subject, y: Tensor, device: str) -> bool:
+    """Return True if a new module with the same weights computes another output than ``y`` from another seed alone."""
+    outputs = []
+    for seed in (1, 2):
+        module, inputs = subject.build(), subject.inputs()
+        seed_generators(seed, device)
+        with torch.no_grad():
+            outputs.append(subject.call(module, **inputs))
+    return _differ(y, outputs[1]) and not _differ(y, outputs[0])
+
+
+def _differ(one: Tensor, other: Tensor | None) -> bool:
+    return other is None or not torch.equal(one, other)
+
+
+def _batch(rows: list[Operation]) -> Cause:
+    advice = "Rows of a batch affect each other" + (f": {rows[0]} reduces the batch." if rows else ".")
+    return Cause("batch", f"{advice} Look for a norm or mean over the batch, or a reshape that swaps b and t.")
+
+
+def _state(method: str, names: list[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names[:3])
+    return (
+        f"{method}() changes the module ({listed}), so that an output depends on earlier calls. Compute it from the arguments "
+        "alone: no counters, running averages or stored results."
+    )
+
+
+def _random(draw: Operation, modes: Collection[str]) -> str:
+    if "evaluation" not in modes:
+        return f"Two calls with equal inputs differ in training mode without dropout: {draw} draws random numbers."
+    return (
+        f"Two calls with equal inputs differ in evaluation mode: {draw} draws random numbers. Pass training=self.training to "
+        "dropout; draw other random numbers once, in the constructor."
+    )
+
+
+def _statistic(operation: Operation, roles: Collection[str]) -> str:
+    what = "all positions of all rows" if "rows" in operation.kinds else "all positions"
+    advice = f"Each output depends on a statistic of {what}{', padding included' if roles else ''}: {operation} computes it. "
+    advice += "Compute it from the features of each position"
+    if "causal" in roles or not roles:
+        advice += ", or from the positions so far (cumsum)"
+    return advice + (", without those where `mask` is False." if roles else ".")
