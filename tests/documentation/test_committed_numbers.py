@@ -441,3 +441,34 @@ def test_a_report_has_the_checked_comment(study: str) -> None:
     for claim in CLAIMS:
         if claim.text == study:
             assert all(match[0] in comment for match in found(claim)), claim.sentence
+
+
+def by_seed(report: str, cell: str, columns: tuple[str, ...]) -> list[list[float]]:
+    """Return the accuracy of each seed, for each column."""
+    table = trained(report, cell).sort_values("seed")
+    return [list(table[column]) for column in columns]
+
+
+LENGTHS = ("accuracy", "accuracy_at/32", "accuracy_at/64")
+PARITY, S3 = "parity length=16", "group group=s3 length=8"
+VARIANTS = {
+    "`lstm`": "lstm",
+    "`delta`, eigenvalues in [-1, 1]": "delta negative_eigenvalues=true",
+    "`delta`, eigenvalues in [0, 1]": "delta",
+    "`dense`, `rotary`": "dense position=rotary",
+    "`dense`, `none`": "dense position=none",
+}
+
+
+@pytest.mark.parametrize("name", ["none", "t5", "alibi", "rotary", "learned", *VARIANTS])
+def test_the_scores_of_seeds_in_the_page_on_diagnostics_are_those_of_the_runs(name: str) -> None:
+    text = (ROOT / "docs/diagnostics.md").read_text(encoding="utf-8").partition("## Published patterns")[2]
+    if name in VARIANTS:
+        expected = by_seed("state-tracking-cpu/parity-length-16", f"{PARITY} {VARIANTS[name]}", (*LENGTHS, "accuracy_at/256"))
+        expected += by_seed("state-tracking-cpu/group-group-s3-length-8", f"{S3} {VARIANTS[name]}", LENGTHS[:2])
+    else:
+        expected = by_seed("length-cpu", f"dense {name}", LENGTHS[: 1 if name == "learned" else 3])
+    line = next(line for line in text.splitlines() if line.startswith(f"| {name} |" if name in VARIANTS else f"| `{name}` |"))
+    printed = [cell.split() for cell in line.strip("|").split("|")[1:]]
+    for texts, scores in zip(printed, expected, strict=False):
+        assert len(texts) == len(scores) and all(map(agrees, texts, scores)), (texts, scores)
