@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,7 +59,7 @@ def make_answer(result: JointResult, *, noun: str = "study") -> Answer | None:
         return None
     shared = [contrast for contrast in result.contrasts if len(contrast.studies) > 1]
     unit = Unit(noun, "studies" if noun == "study" else f"{noun}s")
-    paragraphs = [_paragraph(contrast, unit) for contrast in shared[:MAX_NAMED]]
+    paragraphs = [_paragraph(contrast, unit, of=len(result.tables)) for contrast in shared[:MAX_NAMED]]
     single = [contrast for contrast in result.contrasts if len(contrast.studies) == 1]
     details = [text for contrast in shared[:MAX_NAMED] if (text := _details(contrast, unit))]
     if single:
@@ -78,21 +77,21 @@ def make_answer(result: JointResult, *, noun: str = "study") -> Answer | None:
 # ---------------------------------------------------------------- sentences
 
 
-def _paragraph(contrast: Contrast, unit: Unit) -> list[str]:
-    """Return the paragraph on a contrast that several studies have."""
-    by_study = _by_study(contrast, unit)
+def _paragraph(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
+    """Return the paragraph on a contrast that several of so many studies have."""
+    by_study = _by_study(contrast, unit, of=of)
     mean, trends = _mean_sentence(contrast, unit), _trend_sentences(contrast)
     return [*mean, " ", *by_study, *trends] if contrast.pooled else [*by_study, " ", *mean, *trends]
 
 
-def _by_study(contrast: Contrast, unit: Unit) -> list[str]:
+def _by_study(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
     """Return the sentence on the verdicts of a contrast in its studies."""
     n = len(contrast.studies)
     kinds = {cell.verdict.kind for study in contrast.studies for cell in study.comparisons if cell.verdict}
     if len(kinds) != 1 or (kind := kinds.pop()) not in CONCLUSIVE:
         return [*_by_verdict(contrast, unit), "."]
     phrases = {VerdictKind.EQUIVALENT: "is equivalent to", VerdictKind.IDENTICAL: "is identical to"}
-    number = f"in {'both' if n == 2 else f'all {n}'} {unit.many}"
+    number = f"in {'both' if n == 2 else f'all {n}'} {unit.many}{'' if n == of else ' that compare them'}"
     together = Strong(f"{contrast.name} {phrases.get(kind, f'is {kind} than')} {contrast.baseline} {number}")
     return [together, f": {', '.join(_named_effects(study) for study in contrast.studies)}."]
 
@@ -132,8 +131,9 @@ def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
     if pooled is None:
         if any(study.effect is None for study in contrast.studies):
             return [f"There is no mean, because not all of these {unit.many} have a metric with a natural zero."]
-        signs = {math.copysign(1, study.effect.mean) for study in contrast.studies if study.effect}
-        sign = "the same sign" if len(signs) == 1 else "opposite signs" if len(contrast.studies) == 2 else "both signs"
+        effects = [study.effect.mean for study in contrast.studies if study.effect]
+        sign = "both signs" if len(effects) > 2 else "opposite signs"
+        sign = sign if min(effects) < 0 < max(effects) else "the same sign" if all(effects) else "no opposite signs"
         least = f"a mean needs {MIN_STUDIES} independent {unit.many}, and there {'is' if independent == 1 else 'are'} "
         return [f"The estimates have {sign}; {least}{independent}."]
     mean, p = pooled.mean, format_p_value(pooled.mean.p_holm, equals=True)

@@ -161,6 +161,8 @@ def _note_on_groups(result: JointResult, unit: Unit) -> list[str]:
 
 def format_percent(value: float) -> str:
     """Format an effect as in "+1.63 %"."""
+    if 0 < abs(value) < 0.005:
+        return f"{value:+.1g} %"  # +0.00 would be no effect
     return f"{value:+.2f} %" if abs(value) < 100 else f"{value:+,.0f} %"
 
 

@@ -14,6 +14,7 @@ from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     better,
     count,
+    describe_conditions,
     describe_level,
     describe_mark,
     describe_reason,
@@ -269,7 +270,8 @@ def _size(effect: Effect) -> str:
     if effect.verdict.kind not in (VerdictKind.BETTER, VerdictKind.WORSE):
         return short_name(effect)
     half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
-    return f"{short_name(effect)} by {format_metric(abs(interval.mean))}{half_width}, p {p}"
+    conditions = describe_conditions(effect.verdict)
+    return ", ".join([f"{short_name(effect)} by {format_metric(abs(interval.mean))}{half_width}", f"p {p}", *conditions])
 
 
 def _list(texts: Sequence[str]) -> str:

@@ -214,9 +214,15 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         first = f"{opening}, the cells cannot be ranked: {reason}."
         return Summary([first], ["The study has no baseline, so cells are not compared."])
     sign = 1 if spec.direction == "min" and spec.estimand.name != "solve_rate" else -1
-    best = min(completed, key=lambda cell: sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean)
-    seeds, name = count(len(best.values), "seed"), spec.estimand.name_of_cell
-    first = f"{opening}, the best {name} is that of {best.name}: {format_value(best)} ({seeds})."
+    scores = [sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean for cell in completed]
+    best = [cell for cell, score in zip(completed, scores, strict=True) if score == min(scores)]
+    seeds, name = count(len(best[0].values), "seed"), spec.estimand.name_of_cell
+    first = f"{opening}, the best {name} is that of {best[0].name}: {format_value(best[0])} ({seeds})."
+    if len(best) > 1:
+        names = ", ".join(cell.name for cell in best[:MAX_NAMED]) + (
+            f" and {len(best) - MAX_NAMED} more" * (len(best) > MAX_NAMED)
+        )
+        first = f"{opening}, {len(best)} cells share the best {name}, {format_value(best[0])}: {names}."
     second = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
     return Summary([first], [second])
 

@@ -172,7 +172,8 @@ def format_p_value(p: float | None, *, equals: bool = False) -> str:
     """Format a p-value with three decimals: "0.004", "< 0.001", "" for None; with `equals` "= 0.004"."""
     if p is None:
         return ""
-    return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.3f}"
+    digits = next((n for n in (3, 4, 5) if (round(p, n) < LEVEL) == (p < LEVEL)), 6)  # 0.0497 is no 0.050
+    return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.{digits}f}"
 
 
 def describe_level(margin: float | None) -> str:

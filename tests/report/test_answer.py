@@ -51,6 +51,17 @@ def test_two_studies_have_no_mean_but_a_sign() -> None:
     assert all("mean" not in row.cells[2] for row in apart.table.rows)
 
 
+def test_all_and_both_are_of_the_studies_that_compare_the_cells() -> None:
+    two = [made_up_study(name, {"no_wo": 0.02}) for name in "ab"]
+    answer = answer_of(*two, made_up_study("c", {"wide": 0.02}))
+    assert strong(answer)[0] == "no_wo is worse than dense in both studies that compare them"
+
+
+def test_an_effect_of_zero_has_no_sign() -> None:
+    answer = answer_of(made_up_study("a", {"no_wo": 0.02}), made_up_study("b", {"no_wo": 0.0}, noise=0.0))
+    assert "the same sign" not in text(answer) and "no opposite signs" in text(answer)
+
+
 def test_an_inconclusive_mean_is_shown_with_the_interval_that_agrees() -> None:
     gaps = {"a": 0.01, "b": 0.02, "c": 0.013}
     answer = answer_of(*(made_up_study(name, {"no_wo": gap, "basic": 0.0}) for name, gap in gaps.items()))

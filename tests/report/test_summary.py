@@ -150,6 +150,12 @@ def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(directi
     assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in sentence
 
 
+def test_cells_with_the_same_best_value_are_all_named() -> None:
+    spec = replace(ONE, baseline={})
+    sentence = first(summarize(study({"a": [2.0, 2.1], "b": [1.9, 1.9], "c": [1.9, 1.9]}, spec), spec))
+    assert "2 cells share the best mean" in sentence and sentence.endswith(": b, c.")
+
+
 def test_several_baselines_are_named_by_what_they_have_in_common() -> None:
     table = summarize_cells(made_up()[0].to_dict("records"), SPEC)  # type: ignore[arg-type]
     assert {row.baseline for row in table} == {"", "dense learned", "dense rotary"}

@@ -1,8 +1,11 @@
 """Tests of verdicts as the short text of a table."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from attnlab.report.wording import describe_looks, describe_verdict
+from attnlab.report.effects_by_study import format_percent
+from attnlab.report.wording import describe_looks, describe_verdict, format_change, format_p_value
 from attnlab.stats import paired
 from attnlab.stats.predict import Prediction
 from attnlab.stats.sequential import Looks
@@ -87,3 +90,16 @@ def test_no_text_claims_that_there_is_no_difference() -> None:
 def test_the_note_on_looks_states_their_number_and_level() -> None:
     text = describe_looks(Looks(3, 12))
     assert "from 3 to 12" in text and "all 10 looks" in text and f"{2 * Looks(3, 12).nominal_level(0.025):.2%}" in text
+
+
+@pytest.mark.parametrize("p", [0.0494, 0.0496, 0.04996, 0.049999, 0.05, 0.0504, 0.2, 0.001])
+def test_a_p_value_is_printed_on_its_side_of_the_level(p: float) -> None:
+    assert (float(format_p_value(p)) < 0.05) == (p < 0.05)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.floats(-1e3, 1e3).filter(bool), st.floats(-1e3, 1e3))
+def test_numbers_that_differ_are_printed_with_their_sign_and_order(first: float, last: float) -> None:
+    assert (float(format_percent(first).removesuffix(" %").replace(",", "")) > 0) == (first > 0)
+    printed = [float(text) for text in format_change(first, last).split(" to ")]
+    assert abs(first - last) < 1e-11 or first == last or (printed[0] < printed[1]) == (first < last)
