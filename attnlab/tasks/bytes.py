@@ -122,10 +122,10 @@ class ByteTask(SequenceTask):
         """Return scores on the bytes that an evaluation counts; none depends on the tokens or on how rows are drawn."""
 
         def test(limit: int | None) -> np.ndarray:
-            return self.counted("test", limit)
+            return np.concatenate(self.counted("test", limit))
 
         def counted(limit: int | None) -> float:
-            return ngram.bits_per_token(self.text("train"), test(limit))
+            return ngram.bits_per_token(self.text("train"), self.counted("test", limit))
 
         n = ngram.ORDER
         about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"

@@ -64,6 +64,7 @@ class Rows:
 
     Attributes:
         folded: a checksum of each text in lower case and with single spaces, as the model reads it.
+        words: the number of words of each text between spaces; punctuation marks are words of their own besides.
         is_nfc: the file is in Unicode's normal form C, in which it is read.
     """
 
@@ -72,6 +73,7 @@ class Rows:
     lines: np.ndarray
     texts: np.ndarray
     folded: np.ndarray
+    words: np.ndarray
     is_nfc: bool
 
 
@@ -151,10 +153,16 @@ class Csv(DocumentTask):
         return len(self._split_rows[known_split(split)][1])
 
     def data_notes(self) -> list[str]:
-        """Return the rows of each class; and a note for each of ``valid`` and ``test`` that shares texts with ``train``."""
+        """Return the rows of each class, and notes on texts that are cut or that other splits share with ``train``."""
         rows = {split: (self._rows[option], numbers) for split, (option, numbers) in self._split_rows.items()}
         texts = {split: of.folded[numbers] for split, (of, numbers) in rows.items()}
         notes = [self._counts_note(), *same_split_notes(self._files.get("valid"), self._files.get("test"))]
+        for split, (of, numbers) in rows.items():
+            if (cut := int((of.words[numbers] > self.length).sum())) >= NOTABLE * len(numbers):
+                share = f"at least {cut:,} of the {len(numbers):,} texts of {split}"
+                notes.append(
+                    f"{share} are longer than {self.length:,} words and are cut; linear reference scores read all of them"
+                )
         for split in SPLITS[1:]:
             shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
             if shared >= NOTABLE * count:
@@ -241,7 +249,8 @@ def _scan(path: Path, option: str, stamp: tuple[int, int], layout: Layout) -> Ro
     folded = _checksums(" ".join(text.lower().split()) for _, text, _ in rows)
     labels, lines = tuple(sys.intern(label) for _, _, label in rows), np.array([line for line, _, _ in rows])
     is_nfc = not is_not_nfc(decode(contents, file, encoding=layout.encoding))
-    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, texts, folded, is_nfc)
+    words = np.array([len(text.split()) for _, text, _ in rows])
+    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, texts, folded, words, is_nfc)
 
 
 def _checksums(texts: Iterable[str]) -> np.ndarray:

@@ -195,8 +195,8 @@ class SequenceTask(Task):
         step = self.length if protocol == "segment" else stride or self.length
         return len(parts.starts) * self.length * _window_count(predicted, self.length, step)
 
-    def counted(self, split: str, limit: int | None) -> np.ndarray:
-        """Return the text of a split that an evaluation with ``limit`` reads, stretch after stretch."""
+    def counted(self, split: str, limit: int | None) -> list[np.ndarray]:
+        """Return the stretches of the text of a split that an evaluation with ``limit`` reads."""
         text = self.text(split)
         return stretches(len(text), limit).read(text)
 

@@ -42,11 +42,9 @@ class Stretches:
         """Number of tokens that the longest stretch predicts, those after its first."""
         return int((self.ends - self.starts).max()) - 1
 
-    def read(self, text: np.ndarray) -> np.ndarray:
-        """Return the tokens of all stretches, one stretch after the other."""
-        if len(self.starts) == 1:
-            return text[self.starts[0] : self.ends[0]]
-        return np.concatenate([text[start:end] for start, end in zip(self.starts, self.ends, strict=True)])
+    def read(self, text: np.ndarray) -> list[np.ndarray]:
+        """Return the tokens of each stretch, without copies."""
+        return [text[start:end] for start, end in zip(self.starts, self.ends, strict=True)]
 
 
 def stretches(size: int, limit: int | None) -> Stretches:

@@ -133,7 +133,8 @@ class Tokens(SequenceTask):
             bits = ngram.bits_per_token(self.split("train")[:COUNTED], test, vocabulary=self.vocabulary)
             if self._token_bytes is None:
                 return bits
-            return bits * (len(test) - 1) / int(self._token_bytes.cpu().numpy()[test[1:]].sum())
+            predicted = np.concatenate([stretch[1:] for stretch in test])
+            return bits * len(predicted) / int(self._token_bytes.cpu().numpy()[predicted].sum())
 
         part = "all of train" if self.cuts()[0] <= COUNTED else f"the first {COUNTED:,} tokens of train"
         before = f"each token from the {order - 1} before it"

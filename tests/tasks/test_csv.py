@@ -286,6 +286,12 @@ def test_the_plan_states_the_rows_of_each_class(corpus: Path) -> None:
     assert "230 rows in 23 classes: train 184 (23 classes)" in note
 
 
+def test_texts_that_are_cut_are_noted(corpus: Path) -> None:
+    save(corpus / "test.csv", [("w " * (20 + i % 2), label) for i, (_, label) in enumerate(rows(60))])
+    assert any("at least 30 of the 60 texts of test" in note for note in task(test="test.csv", length=20).data_notes())
+    assert not any("are cut" in note for note in task(test="test.csv", length=21).data_notes())
+
+
 def test_lines_end_with_line_feeds_alone(corpus: Path) -> None:
     lines = [f"film\r{i}\x85\u2028\x0c end\t{'pos' if i % 2 else 'neg'}" for i in range(40)]
     (corpus / "odd.tsv").write_bytes("\r\n".join(["text\tlabel", *lines]).encode())

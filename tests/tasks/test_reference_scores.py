@@ -123,8 +123,16 @@ def test_an_order_that_does_not_fit_into_one_number_is_refused() -> None:
 
 
 def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
-    bits = ngram.bits_per_token(text("a" * 50), text("aaab"))
+    bits = ngram.bits_per_token(text("a" * 50), [text("aaab")])
     assert 0 < bits < 10
+
+
+def test_each_stretch_begins_without_a_history_and_its_first_token_is_not_predicted() -> None:
+    train = PyDocs().split("train")[:20_011]
+    stretches = [train[500:517], train[900:931]]
+    model = ngram.KneserNey(train)
+    bits = [-math.log2(p) for stretch in stretches for p in model.probabilities(stretch)[1:]]
+    assert ngram.bits_per_token(train, stretches) == pytest.approx(sum(bits) / (16 + 30), rel=1e-12)
 
 
 # ---------------------------------------------------------------- the tasks' own

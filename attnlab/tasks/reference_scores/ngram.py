@@ -15,6 +15,7 @@ takes 2 GB and about a minute on the 90 MB of enwik8.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,14 +29,15 @@ def longest(vocabulary: int) -> int:
     return min(ORDER, 64 // _bits(vocabulary))
 
 
-def bits_per_token(train: np.ndarray, test: np.ndarray, *, vocabulary: int = BYTES) -> float:
-    """Return the mean bits of every token of ``test`` but the first, under a model of ``train``.
+def bits_per_token(train: np.ndarray, test: Sequence[np.ndarray], *, vocabulary: int = BYTES) -> float:
+    """Return the mean bits of every token of ``test`` but the first of each stretch, under a model of ``train``.
 
     Args:
-        train, test: (n,) of unsigned integers below ``vocabulary``.
+        train: (n,) of unsigned integers below ``vocabulary``.
+        test: stretches, (n,) each, as an evaluation reads them: each begins without a history.
     """
-    chances = KneserNey(train, order=longest(vocabulary), vocabulary=vocabulary).probabilities(test)
-    return float(-np.log2(chances[1:]).mean())
+    model = KneserNey(train, order=longest(vocabulary), vocabulary=vocabulary)
+    return float(np.concatenate([-np.log2(model.probabilities(stretch)[1:]) for stretch in test]).mean())
 
 
 def _bits(vocabulary: int) -> int:
