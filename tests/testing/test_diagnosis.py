@@ -144,7 +144,7 @@ def small(cls: type[Variant], *names: str) -> list[CheckResult]:
     return run_checks(select_checks(CHECKS, names), target, classes=(cls, NoPosition))
 
 
-PADDING, ROWS, STATE = "padding", "batch independence", "no hidden state"
+PADDING, ROWS, STATE, MODES = "padding", "batch independence", "no hidden state", "precisions and modes"
 CAUSES: list[tuple[str, type[Variant], str]] = [
     # statistics of positions are no forgotten mask
     ("statistic", variant(lambda self, y: y / (1 + y.norm(dim=1, keepdim=True))), PADDING),
@@ -177,6 +177,9 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("neighbors", ReadsPaddedNeighbors, PADDING),
     ("length", variant(lambda self, y: y / y.shape[1]), PADDING),
     ("training mode", variant(lambda self, y: y if self.training else 0.9 * y), "dropout share"),
+    # in the precision or mode in which it acts
+    ("statistic", variant(lambda self, y: y if y.dtype == torch.float64 else y - y.mean(1, keepdim=True)), MODES),
+    ("batch", variant(lambda self, y: y if y.dtype == torch.float64 else y - y.mean(0)), MODES),
 ]
 
 

@@ -222,9 +222,9 @@ def _require_same(probe: Probe, changed: Tensor, mode: Mode) -> None:
             if probe.borders[row]:
                 j = probe.borders[row]
                 _fail(
-                    probe, mode, f"changing the inputs from {j} on changes output {i}, before it, by {size}", f"{MASK} {ADVICE}"
+                    probe, mode, f"changing the inputs from {j} on changes output {i}, before it, by {size}", f"{ADVICE} {MASK}"
                 )
-            _fail(probe, mode, f"the content of padded positions changes real output {i} by {size}", f"{PADDING} {ADVICE}")
+            _fail(probe, mode, f"the content of padded positions changes real output {i} by {size}", f"{ADVICE} {PADDING}")
 
 
 def _fail(probe: Probe, mode: Mode, text: str, advice: str) -> None:

@@ -16,8 +16,10 @@ from attnlab.testing.diagnosis.evidence import KEYS, QUERIES, ROWS, Candidate, C
 from attnlab.testing.diagnosis.patterns import of_causality, of_padding
 from attnlab.testing.diagnosis.treatments import Treatment, with_copies, with_restored_module
 from attnlab.testing.position_checks.target import SchemeTarget, logits
+from attnlab.training.device import autocast
 
 OBSERVED = ("mutation", "state", "randomness", "batch", "statistic")
+MODES = "precisions and modes"
 SEGMENTS = ("memory", "masked memory", "decoding", "key-value cache")
 MASKED = ("padding", "leading padding", "all padding", "batch independence", "training mode")
 
@@ -107,6 +109,8 @@ class Diagnosis:
         if check.name in MASKED and "mask" in self._evidence.arguments:
             return self._evidence.mutation(self._method)
         if check.name.startswith("dropout"):
+            return self._of_training()
+        if check.name == MODES:
             return self._of_modes()
         found = None
         if check.name.startswith("causality") or check.name in SEGMENTS:
@@ -131,6 +135,18 @@ class Diagnosis:
         return replace(self.target, treatments=(with_copies, with_restored_module))
 
     def _of_modes(self) -> Cause | None:
+        """Return what calls in float32 and under autocast show, and calls in float64 do not.
+
+        Without it, outputs differ from those in float64 as well, so that no treatment lets the check pass.
+        """
+        evidence = Evidence()
+        for subject in _subjects_of_modes(self.target):
+            evidence.collect(subject, self.target.device)
+        for candidate in evidence.without(self._evidence).candidates(self._method, self.target.roles):
+            return Cause(candidate.cause.name, f"In float32 or bf16, not in float64: {candidate.cause.advice}")
+        return None
+
+    def _of_training(self) -> Cause | None:
         """Return the cause of a failure with dropout if outputs without dropout differ between the modes."""
         evaluated, trained = (_output(subject) for subject in list(_subjects(self.target))[:2])
         if (evaluated - trained).abs().max() <= self.target.tolerance:
@@ -163,12 +179,30 @@ def _subjects(target: CheckTarget | SchemeTarget) -> Iterator[Subject]:
             yield Subject(build, AttentionLayer.__call__, inputs, training)
 
 
-def _layer(target: CheckTarget, role: str, training: bool) -> AttentionLayer:
-    return target.build(role).train(training)
+def _subjects_of_modes(target: CheckTarget) -> Iterator[Subject]:
+    """Yield calls in float32 and under bf16 autocast, with gradients in training mode and without in evaluation mode."""
+    for role in target.roles:
+        for precision in target.precisions:
+            for training in (False, True):
+                build, inputs = (
+                    partial(_layer, target, role, training, torch.float32),
+                    partial(_inputs, target, role, torch.float32),
+                )
+                yield Subject(build, partial(_call, target.device, precision), inputs, training, gradients=training)
 
 
-def _inputs(target: CheckTarget, role: str) -> dict[str, Tensor | None]:
-    x, context = target.inputs(role, ROWS, QUERIES, s=KEYS)
+def _call(device: str, precision: str, layer: AttentionLayer, **inputs: Tensor | None) -> Tensor:
+    with autocast(torch.device(device), precision):
+        return layer(**inputs)
+
+
+def _layer(target: CheckTarget, role: str, training: bool, dtype: torch.dtype | None = None) -> AttentionLayer:
+    return target.build(role, dtype=dtype).train(training)
+
+
+def _inputs(target: CheckTarget, role: str, dtype: torch.dtype | None = None) -> dict[str, Tensor | None]:
+    x, context = (None if z is None else z.to(dtype or target.dtype) for z in target.inputs(role, ROWS, QUERIES, s=KEYS))
+    assert x is not None
     mask = torch.ones((x if context is None else context).shape[:2], dtype=torch.bool, device=target.device)
     mask[0, 0] = mask[1, 4] = mask[2, -1] = False
     return {"x": x, "context": context, "mask": mask}

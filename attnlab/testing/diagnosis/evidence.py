@@ -42,12 +42,14 @@ class Subject(NamedTuple):
         call: calls it: ``call(module, **inputs)``.
         inputs: returns new tensors, always of the same values, by name; of ``ROWS`` rows and lengths ``QUERIES`` and ``KEYS``.
         training: whether it is in training mode.
+        gradients: whether it is called with gradients.
     """
 
     build: Callable[[], nn.Module]
     call: Callable[..., Tensor]
     inputs: Callable[[], Mapping[str, Tensor | None]]
     training: bool = False
+    gradients: bool = False
 
 
 @dataclass
@@ -71,9 +73,9 @@ class Evidence:
         """Add what one call shows, and calls with other seeds if it draws random numbers."""
         module, inputs = subject.build(), subject.inputs()
         before, snapshot = {name: None if z is None else z.clone() for name, z in inputs.items()}, Snapshot(module)
-        with torch.no_grad(), Recorder(ROWS, (QUERIES, KEYS)) as recorder:
+        with torch.set_grad_enabled(subject.gradients), Recorder(ROWS, (QUERIES, KEYS)) as recorder:
             seed_generators(1, device)
-            y = subject.call(module, **inputs)
+            y = subject.call(module, **inputs).detach()
         self.arguments |= dict.fromkeys(name for name, z in inputs.items() if z is not None and _differ(z, before[name]))
         self.attributes |= dict.fromkeys(snapshot.changed())
         self.operations = recorder.found | self.operations
@@ -83,6 +85,15 @@ class Evidence:
         self.mixes_rows |= not torch.allclose(alone, y[:1], rtol=1e-4, atol=1e-6)
         if any("random" in one.kinds for one in recorder.found.values()) and _is_random(subject, y, device):
             self.random_modes["training" if subject.training else "evaluation"] = None
+
+    def without(self, other: "Evidence") -> "Evidence":
+        """Return what ``other`` does not show."""
+        return Evidence(
+            {name: None for name in self.arguments if name not in other.arguments},
+            {name: None for name in self.attributes if name not in other.attributes},
+            {place: one for place, one in self.operations.items() if place not in other.operations},
+            {mode: None for mode in self.random_modes if mode not in other.random_modes},
+        )
 
     def of_kind(self, kind: str) -> list[Operation]:
         """Return the operations of a kind."""
