@@ -472,3 +472,25 @@ def test_the_scores_of_seeds_in_the_page_on_diagnostics_are_those_of_the_runs(na
     printed = [cell.split() for cell in line.strip("|").split("|")[1:]]
     for texts, scores in zip(printed, expected, strict=False):
         assert len(texts) == len(scores) and all(map(agrees, texts, scores)), (texts, scores)
+
+
+QUICKSTART = ("dense", "no_wo", "narrow", "wide", "basic", "strided_sparse", "fixed_sparse")
+
+
+@pytest.mark.parametrize("name", QUICKSTART)
+def test_the_table_of_the_readme_is_that_of_the_quickstart(name: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if re.match(rf"{name}  +\d", line))
+    expected = [*value("quickstart", name, "bits_per_byte")]
+    expected += difference("quickstart", name) if name != "dense" else ()
+    expected += [2.0] if "2 seeds" in line else []
+    expected += [cells("quickstart").loc[name, column] for column in ("tokens_per_s", "saved_mib", "train_seconds")]
+    printed = NUMBER.findall(line)
+    assert len(printed) == len(expected) and all(map(agrees, printed, expected)), (printed, expected)
+
+
+@pytest.mark.parametrize("name", ["gzip", "xz", "n-gram"])
+def test_the_reference_scores_of_the_readme_are_those_of_the_quickstart(name: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (printed,) = re.findall(rf"^reference: {name} +(\S+)$", text, re.M)
+    assert agrees(printed, reference("quickstart", name))
