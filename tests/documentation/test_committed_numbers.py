@@ -18,7 +18,9 @@ from tests.support.paths import ROOT
 
 REPORTS = ROOT / "reports"
 NUMBER = re.compile(r"(?<![\w.\-])[+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w)")
-NOT_TEXT = re.compile(r"\]\([^)]*\)|`[^`]*`|arXiv:\S+|(?:et al\.|Bloem) \(?\d{4}|\(\d{4}\)|Zen \d|IBM model 1")
+NOT_TEXT = re.compile(
+    r"\]\([^)]*\)|`[^`]*`|arXiv:\S+|(?:et al\.|Bloem|Smyth|Hall|Johnson) \(?\d{4}|\(\d{4}\)|Zen \d|IBM model 1"
+)
 Numbers = tuple[float, ...]
 
 
@@ -104,11 +106,23 @@ class Claim:
     numbers: Any
 
 
+def simulated(simulation: str, quantity: str, *words: str, column: str = "value") -> Any:
+    """Return a quantity of a simulation in percent, of the groups and settings with all of these words."""
+    table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
+    table = table[(table["simulation"] == simulation) & (table["quantity"] == quantity)]
+    names = table["group"] + ", " + table["setting"]
+    return 100 * table[column][names.map(lambda name: all(word in name for word in words))]
+
+
 ZEN3, ZEN4 = "amd-epyc-zen-3-2-cores", "amd-epyc-zen-4-2-cores"
 LIMITED = f"{ZEN4}-limited-to-avx2"
-SYSTEMS, MEASURE = "docs/systems.md", "docs/how-to/measure.md"
+SYSTEMS, MEASURE, VERDICTS = "docs/systems.md", "docs/how-to/measure.md", "docs/concepts/verdicts.md"
 ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
 VERDICT = "time to a verdict, "
+
+
+def ends(numbers: Any) -> Numbers:
+    return float(numbers.min()), float(numbers.max())
 
 
 def took(study: str, report: str) -> Claim:
@@ -246,6 +260,24 @@ CLAIMS = [
         lambda: [reference(f"multi30k{pair}-cpu", "ibm-1") for pair in ("-en-de", "")],
     ),
     Claim(SYSTEMS, "against # steps here", lambda: (runs("multi30k-cpu")["steps"].max(),)),
+    # ---- docs/concepts/verdicts.md
+    Claim(VERDICTS, "at most # % of tables have a false verdict if", lambda: (simulated("moderation", "false", "x2").max(),)),
+    Claim(
+        VERDICTS,
+        "up to # % with two seeds and # % with three",
+        lambda: [simulated("moderation", "false", "x4", f"{n} seeds").max() for n in (2, 3)],
+    ),
+    Claim(VERDICTS, "it is # to # % of the false verdicts on skewed", lambda: ends(simulated("fragile", "caught", "skewness"))),
+    Claim(
+        VERDICTS,
+        "it is # to # % with 5 seeds, # to # % with 8, and # to # % with 12",
+        lambda: [end for n in (5, 8, 12) for end in ends(simulated("fragile", "alarms", "normal", f" {n} seeds"))],
+    ),
+    Claim(
+        VERDICTS,
+        "at most # % ± # % have a false verdict",
+        lambda: [simulated("fixed-seeds", "false", "normal", column=column).max() for column in ("value", "error")],
+    ),
     # ---- docs/how-to/measure.md
     Claim(
         MEASURE,
@@ -337,6 +369,7 @@ TEXTS = {  # name -> where it begins and ends in its file; a study's comment has
     "README.md": ("## Results", "## Contributing"),
     SYSTEMS: ("## Can the output", "\0"),
     MEASURE: ("## How fast attnlab is", "\0"),
+    VERDICTS: ("## Moderated t-tests", "\0"),
 }
 STUDIES = {  # study -> the folder of its report
     **{name: name for name in ("aa", "bert-cpu", "components-cpu", "enwik8-cpu", "gpt2-cpu", "imdb-cpu", "length-cpu")},
@@ -360,6 +393,12 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     "wo-cpu-enwik8": ["enwik8's 90 million training bytes"],
     "wo-cpu-imdb": ["128 words of each review once, instead of six blocks and 512 words"],
     SYSTEMS: ["2 blocks of width 128", "after 12 epochs", "the 1,000 test sentences of 2016"],
+    VERDICTS: [
+        "at most 4 degrees",
+        "by a factor of up to 2; with a factor of 4",
+        "by 2 standard deviations",
+        "at most 6 % are promised",
+    ],
     MEASURE: ["at 1,024, 4,096 and 16,384 positions", "the quickstart's 35 trainings", "at 4,096 positions"]
     + ["At 2,048 positions with 8 heads of width 32", "with a window of 256 is", "The targets are 2 and 1.3"],
 }
