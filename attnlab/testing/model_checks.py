@@ -5,8 +5,10 @@ Internal: not part of the public interface.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, cast
 
 import torch
@@ -18,10 +20,14 @@ from attnlab.config.types import Named, NamedVariant
 from attnlab.models.base import Model
 from attnlab.models.cache import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
+from attnlab.models.language_model import LanguageModel
 from attnlab.tasks import Batch
 from attnlab.testing.checks.measure import format_number, max_abs_diff
+from attnlab.testing.checks.modes import ADVICE as MODES_ADVICE
+from attnlab.testing.checks.modes import LEAK
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.checks.target import perturb_constant_parameters, seed_generators
+from attnlab.training.device import autocast
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 7, 5  # prime and unequal, so that swapped dimensions do not go unnoticed
 HEADS, DIM, DEPTH, VOCABULARY, CLASSES = 3, 21, 2, 17, 4
@@ -249,8 +255,10 @@ def gradients(target: ModelTarget) -> str:
 
 
 def decoding(target: ModelTarget) -> str:
-    """One target token at a time, over a cache of keys and values, gives the features of the whole target."""
-    target.require("encoder_decoder")
+    """New tokens alone, over a cache of keys and values, give the outputs of the whole sequence."""
+    target.require("language_model", "encoder_decoder")
+    if target.cls.kind == "language_model":
+        return _decode_language_model(target)
     if not issubclass(target.cls, EncoderDecoder):
         raise NotDeclared("not a subclass of EncoderDecoder")
     model, batch = cast(EncoderDecoder, target.construct()), target.batch(padded=True)
@@ -273,6 +281,75 @@ def decoding(target: ModelTarget) -> str:
     return f"{LENGTH} positions one at a time"
 
 
+def _decode_language_model(target: ModelTarget) -> str:
+    model, batch = target.construct(), target.batch()
+    if not isinstance(model, LanguageModel):
+        raise NotDeclared("not a subclass of LanguageModel")
+    if names := without_cache(model):
+        raise NotDeclared(f"{', '.join(names)} has no cache")
+    whole, start = _outputs(model, batch), 0
+    with torch.no_grad(), key_value_cache(model):
+        for length in (3, 1, 1, 2):  # LENGTH tokens in all
+            logits, _ = model(batch.inputs[:, start : start + length], start=start)
+            gap = max_abs_diff(logits, whole[:, start : start + length])
+            if not gap <= TOLERANCE:
+                raise Failure(
+                    f"positions {start} .. {start + length - 1} differ from the whole sequence by {format_number(gap)}",
+                    "With a cache, forward() receives the tokens from position `start` on: embed them at these positions, let "
+                    "each attention add the keys and values of earlier calls, and leave the caches to the attention.",
+                )
+            start += length
+    return f"{LENGTH} positions in 4 calls"
+
+
+def precisions(target: ModelTarget) -> str:
+    """In each precision and mode of a run, no row changes another and, in a causal model, no token the logits before it."""
+    batch = target.batch(padded=target.cls.kind != "language_model")
+    border = LENGTH // 2 if target.cls.kind in ("language_model", "encoder_decoder") else 0
+    inputs = batch.inputs.clone()
+    inputs[0, border:] = _other(inputs[0, border:])
+    other, model = replace(batch, inputs=inputs), target.construct()
+    if _leak(model, batch, other, border, "float64", training=False)[0] > LEAK["float64"]:
+        raise NotDeclared("the property fails in float64, too")
+    model.float()
+    for precision, training in product(("fp32", "bf16"), (True, False)):
+        size, what = _leak(model, batch, other, border, precision, training=training)
+        if not size <= LEAK[precision]:
+            mode = f"{precision}, {'training' if training else 'evaluation'}"
+            raise Failure(f"{mode}: {what} the logits by {format_number(size)}", MODES_ADVICE)
+    return "fp32 and bf16, training and evaluation"
+
+
+def _leak(model: Model, batch: Batch, other: Batch, border: int, precision: str, *, training: bool) -> tuple[float, str]:
+    """Return the largest change of what must not change, relative to the outputs, and its description.
+
+    Args:
+        other: ``batch`` with other tokens in row 0, from ``border`` on.
+    """
+    worst, what = 0.0, ""
+    outputs = [_in_mode(model, each, precision, training=training) for each in (batch, other)]
+    for one, two in zip(*outputs, strict=True):
+        gap = (one - two).abs() / one.square().mean().sqrt()
+        kept = {"another row changes": gap[1:], "later tokens change": gap[0, :border]}
+        for text, part in kept.items():
+            if part.numel() and not part.max().item() <= worst:
+                worst, what = part.max().item(), text
+    return worst, what
+
+
+def _in_mode(model: Model, batch: Batch, precision: str, *, training: bool) -> list[Tensor]:
+    """Return the outputs with one value per row, in a mode of a run."""
+    seed_generators(0, "cpu")
+    mode = torch.enable_grad() if training else torch.inference_mode()
+    with (
+        warnings.catch_warnings(action="ignore"),
+        mode,
+        autocast(torch.device("cpu"), "bf16" if precision == "bf16" else "fp32"),
+    ):
+        output = model.train(training).forward_batch(batch)[0]
+    return [z.detach().double() for z in tree_leaves(output) if len(z) == ROWS]
+
+
 _FUNCTIONS: dict[str, Callable[[ModelTarget], str]] = {
     "shapes": shapes,
     "causality": causality,
@@ -281,5 +358,6 @@ _FUNCTIONS: dict[str, Callable[[ModelTarget], str]] = {
     "batch independence": rows,
     "gradient coverage": gradients,
     "decoding": decoding,
+    "precisions and modes": precisions,
 }
 MODEL_CHECKS: dict[str, Check[ModelTarget]] = {name: Check(name, run) for name, run in _FUNCTIONS.items()}

@@ -37,7 +37,7 @@ from tests.mutants.cache import (
     ShiftsCache,
     TopLeftCalls,
 )
-from tests.mutants.components import PlainWithIdle
+from tests.mutants.components import PlainWithIdle, PlainWithWiderWindow
 from tests.mutants.mixing import (
     AlwaysCausal,
     AnyRole,
@@ -58,9 +58,14 @@ from tests.mutants.mixing import (
 )
 from tests.mutants.modes import (
     AddsNoise,
+    AveragesPadding,
     CountsSteps,
+    DetachesFarPositions,
+    DividesByTheSource,
+    DropsOutputs,
     ForgetsScaleInFloat32,
     IgnoresMaskInFloat32,
+    LeaksAfterManyCalls,
     LeaksBackwards,
     LeaksInFloat32,
     LeaksInInference,
@@ -160,7 +165,7 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(MasksTwentyKeys, also=frozenset({"leading padding"})),
         Mutant(IgnoresMaskOfOneQuery),
     ],
-    "all padding": [Mutant(MinusInfinity)],
+    "all padding": [Mutant(MinusInfinity), Mutant(AveragesPadding), Mutant(DividesByTheSource)],
     "batch independence": [Mutant(MixesRows), Mutant(MixesLargeBatches, also=frozenset({"padding"}))],
     "permutation": [Mutant(CountsPositions)],
     "leading padding": [
@@ -181,6 +186,7 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(FixedSparse, position=TurnsOffset),
     ],
     "components take effect": [Mutant(PlainWithIdle)],
+    "declared window": [Mutant(PlainWithWiderWindow)],
     "rotation placement": [Mutant(TurnsQueriesOnly), Mutant(ScalesByRotatedWidth)],
     "hooks refused": [Mutant(AnyHook)],
     "memory": [Mutant(TopLeft), Mutant(ForgetsOldMemory, also=frozenset({"decoding"}))],
@@ -197,14 +203,14 @@ MUTANTS: dict[str, list[Mutant]] = {
     ],
     "memory gradient": [Mutant(Dense, keep=KeepsMemoryAttached)],
     "memory refused": [Mutant(AnyMemory)],
-    "gradcheck": [Mutant(DoubleGradient), Mutant(ForgetsMask)],
+    "gradcheck": [Mutant(DoubleGradient), Mutant(ForgetsMask), Mutant(DetachesFarPositions)],
     "gradient coverage": [Mutant(IdleProjection), Mutant(DeadKeys, also=frozenset({"gradcheck"}))],
     "bf16": [Mutant(CountsInBf16)],
     "attention bias": [Mutant(IgnoresBias), Mutant(IdleBias)],
     "residual projections": [Mutant(AddsInput), Mutant(NamesTheGate)],
     "backends": [Mutant(ForgetsScale), Mutant(ForgetsScaleLater)],
     "dropout": [Mutant(NoDropout, also=frozenset({"dropout share"})), Mutant(AlwaysDropout), Mutant(UnscaledDropout)],
-    "dropout share": [Mutant(DropsHalfAsMany), Mutant(DropsWithProbabilityOfKeeping)],
+    "dropout share": [Mutant(DropsHalfAsMany), Mutant(DropsWithProbabilityOfKeeping), Mutant(DropsOutputs)],
     "training mode": [
         Mutant(NormalizesBatch, also=frozenset({"causality by value", "dropout", "dropout share", MODES})),
         Mutant(DetachesInTraining, also=frozenset({MODES})),
@@ -235,6 +241,6 @@ MUTANTS: dict[str, list[Mutant]] = {
     "deepcopy": [Mutant(KeepsOutput)],
     "pickle": [Mutant(HoldsLambda)],
     "compile": [Mutant(AsksForValues)],
-    "no hidden state": [Mutant(Remembers)],
+    "no hidden state": [Mutant(Remembers), Mutant(LeaksAfterManyCalls)],
     "seed": [Mutant(ForeignRandom)],
 }

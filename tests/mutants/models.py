@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from attnlab.config.run import RunConfig
 from attnlab.models.base import Model, TaskShape
 from attnlab.models.encoder_decoder import EncoderDecoder
+from attnlab.models.language_model import LanguageModel
 from attnlab.nn.cache import KeyValueCache
 from attnlab.variants import Variant
 
@@ -114,6 +115,44 @@ class ForgetsFirst(EncoderDecoder):
         return features
 
 
+class StaysAtTheStart(LanguageModel):
+    """Embeds every new token at position 0."""
+
+    def forward(self, tokens: Tensor, memory: list[Tensor] | None = None, *, start: int = 0) -> tuple[Tensor, list[Tensor]]:
+        return super().forward(tokens, memory)
+
+
+class NeverAdvances(LanguageModel):
+    """Resets each cache to the first call's after later ones."""
+
+    def forward(self, tokens: Tensor, memory: list[Tensor] | None = None, *, start: int = 0) -> tuple[Tensor, list[Tensor]]:
+        caches = [module.cache for module in self.modules() if isinstance(module, Variant)]
+        before = [dict(vars(cache)) for cache in caches if cache is not None]
+        outputs = super().forward(tokens, memory, start=start)
+        if start:
+            for cache, kept in zip(caches, before, strict=True):
+                vars(cache).update(kept)
+        return outputs
+
+
+class LeaksUnderAutocast(LanguageModel):
+    """Adds the next token to the logits, in training under autocast alone."""
+
+    def forward(self, tokens: Tensor, memory: list[Tensor] | None = None, *, start: int = 0) -> tuple[Tensor, list[Tensor]]:
+        logits, memory = super().forward(tokens, memory, start=start)
+        if self.training and torch.is_autocast_enabled("cpu"):
+            logits = logits + nn.functional.one_hot(tokens.roll(-1, 1), logits.shape[-1])
+        return logits, memory
+
+
+class MixesRowsInFloat32(LanguageModel):
+    """Subtracts the mean over the batch in float32, without gradients."""
+
+    def forward(self, tokens: Tensor, memory: list[Tensor] | None = None, *, start: int = 0) -> tuple[Tensor, list[Tensor]]:
+        logits, memory = super().forward(tokens, memory, start=start)
+        return (logits - logits.mean(0) if logits.dtype == torch.float32 and not self.training else logits), memory
+
+
 MODEL_MUTANTS: dict[str, list[type[Model]]] = {
     "shapes": [ExtraToken],
     "causality": [FutureThroughCross, Bidirectional],
@@ -121,7 +160,8 @@ MODEL_MUTANTS: dict[str, list[type[Model]]] = {
     "padding": [EncodesPadding, AttendsToSourcePadding, AttendsToTargetPadding],
     "batch independence": [CentersRows],
     "gradient coverage": [IdleLayer],
-    "decoding": [ShiftsPositions, ForgetsStart, ForgetsFirst],
+    "decoding": [ShiftsPositions, ForgetsStart, ForgetsFirst, StaysAtTheStart, NeverAdvances],
+    "precisions and modes": [LeaksUnderAutocast, MixesRowsInFloat32],
 }
 NECESSARY: dict[type[Model], set[str]] = {  # further checks that necessarily detect the same mistake
     Bidirectional: {"decoding"},

@@ -128,3 +128,56 @@ class CountsSteps(Plain):
         if self.training:
             self.steps += 1
         return super().forward(x, context=context, mask=mask)
+
+
+class DetachesFarPositions(Plain):
+    """Cuts the gradient of keys and values that are not among the last 40."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
+        k, v = (torch.cat([z[:, :, :-40].detach(), z[:, :, -40:]], dim=2) for z in (k, v))
+        return self.out(self.attend(q, k, v, mask).transpose(1, 2).flatten(2))
+
+
+class DropsOutputs(Plain):
+    """Drops single numbers of the output, not attention weights."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        p, self.dropout = self.dropout, 0.0
+        y = super().forward(x, context=context, mask=mask)
+        self.dropout = p
+        return F.dropout(y, p, self.training)
+
+
+class AveragesPadding(Plain):
+    """Gives a query without keys the mean of all values."""
+
+    roles = frozenset({"cross"})
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
+        if mask is None or context is None:
+            return y
+        return torch.where(mask.any(1)[:, None, None], y, context.mean(1, keepdim=True))
+
+
+class DividesByTheSource(Plain):
+    """Is not a number where the source is empty."""
+
+    roles = frozenset({"cross"})
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
+        return y if context is None else y * (context.shape[1] / torch.tensor(context.shape[1], dtype=x.dtype))
+
+
+class LeaksAfterManyCalls(_Leaks):
+    """Leaks from call number 1,000,000 on."""
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.calls = 0
+
+    def leaking(self, x: Tensor) -> bool:
+        self.calls += 1
+        return self.calls > 1_000_000

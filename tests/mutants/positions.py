@@ -203,18 +203,50 @@ class AnyRole(Recency):
         return None
 
 
+class Wraps(Rotary):
+    """Rotates position 256 like position 0."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        t, s = q.shape[2], k.shape[2]
+        q = nn.functional.pad(q, (0, 0, s - t, 0))
+        parts = [super(Wraps, self).rotate(*pair) for pair in zip(q.split(256, 2), k.split(256, 2), strict=True)]
+        return torch.cat([part[0] for part in parts], 2)[:, :, s - t :], torch.cat([part[1] for part in parts], 2)
+
+
+class ShortCycle(Table):
+    """Repeats its vectors after 256 positions."""
+
+    def embed(self, t: int) -> Tensor:
+        return super().embed(t)[torch.arange(t) % 256]
+
+
+class LongerThanATable(Recency):
+    """Counts the distance from the first query where there are more keys than 300."""
+
+    def distance(self, t: int, s: int) -> Tensor:
+        return relative_distance(t, s).abs() if s <= 300 else (torch.arange(t)[:, None] - torch.arange(s)).abs()
+
+
+class LargerInFloat32(Recency):
+    """Is larger in float32 than in any other precision."""
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:  # type: ignore[override]
+        bias = super().bias(q, k, scale=scale)
+        return bias if q.dtype != torch.float32 else bias * 1.01
+
+
 POSITION_MUTANTS: dict[str, list[type[Position]]] = {
     "shapes": [Transposed, WrongHook],
-    "effect": [Zeros],
-    "memory alignment": [AlignedLeft],
+    "effect": [Zeros, ShortCycle],
+    "memory alignment": [AlignedLeft, LongerThanATable],
     "prefix": [Normalized],
-    "relative": [FromTheKey],
+    "relative": [FromTheKey, Wraps],
     "longer sequences": [ShortTable, Modest],
     "batch independence": [MixesRows],
     "bias in blocks": [IgnoresOffset],
     "relative logits": [SwappedProducts],
     "gradients": [Idle, Detached],
-    "bf16": [CountsInBf16, Widens],
+    "bf16": [CountsInBf16, Widens, LargerInFloat32],
     "state": [PlainTensor, Counts],
     "seed": [ForeignRandom],
     "roles refused": [AnyRole],

@@ -78,8 +78,11 @@ def share(target: CheckTarget) -> str:
         for backend in target.backends:
             x, context = target.inputs(role, 1, 1, s=1)
             layer = target.build(role, heads=heads, dropout=P, backend=backend)
-            outcomes = _outcomes(_samples(layer, x, context)[:, 0])
+            samples = _samples(layer, x, context)[:, 0]
+            outcomes = _outcomes(samples)
             case = f"{role}, {backend}, {heads} head{'s' * (heads > 1)}, a query with a single key, {SAMPLES} samples"
+            if heads == 1:
+                _require_whole(samples, case)
             if len(outcomes) == 1:
                 raise Failure(f"{case}: dropout {P} drops nothing in training mode", ADVICE)
             shares += _shares(outcomes, case)
@@ -111,6 +114,15 @@ def _shares(outcomes: dict[float, int], case: str) -> list[float]:
             dropped = (counts[0] / SAMPLES) ** (1 / best)
             raise Failure(f"{case}: {100 * dropped:.0f} % of the weights are dropped, expected {100 * P:.0f} %", ADVICE)
     return [(counts[0] / SAMPLES) ** (1 / best)]
+
+
+def _require_whole(samples: Tensor, case: str) -> None:
+    """Raise ``Failure`` if single coordinates of an output (samples, dim) of one head are dropped, and not weights."""
+    zeros = samples == 0
+    some = zeros.any(1) & ~zeros.all(1)
+    if not zeros.all(0).any() and some.double().mean().item() > 0.5:
+        share = 100 * zeros.double().mean().item()
+        raise Failure(f"{case}: {share:.0f} % of the numbers of the output are dropped, each by itself", ADVICE)
 
 
 def _require_kept(target: CheckTarget, role: str, heads: int, backend: str) -> None:

@@ -10,6 +10,7 @@ from torch.func import functional_call
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget, at_drawn_sizes, seed_generators
 
+STEP, FAR_TOLERANCE = 1e-5, 1e-3  # of finite differences in float64, relative to the size of the gradient
 BF16_TOLERANCE = 0.05  # bf16 has 8 significant bits: a relative error of 1/256 per operation, over a few operations
 
 
@@ -18,6 +19,8 @@ def correct(target: CheckTarget) -> str:
     if target.dtype != torch.float64:
         raise NotDeclared(f"backend {target.backend} computes in {str(target.dtype).removeprefix('torch.')}, not in float64")
     count = sum(_run_gradcheck(target, role, target.backend) for role in target.roles)
+    for role in target.roles:
+        _require_far_gradients(target, role)
     dropout_backends = [name for name in target.backends if name != "xformers"] if target.variant.has_attention_dropout else []
     for role, name in product(target.roles, dropout_backends):
         _run_gradcheck(target, role, name, dropout=0.3)
@@ -51,6 +54,32 @@ def _run_gradcheck(target: CheckTarget, role: str, backend: str, *, dropout: flo
             else "Look for detach(), .data, .item(), torch.no_grad() or a custom backward between the inputs and the output.",
         ) from error
     return sum(tensor.numel() for tensor in inputs)
+
+
+def _require_far_gradients(target: CheckTarget, role: str) -> None:
+    """Raise ``Failure`` unless the gradient of each quarter of a long input matches a finite difference."""
+    layer = target.build(role, length=LONG_LENGTH)
+    x, context = target.inputs(role, 1, LONG_LENGTH, s=LONG_LENGTH)
+    keys, weights = x if context is None else context, target.noise(1, LONG_LENGTH, seed=3)
+
+    def loss(keys: Tensor) -> Tensor:
+        return ((layer(keys) if context is None else layer(x, keys)) * weights).sum()
+
+    (gradient,) = torch.autograd.grad(loss(leaf := keys.clone().requires_grad_()), leaf)
+    size = gradient.norm() * len(gradient.flatten()) ** -0.5
+    for quarter in torch.arange(LONG_LENGTH, device=keys.device).chunk(4):
+        direction = torch.zeros_like(keys)
+        direction[:, quarter] = target.noise(1, len(quarter), seed=4)
+        with torch.no_grad():
+            difference = (loss(keys + STEP * direction) - loss(keys - STEP * direction)) / (2 * STEP)
+        gap = (difference - (gradient * direction).sum()).abs() / (size * direction.norm())
+        if not gap.item() <= FAR_TOLERANCE:
+            place = f"positions {int(quarter[0])} .. {int(quarter[-1])}"
+            raise Failure(
+                f"{role}, batch 1, length {LONG_LENGTH}: the gradient of {place} differs from finite differences by "
+                f"{100 * gap.item():.2g} % of its size",
+                "Look for detach() or torch.no_grad() on a part of the sequence, or a custom backward that leaves one out.",
+            )
 
 
 def everywhere(target: CheckTarget) -> str:

@@ -5,12 +5,15 @@ import pickle
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.nn import attention
 from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.checks.target import CheckTarget, seed_generators
+
+MANY_CALLS = 10**6
+STATELESS = "forward() must not change the module: no counters, running averages or caches."
 
 
 def _output(target: CheckTarget, layer: Callable[..., Tensor], role: str, *, seed: int = 1) -> Tensor:
@@ -132,9 +135,37 @@ def stateless(target: CheckTarget) -> str:
                 mode = "training" if training else "evaluation"
                 raise Failure(
                     f"{role}, {mode} mode: a call with another input in between changes the output by {format_number(gap)}",
-                    "forward() must not change the module: no counters, running averages or caches.",
+                    STATELESS,
                 )
+            _require_no_countdown(target, layer, role, before)
     return "earlier calls do not change the output"
+
+
+def _require_no_countdown(target: CheckTarget, layer: nn.Module, role: str, before: Tensor) -> None:
+    """Raise ``Failure`` if a number that each call changes affects the output once it is large, as after many calls."""
+    kept = [_numbers(layer)]
+    for _ in range(2):
+        _output(target, layer, role)
+        kept.append(_numbers(layer))
+    counters = [key for key, value in kept[2].items() if value != kept[1].get(key, value)]
+    for module, name in counters:
+        setattr(module, name, kept[2][module, name] + MANY_CALLS)
+    gap = max_abs_diff(before, _output(target, layer, role)) if counters else 0.0
+    if gap > 0:
+        names = ", ".join(name for _, name in counters)
+        raise Failure(
+            f"{role}: a larger {names}, which each call changes, changes the output by {format_number(gap)}", STATELESS
+        )
+
+
+def _numbers(layer: nn.Module) -> dict[tuple[nn.Module, str], float]:
+    """Return the attributes of all modules that are numbers."""
+    return {
+        (module, name): value
+        for module in layer.modules()
+        for name, value in vars(module).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def seeded(target: CheckTarget) -> str:

@@ -77,7 +77,29 @@ def all_padding(target: CheckTarget) -> str:
         gradients = torch.autograd.grad(y.square().sum(), leaves, allow_unused=True)
         if any(g is not None and not torch.isfinite(g).all() for g in gradients):
             raise Failure(f"{case}: a gradient is not finite", advice)
+        if context is not None:
+            _require_nothing_read(target, layer, x.detach(), context, mask, case)
+            _require_nothing_read(target, layer, x.detach(), context, torch.zeros_like(mask), "cross, every row all padding")
     return "finite outputs and gradients"
+
+
+def _require_nothing_read(
+    target: CheckTarget, layer: torch.nn.Module, x: Tensor, context: Tensor, mask: Tensor, case: str
+) -> None:
+    """Raise ``Failure`` if queries without keys read the padding, or are not finite where there is no source at all."""
+    with torch.no_grad():
+        other = torch.where(mask[..., None], context, 9 * target.noise(*context.shape[:2], seed=5))
+        gap = max_abs_diff(layer(x, context, mask), layer(x, other, mask))
+        if not gap <= target.tolerance:
+            advice = "A query without keys yields zeros: multiply the weights with `visible.any(-1, keepdim=True)`."
+            raise Failure(f"{case}: the content of the padding changes outputs by {format_number(gap)}", advice)
+        try:
+            empty = layer(x, context[:, :0])
+        except Exception:  # an empty source may be refused: an error is no wrong number
+            return
+    if not torch.isfinite(empty).all():
+        case = f"cross, batch {len(x)}, length {x.shape[1]}, an empty source: the output is not finite"
+        raise Failure(case, "A query without keys yields zeros: a mean or a softmax over no keys is NaN.")
 
 
 def rows(target: CheckTarget) -> str:

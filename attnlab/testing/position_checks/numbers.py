@@ -18,6 +18,7 @@ from attnlab.testing.position_checks.target import TOLERANCE, SchemeTarget, logi
 from attnlab.variants import ROLES
 
 BF16_TOLERANCE = 2e-2  # of the largest value: bf16 has 8 bits
+TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: BF16_TOLERANCE}
 
 
 def blocks(target: SchemeTarget) -> str:
@@ -83,25 +84,25 @@ def gradients(target: SchemeTarget) -> str:
 
 
 def bf16(target: SchemeTarget) -> str:
-    """With queries and keys in bf16 the result is close to float64: positions beyond 256 are not rounded."""
+    """With queries and keys in float32 and bf16 the result is close to float64: positions beyond 256 are not rounded."""
     target.require("rotate", "bias")
-    worst = max(_bf16_error(target, role) for role in target.roles)
+    worst = max(_error(target, role, dtype) for role in target.roles for dtype in TOLERANCES)
     if target.hook == "bias" and target.scheme.relative:
         for role in target.roles:
             _check_bf16_diagonals(target, role)
     return f"length {LONG_LENGTH}: error {format_number(worst)} of the largest value"
 
 
-def _bf16_error(target: SchemeTarget, role: str) -> float:
-    """Return the largest error in bf16, relative to the largest value."""
-    scheme = target.build(role, length=LONG_LENGTH)
+def _error(target: SchemeTarget, role: str, dtype: torch.dtype) -> float:
+    """Return the largest error in a precision, relative to the largest value."""
+    scheme, name = target.build(role, length=LONG_LENGTH), str(dtype).removeprefix("torch.").replace("bfloat", "bf")
     low = copy.deepcopy(scheme).float()
-    q, k = (target.noise(LONG_LENGTH, b=1, seed=seed).bfloat16() for seed in (1, 2))
+    q, k = (target.noise(LONG_LENGTH, b=1, seed=seed).bfloat16().to(dtype) for seed in (1, 2))
     if target.hook == "rotate":
         exact, rounded = scheme.rotate(q.double(), k.double()), low.rotate(q, k)
         if rounded[0].dtype != q.dtype or rounded[1].dtype != k.dtype:
             dtypes = f"{rounded[0].dtype}, {rounded[1].dtype}"
-            raise Failure(f"role {role}: rotate() of bf16 returns {dtypes}", "Cast the results to the dtypes of q and k.")
+            raise Failure(f"role {role}: rotate() of {name} returns {dtypes}", "Cast the results to the dtypes of q and k.")
     else:
         shape = (1, target.heads, LONG_LENGTH, LONG_LENGTH)
         exact, rounded = (
@@ -111,8 +112,8 @@ def _bf16_error(target: SchemeTarget, role: str) -> float:
     for one, other in zip(exact, rounded, strict=True):
         gap = (one - other).tril() if role == "causal" and target.hook == "bias" else one - other
         error = gap.abs().max().item() / max(1e-9, one.abs().max().item())
-        if not error <= BF16_TOLERANCE:
-            case = f"role {role}, length {LONG_LENGTH}: {target.hook}() in bf16 is off by {format_number(error)}"
+        if not error <= TOLERANCES[dtype]:
+            case = f"role {role}, length {LONG_LENGTH}: {target.hook}() in {name} is off by {format_number(error)}"
             raise Failure(f"{case} of the largest value", _IN_FLOAT32)
         worst = max(worst, error)
     return worst

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ from attnlab.positions import Position
 from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.checks.target import BATCH, LENGTH
-from attnlab.testing.position_checks.target import HOOKS, TOLERANCE, SchemeTarget, logits, visible_gap
+from attnlab.testing.position_checks.target import HOOKS, TOLERANCE, TRAINED_LENGTH, SchemeTarget, logits, visible_gap
 
+LONG = 600  # positions, which exceed the sizes at which tables and blocks often end, such as 256 and 512
 MEMORY = 5  # keys in front of the first query
 
 
@@ -79,6 +81,7 @@ def effect(target: SchemeTarget) -> str:
         if target.hook == "embed":
             values = scheme.embed(LENGTH).expand(LENGTH, -1)
             spread = max_abs_diff(values[1:], values[:-1])
+            _require_different(target.build(role, length=max(LONG, TRAINED_LENGTH)), role)
         else:
             q = target.noise(1).expand(-1, -1, LENGTH, -1)  # equal queries and keys: only positions differ
             last = logits(scheme, q, q)[..., -1, :]
@@ -92,23 +95,43 @@ def effect(target: SchemeTarget) -> str:
     return f"neighboring positions differ by up to {format_number(least)}"
 
 
+def _require_different(scheme: Position, role: str) -> None:
+    """Raise ``Failure`` if two positions of a long sequence have the same vector."""
+    values, index = scheme.embed(LONG).detach().expand(LONG, -1).unique(dim=0, return_inverse=True)
+    if 1 < len(values) < LONG:
+        first = {int(index[i]): i for i in reversed(range(LONG))}
+        i = next(i for i in range(LONG) if first[int(index[i])] != i)
+        raise Failure(
+            f"role {role}, length {LONG}: embed() gives positions {first[int(index[i])]} and {i} the same vector",
+            "Each position has its own vector, up to the length that the scheme is constructed for.",
+        )
+
+
 def memory(target: SchemeTarget) -> str:
     """With memory in front, query i is at position i + s - t: the logits are those of the last queries of the whole."""
     target.require("rotate", "bias")
     if "causal" not in target.roles:
         raise NotDeclared("the role causal is not supported")
-    scheme, worst = target.build("causal"), 0.0
-    q, k = target.noise(LENGTH), target.noise(LENGTH, seed=2)
-    whole = logits(scheme, q, k)
-    for t in (1, 3, LENGTH - 1):
-        gap = visible_gap("causal", logits(scheme, q[:, :, -t:], k), whole[:, :, -t:])
-        if not gap <= TOLERANCE:
-            raise Failure(
-                f"causal, {t} queries, {LENGTH} keys: logits differ from those of the whole sequence by {format_number(gap)}",
-                "Queries and keys end at the same position: query i is at position i + s - t, as in relative_distance(t, s).",
-            )
-        worst = max(worst, gap)
+    worst = 0.0
+    for length, queries in ((LENGTH, (1, 3, LENGTH - 1)), (LONG, (1, 270))):
+        scheme, q, k = _sequence(target, "causal", length)
+        whole = logits(scheme, q, k)
+        for t in queries:
+            gap = visible_gap("causal", logits(scheme, q[:, :, -t:], k), whole[:, :, -t:])
+            if not gap <= TOLERANCE:
+                raise Failure(
+                    f"causal, {t} queries, {length} keys: logits differ from the whole sequence by {format_number(gap)}",
+                    "Queries and keys end at the same position: query i is at i + s - t, as in relative_distance(t, s).",
+                )
+            worst = max(worst, gap)
     return f"error {format_number(worst)}"
+
+
+def _sequence(target: SchemeTarget, role: str, length: int) -> tuple[Position, Tensor, Tensor]:
+    """Return the scheme, queries and keys of a sequence; of a long one, a single row."""
+    b = BATCH if length == LENGTH else 1
+    scheme = target.build(role, length=max(length, TRAINED_LENGTH))
+    return scheme, target.noise(length, b=b), target.noise(length, b=b, seed=2)
 
 
 def prefix(target: SchemeTarget) -> str:
@@ -116,20 +139,21 @@ def prefix(target: SchemeTarget) -> str:
     target.require("embed", "rotate", "bias")
     if "causal" not in target.roles:
         raise NotDeclared("the role causal is not supported")
-    scheme, worst = target.build("causal"), 0.0
-    q, k = target.noise(LENGTH), target.noise(LENGTH, seed=2)
-    for t in (1, 2, LENGTH - 1):
-        if target.hook == "embed":
-            gap = max_abs_diff(scheme.embed(t).expand(t, -1), scheme.embed(LENGTH).expand(LENGTH, -1)[:t])
-        else:
-            part = logits(scheme, q[:, :, :t], k[:, :, :t])
-            gap = visible_gap("causal", part, logits(scheme, q, k)[:, :, :t, :t])
-        if not gap <= TOLERANCE:
-            raise Failure(
-                f"causal: the first {t} of {LENGTH} positions differ from a sequence of {t} by {format_number(gap)}",
-                "A position must not depend on the length of the sequence: count from its start, and do not divide by it.",
-            )
-        worst = max(worst, gap)
+    worst = 0.0
+    for length, parts in ((LENGTH, (1, 2, LENGTH - 1)), (LONG, (LENGTH, 257))):
+        scheme, q, k = _sequence(target, "causal", length)
+        for t in parts:
+            if target.hook == "embed":
+                gap = max_abs_diff(scheme.embed(t).expand(t, -1), scheme.embed(length).expand(length, -1)[:t])
+            else:
+                part = logits(scheme, q[:, :, :t], k[:, :, :t])
+                gap = visible_gap("causal", part, logits(scheme, q, k)[:, :, :t, :t])
+            if not gap <= TOLERANCE:
+                raise Failure(
+                    f"causal: the first {t} of {length} positions differ from a sequence of {t} by {format_number(gap)}",
+                    "A position must not depend on the length of the sequence: count from its start, and do not divide by it.",
+                )
+            worst = max(worst, gap)
     return f"error {format_number(worst)}"
 
 
@@ -140,14 +164,15 @@ def relative(target: SchemeTarget) -> str:
     if target.hook not in ("rotate", "bias"):
         raise Failure(f"a scheme that acts by '{target.hook}' is declared relative", "Set `relative = False`.")
     worst = 0.0
-    for role in target.roles:
-        scheme = target.build(role)
-        q, k = (target.noise(1, seed=seed).expand(-1, -1, LENGTH, -1) for seed in (1, 2))  # only positions differ
+    for role, length in product(target.roles, (LENGTH, LONG)):
+        scheme = target.build(role, length=max(length, TRAINED_LENGTH))
+        b = BATCH if length == LENGTH else 1
+        q, k = (target.noise(1, b=b, seed=seed).expand(-1, -1, length, -1) for seed in (1, 2))  # only positions differ
         values = logits(scheme, q, k)
         gap = visible_gap(role, values[..., 1:, 1:], values[..., :-1, :-1])
         if not gap <= TOLERANCE:
             raise Failure(
-                f"role {role}, length {LENGTH}: one step later, the logits of the same distance differ by {format_number(gap)}",
+                f"role {role}, length {length}: one step later, the logits of the same distance differ by {format_number(gap)}",
                 "Compute positions as i + s - t - j (relative_distance), or set `relative = False`.",
             )
         worst = max(worst, gap)
