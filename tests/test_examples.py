@@ -123,7 +123,8 @@ def data_example(tmp_path: Path) -> Path:
 def test_studies_of_own_files_run(name: str, metric: str, words: list[str], data_example: Path, quiet: ProgressDisplay) -> None:
     result = attnlab.run(data_example / f"{name}.yaml", sets={**SMALL, "seeds": [0]}, root=data_example / "runs", display=quiet)
     assert result.ok and {row.state for row in result.rows} == {"completed"}
-    assert result.plan.metric == metric and not [note for note in result.plan.notes if note.startswith("data: ")]
+    assert result.plan.metric == metric and not [note for note in result.plan.notes if "also in train" in note]
+    assert any("240 rows in 2 classes" in note for note in result.plan.notes) == (name == "my_reviews")
     assert all(row.summary[metric] > 0 for row in result.rows)
     assert set(words) <= {score.name for score in result.reference_scores}
 
