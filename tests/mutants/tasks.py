@@ -597,6 +597,24 @@ class PredictsItsInput(Total):
         return list(inputs)
 
 
+class TrainsOnTest(Letters):
+    """Draws training batches from the test split, and evaluates ``train`` as it is."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        test, rng = self.split("test"), np.random.default_rng([seed, step])
+        starts = rng.integers(0, len(test) - self.length - 1, size=batch_size)
+        rows = torch.from_numpy(np.stack([test[i : i + self.length + 1] for i in starts]).astype(np.int64))
+        return Batch(rows[:, :-1], rows[:, 1:], fresh=True)
+
+
+class TrainsOnTestRows(Sums):
+    """Draws training batches from the rows of the test split."""
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        chosen = np.random.default_rng([seed, step]).integers(0, 200, batch_size)
+        return self.batch(self.rows([SPLITS.index("test")], 200)[chosen])
+
+
 TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "shapes": [FloatTargets, OutOfRange, NoValidation],
     "pure batches": [CountsCalls, DrawsGlobally, SharesMemory, OtherSources],
@@ -609,7 +627,7 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "additive score": [ScoresMeans],
     "chance level": [WrongDirection, OneClass, ScoresErrors, ScoresNothing],
     "loss": [Likelihood, CountsIgnored],
-    "disjoint splits": [TestsTrain, Overlapping],
+    "disjoint splits": [TestsTrain, Overlapping, TrainsOnTest, TrainsOnTestRows],
     "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
     "encoding": [LosesLetters],
     "planned tokens": [EstimatesBatches],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import islice
 
 import numpy as np
@@ -18,6 +19,11 @@ from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
 SPLIT_ROWS = 512  # of each split that are compared
 SHARED = 0.2  # share of rows of a split that may also occur in another, above what train shares with itself
 TOKENS = 1 << 20  # of a split whose passages are compared
+DRAWN = 16  # training batches, spread over two epochs, that are compared with valid and test
+SHARED_DRAWN = 0.1  # share of their passages or rows, above what an evaluation of train shares
+SPLIT_TOKENS = 1 << 23  # of valid and of test that they are compared with
+PASSAGE = 16  # tokens
+MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, for multiplicative hashing
 TRAIN_BATCHES = 20  # in which the classes are counted
 
 
@@ -159,7 +165,46 @@ def disjoint(target: TaskTarget) -> str:
                 raise Failure(
                     f"{passages.share:.0%} of the passages of {split} occur in train", "Cut the text before it is sampled."
                 )
+    _require_drawn_from_train(target)
     return f"at most {worst:.1%} of the rows are shared; {by_chance:.1%} within train"
+
+
+def _require_drawn_from_train(target: TaskTarget) -> None:
+    """Raise ``Failure`` if training batches hold more of ``valid`` or ``test`` than an evaluation of ``train`` does."""
+    epoch = target.task.steps_per_epoch(32)
+    steps = sorted({i * 2 * epoch // DRAWN for i in range(DRAWN)})
+    drawn = [target.train(step, seed=i % 2, batch_size=32) for i, step in enumerate(steps)]
+    train = list(target.evaluation("train", rows=SPLIT_ROWS, batch_size=32))
+    for split in SPLITS[1:]:
+        rows = max(1, SPLIT_TOKENS // target.task.length)
+        known = np.unique(_pieces(target, target.evaluation(split, rows=rows, batch_size=32)))
+        share, usual = (float(np.isin(_pieces(target, batches), known).mean()) for batches in (drawn, train))
+        if share > usual + SHARED_DRAWN:
+            raise Failure(
+                f"{share:.0%} of the {'passages' if target.is_language_model else 'rows'} of train_batch() occur in {split}, "
+                f'{usual:.0%} of those of eval_batches("train")',
+                "train_batch() must draw from the training split alone.",
+            )
+
+
+def _pieces(target: TaskTarget, batches: Iterable[Batch]) -> np.ndarray:
+    """Return hashes of the passages of language models, or of the rows of classifiers without their padding."""
+    found = [np.zeros(0, np.uint64)]
+    for batch in batches:
+        tokens = batch.inputs.numpy().astype(np.uint64) + np.uint64(1)
+        if not target.is_language_model:
+            tokens = (
+                tokens if batch.mask is None else np.where(batch.mask.numpy(), tokens, np.uint64(0))
+            )  # padding adds nothing
+            powers = np.array([pow(MULTIPLIER, i + 1, 1 << 64) for i in range(tokens.shape[1])], np.uint64)
+            found.append((tokens * powers).sum(1, dtype=np.uint64))
+            continue
+        width = min(PASSAGE, tokens.shape[1])
+        hashes = np.zeros((len(tokens), tokens.shape[1] - width + 1), np.uint64)
+        for k in range(width):
+            hashes = hashes * np.uint64(MULTIPLIER) + tokens[:, k : k + hashes.shape[1]]
+        found.append(hashes.ravel())
+    return np.concatenate(found)
 
 
 def _rows(target: TaskTarget, split: str) -> list[bytes]:
