@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attnlab.config.axes import text
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
@@ -17,8 +19,13 @@ from attnlab.planning.resolve import ResolvedCell, Resolver
 from attnlab.training.costs import micro_batch, one_step
 from attnlab.training.device import resolve_device
 
-MIN_SPEEDUP = 1.2  # of bf16 products; smaller measured ratios may be noise
-MAX_STEP_SLOWDOWN = 0.9  # smallest speedup of measured steps that is no slowdown: their standard deviation is about 0.04
+MIN_SPEEDUP = 1.2  # of bf16 products where steps are not measured; smaller ratios may be noise
+# Of bf16 products below which steps are not measured: those of a processor without bf16 are up to 150 times slower. Small
+# products say no more than that: with AMX, they are 1.2 to 2.4 times as fast in bf16, and those of a step 3.5 to 7 times.
+CAN_PAY = 0.5
+NO_SLOWER = 0.97  # smallest speedup of measured steps that is no slowdown
+SURE = 0.98  # the share of resampled measurements in which a field must pay
+RESAMPLES = 100
 MAX_DIFFERENCE = 1e-5  # of gradients: another order of sums changes them by 1e-6 or less, products in bf16 by 1e-3
 MAX_BF16_DIFFERENCE = 0.1  # of gradients in bf16 from those in fp32: 0.002 in the quickstart; a broken kernel changes them by 1
 MAX_FLOPS = 1e10  # of a measured step: a fraction of a second
@@ -33,9 +40,8 @@ FASTER = {MATMUL: "medium", PRECISION: "bf16", MEMORY: True, BACKEND: "sdpa"}  #
 # Of training steps in one of the measured cells. Products within MAX_DIFFERENCE do not change a result, so a small gain
 # suffices. bf16 changes results, and may slow narrow models: on Zen 4, steps of the quickstart's cells were 1.2 to 1.6 times as
 # fast, but 0.9 to 1.1 times as fast with width 16. Kept buffers gain more in a run than in these steps: on Zen 5, runs of the
-# quickstart were 1.27 times as fast where its steps were 1.04 to 1.16 times as fast; on Zen 4, runs were 1.06 times, and steps
-# of long-lived processes 1.1 to 1.2 times, as fast, where these steps were 0.93 to 1.12 times as fast.
-MIN_STEP_SPEEDUP = {MATMUL: 1.03, PRECISION: 1.1, MEMORY: MAX_STEP_SLOWDOWN, BACKEND: 1.1}
+# quickstart were 1.27 times as fast where its steps were 1.04 to 1.16 times as fast.
+MIN_STEP_SPEEDUP = {MATMUL: 1.05, PRECISION: 1.1, MEMORY: 1.05, BACKEND: 1.1}
 ON_CUDA = {MATMUL: "other values compute products in TF32, with 10 bits", MEMORY: "it concerns memory of the CPU"}
 
 Resolve = Callable[[CellConfig], ResolvedCell]
@@ -61,11 +67,13 @@ class StepTime:
             default.
         seconds: of a step, of one thread.
         difference: of the loss and the gradients from those of the defaults, relative to their norms; the larger one.
+        rounds: seconds in each round of the measurement, in which all steps of a cell take turns; empty: not known.
     """
 
     changed: tuple[str, ...]
     seconds: float
     difference: float
+    rounds: tuple[float, ...] = ()
 
 
 # Returns, for each configuration, a step with each set of changed fields among the given paths; None if that fails.
@@ -113,7 +121,7 @@ def resolve_machine(
         levers = [path for path in paths if path not in known]
         if PRECISION in levers:
             of_precision = [_with_settings(cell, settings) for cell in open_cells if cell.config.train.precision == "auto"]
-            precision = _precision(kind, of_precision, resolver)
+            precision = _precision(kind, of_precision, resolver, least=MIN_SPEEDUP if measure is None else CAN_PAY)
             if kind == "cuda" or measure is None or precision.value == DEFAULTS[PRECISION]:
                 settings[PRECISION] = precision
                 levers.remove(PRECISION)
@@ -169,8 +177,8 @@ def choose_levers(
     """Return the values of fields that pay, one after the other.
 
     A field leaves its default if loss and gradients stay the same, with the rounding of its precision, and training steps are
-    at least ``MIN_STEP_SPEEDUP`` times as fast in one of the measured cells and no slower in the others, within noise
-    (``MAX_STEP_SLOWDOWN``).
+    at least ``MIN_STEP_SPEEDUP`` times as fast in one of the measured cells and no slower in the others (``NO_SLOWER``), in
+    nearly all resamples of the rounds.
 
     Args:
         paths: the fields.
@@ -182,19 +190,70 @@ def choose_levers(
     changed: tuple[str, ...] = ()
     for path in paths:
         faster, candidate = f"{path.rpartition('.')[2]}: {text(FASTER[path])}", (*changed, path)
-        speedups = [of_cell[changed].seconds / of_cell[candidate].seconds for of_cell in steps.values()]
-        differences = [of_cell[candidate].difference for of_cell in steps.values()]
+        pairs = [(of_cell[changed], of_cell[candidate]) for of_cell in steps.values()]
+        differences = [step.difference for _, step in pairs]
         most = MAX_BF16_DIFFERENCE if PRECISION in candidate or (in_bf16 and path == BACKEND) else MAX_DIFFERENCE
-        names, ratios = " and ".join(map(repr, steps)), " and ".join(f"{speedup:.2f}" for speedup in speedups)
-        reason = f"training steps of {names} are {ratios} times as fast with {faster}, as measured"
         if not all(difference <= most for difference in differences):  # NaN is not
             chosen[path] = AutoSetting(DEFAULTS[path], f"{faster} changes the gradients by {max(differences):.1g}")
-        elif max(speedups) >= MIN_STEP_SPEEDUP[path] and min(speedups) >= MAX_STEP_SLOWDOWN:
-            chosen[path] = AutoSetting(FASTER[path], f"{reason}, and the gradients differ by {max(differences):.1g}")
+            continue
+        speedups = [before.seconds / after.seconds for before, after in pairs]
+        names, ratios = " and ".join(map(repr, steps)), " and ".join(f"{speedup:.2f}" for speedup in speedups)
+        reason = f"training steps of {names} are {ratios} times as fast with {faster}"
+        share = _share(pairs, path)
+        if share >= SURE:
+            chosen[path] = AutoSetting(
+                FASTER[path], f"{reason}, as measured, and the gradients differ by {max(differences):.1g}"
+            )
             changed = candidate
         else:
-            chosen[path] = AutoSetting(DEFAULTS[path], reason)
+            chosen[path] = AutoSetting(DEFAULTS[path], f"{reason}, {_because(speedups, path)}")
     return chosen
+
+
+def is_clear(paths: Sequence[str], times: Mapping[str, Sequence[StepTime]]) -> bool:
+    """Return whether nearly all resamples of the rounds agree on each field, so that another measurement would choose the same.
+
+    Args:
+        paths, times: as for ``choose_levers``. Differences of gradients, which do not vary, do not matter.
+    """
+    changed: tuple[str, ...] = ()
+    for path in paths:
+        steps = [{step.changed: step for step in of_cell} for of_cell in times.values()]
+        share = _share([(of_cell[changed], of_cell[(*changed, path)]) for of_cell in steps], path)
+        if 1 - SURE < share < SURE:
+            return False
+        changed = (*changed, path) if share >= SURE else changed
+    return True
+
+
+def _share(pairs: Sequence[tuple[StepTime, StepTime]], path: str) -> float:
+    """Return the share of resamples of the rounds in which a field pays: 0 or 1 if the rounds are not known.
+
+    Args:
+        pairs: for each cell, the steps without and with the field.
+    """
+    if not all(before.rounds and len(before.rounds) == len(after.rounds) for before, after in pairs):
+        return float(_pays([before.seconds / after.seconds for before, after in pairs], path))
+    rng, pay = np.random.default_rng(0), 0
+    ratios = [np.array(before.rounds) / np.array(after.rounds) for before, after in pairs]  # load slows both steps of a round
+    for _ in range(RESAMPLES):
+        rows = rng.integers(len(ratios[0]), size=len(ratios[0]))  # the cells take their steps at the same time
+        pay += _pays([float(np.median(of_cell[rows])) for of_cell in ratios], path)
+    return pay / RESAMPLES
+
+
+def _pays(speedups: Sequence[float], path: str) -> bool:
+    return max(speedups) >= MIN_STEP_SPEEDUP[path] and min(speedups) >= NO_SLOWER
+
+
+def _because(speedups: Sequence[float], path: str) -> str:
+    """Return why a field keeps its default."""
+    if min(speedups) < NO_SLOWER:
+        return "slower" if len(speedups) == 1 or max(speedups) < 1 else "slower in one of them"
+    if max(speedups) < MIN_STEP_SPEEDUP[path]:
+        return f"less than {MIN_STEP_SPEEDUP[path]:g}"
+    limit = MIN_STEP_SPEEDUP[path] if max(speedups) / MIN_STEP_SPEEDUP[path] < min(speedups) / NO_SLOWER else NO_SLOWER
+    return f"too close to {limit:g} to be sure"
 
 
 def _defaults(paths: Sequence[str], reason: str) -> dict[str, AutoSetting]:
@@ -242,13 +301,16 @@ def _extremes(cells: Sequence[CellConfig], resolver: Resolver) -> list[tuple[str
 # ---------------------------------------------------------------- precision, by the time of matrix products
 
 
-def _precision(kind: str, cells: Sequence[CellConfig], resolve: Resolve) -> AutoSetting:
-    """Return the precision of cells with ``auto``: bf16 if all support it and, on a CPU, if its matrix products are faster.
+def _precision(kind: str, cells: Sequence[CellConfig], resolve: Resolve, *, least: float) -> AutoSetting:
+    """Return the precision of cells with ``auto``: bf16 if all support it and, on a CPU, if its products are fast enough.
 
     Of a field of ``machine`` that is still ``auto``, it counts the faster products in fp32.
+
+    Args:
+        least: the speedup of bf16 products.
     """
     speedup = _speedup(cell.config for cell in cells) if kind == "cpu" else None
-    if speedup is not None and speedup < MIN_SPEEDUP:
+    if speedup is not None and speedup < least:
         return AutoSetting("fp32", _compared(speedup))
     lacking = next(_without_bf16(cells, resolve), None)
     if lacking is not None:

@@ -28,7 +28,7 @@ def plan(
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
     Fields that are ``auto`` have the values of the study's recorded runs. Those of ``machine`` are otherwise measured on this
-    machine, in a few seconds, once: the folder of runs keeps the measurement.
+    machine, in a few seconds, once: the user's state folder keeps the measurement.
 
     Args:
         source: a YAML file, or its content as a dict.
@@ -42,8 +42,8 @@ def plan(
     """
     from attnlab.planning.plan import plan as make_plan
 
-    recorded, measure = partial(_recorded_machine, root=root), partial(_measure, root=root)
-    return make_plan(source, sets=sets, only=only, progress=progress, recorded_machine=recorded, measure=measure)
+    recorded = partial(_recorded_machine, root=root)
+    return make_plan(source, sets=sets, only=only, progress=progress, recorded_machine=recorded, measure=_measure)
 
 
 def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
@@ -62,10 +62,7 @@ def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
     return recorded
 
 
-def _measure(
-    configs: Sequence[RunConfig], paths: Sequence[str], *, root: str | Path | None
-) -> Sequence[Sequence[StepTime]] | None:
+def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> Sequence[Sequence[StepTime]] | None:
     from attnlab.study.execution.calibration import measure_steps
-    from attnlab.tracking.client import runs_folder
 
-    return measure_steps(configs, paths, root=runs_folder(root))
+    return measure_steps(configs, paths)

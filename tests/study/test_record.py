@@ -70,7 +70,7 @@ def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path:
     def measure(speedup: float) -> None:
         monkeypatch.setattr(processor, "bf16_speedup", lambda setting="highest": speedup)
         steps = [StepTime((), 1.0, 0.0), StepTime((PRECISION,), 1 / speedup, 0.01)]
-        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths, root: [steps] * len(configs))
+        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths: [steps] * len(configs))
 
     assert recorded_machine("small", tmp_path) == {}
     measure(3.0)
@@ -90,7 +90,7 @@ def test_auto_machine_stays_as_recorded_on_another_processor(tmp_path: Path, mon
     def measure(seconds: float) -> None:
         steps = [StepTime((), 1.0, 0.0), StepTime((MATMUL,), seconds, 0.0)]
         steps += [StepTime((MEMORY,), 1.2, 0.0), StepTime((MATMUL, MEMORY), 1.2 * seconds, 0.0)]
-        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths, root: [steps] * len(configs))
+        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths: [steps] * len(configs))
 
     auto = {"machine": "auto", "machine.device": "cpu"}
     measure(0.5)
