@@ -19,6 +19,7 @@ from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError
 from attnlab.planning.cell import Cell, Phase, Run
 from attnlab.planning.command import resolve_commands
+from attnlab.planning.confounds import confound_notes
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
@@ -45,7 +46,7 @@ from attnlab.planning.schedules import schedule_notes
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.selection import is_selected
 from attnlab.planning.sizes import size_notes
-from attnlab.planning.stages import resolve_stages, stage_notes
+from attnlab.planning.stages import resolve_stages, stage_notes, test_text_notes
 from attnlab.planning.tasks import check_reference_scores, resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
@@ -371,6 +372,7 @@ def _notes(
     refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in resolved}
     yield from control_notes(study, cells, refusals=refusals)
     yield from margin_notes(study)
+    yield from confound_notes(study, cells, planned.baseline_of)
     yield from estimand_notes(study, planned.estimand)
     yield from stop_notes(kept, planned.estimand, metric=planned.metric)
     runs = planned_runs(kept)
@@ -380,6 +382,7 @@ def _notes(
     yield from layer_notes(kept)
     yield from cache_notes(kept)
     yield from stage_notes(study, [*cells, *planned.unselected])
+    yield from test_text_notes(kept)
     goals = {question.metric: question.direction for question in planned.tasks.values()}
     for metric, direction in (goals or {planned.metric: planned.direction}).items():
         yield from direction_notes(metric, direction)

@@ -14,6 +14,7 @@ from attnlab.config.study import StudyConfig
 from attnlab.planning.building import build_errors
 from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.tasks.overlap import NOTABLE
 
 if TYPE_CHECKING:
     from attnlab.training.initial_weights import WeightMatch
@@ -71,6 +72,19 @@ def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any
         with build_errors(model_config, model_task), torch.device("meta"):
             shapes.append(shapes_of(build(model_config, model_task)))
     return match_shapes(*shapes)
+
+
+def test_text_notes(cells: Sequence[CellPair]) -> Iterator[str]:
+    """Yield a note on each stage of which the training text contains text of the test of a cell that starts from it."""
+    notes: dict[str, None] = {}
+    for _, resolution in cells:
+        files, stage = getattr(resolution.task, "split_files", None), resolution.stage
+        while files is not None and stage is not None and resolution.refusal is None:
+            of_stage = getattr(stage[1].task, "split_files", None)
+            if of_stage is not None and (share := files.test_share_in(of_stage)) >= NOTABLE:
+                notes[f"the stage {stage[0].name!r} trains on {100 * share:.1f} % of the test text: use another text"] = None
+            stage = stage[1].stage
+    yield from notes
 
 
 def stage_notes(study: StudyConfig, cells: Sequence[Cell]) -> Iterator[str]:

@@ -166,6 +166,14 @@ class SplitFiles:
                 )
         return notes
 
+    def test_share_in(self, other: SplitFiles) -> float:
+        """Return the share of the windows of ``test`` that occur in ``train`` of other files; 0 if both have one ``train``."""
+        if other.dtype != self.dtype or other.parts()["train"] == self.parts()["train"]:
+            return 0.0
+        parts = (other.parts()["train"], self.parts()["test"])
+        places = tuple((part.file.path, part.start, part.stop, part.file.stamp) for part in parts)
+        return _overlaps(places, self.dtype)[0].share
+
     def cuts(self) -> tuple[int, int, int]:
         """Return the ends of ``train``, ``valid`` and ``test`` in items."""
         if self._frozen is not None:

@@ -36,18 +36,18 @@ class Text(ByteTask):
         vocabulary: int | None = None,
     ) -> None:
         super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
-        self._files = SplitFiles(path, valid, test, task="text")
-        self._files.require(self.length)
+        self.split_files = SplitFiles(path, valid, test, task="text")
+        self.split_files.require(self.length)
 
     def identity(self) -> str:
-        return f"text sha256:{self._files.digest()}{self.tokens_identity()}"
+        return f"text sha256:{self.split_files.digest()}{self.tokens_identity()}"
 
     def cuts(self) -> tuple[int, int, int]:
-        return self._files.cuts()
+        return self.split_files.cuts()
 
     def data_notes(self) -> list[str]:
-        files = {split: part.file.path for split, part in self._files.parts().items()}
-        return [*self._files.overlap_notes(), *form_notes(files), *self.tokens_notes()]
+        files = {split: part.file.path for split, part in self.split_files.parts().items()}
+        return [*self.split_files.overlap_notes(), *form_notes(files), *self.tokens_notes()]
 
     def read(self) -> np.ndarray:
-        return self._files.read()
+        return self.split_files.read()

@@ -69,11 +69,11 @@ class Tokens(SequenceTask):
         super().__init__(length=length, sampling=sampling)
         self.vocabulary = whole_number(vocabulary, name="vocabulary")
         self.dtype = _type(dtype, path, valid, test)
-        self._files = SplitFiles(path, valid, test, task="tokens", items="tokens", dtype=self.dtype)
-        for file in self._files.files.values():
+        self.split_files = SplitFiles(path, valid, test, task="tokens", items="tokens", dtype=self.dtype)
+        for file in self.split_files.files.values():
             require_plain(file)
-        self._files.require(self.length)
-        for split, tokens in self._files.mapped().items():
+        self.split_files.require(self.length)
+        for split, tokens in self.split_files.mapped().items():
             self._require_tokens(tokens[:FIRST], split)
         self._token_bytes: Tensor | None = None
         if token_bytes is not None:
@@ -81,20 +81,20 @@ class Tokens(SequenceTask):
             self._token_bytes, self._token_bytes_digest = _token_bytes(token_bytes, vocabulary)
 
     def identity(self) -> str:
-        data = f"tokens {self.dtype} sha256:{self._files.digest()}"
+        data = f"tokens {self.dtype} sha256:{self.split_files.digest()}"
         return data if self._token_bytes is None else f"{data} token_bytes sha256:{self._token_bytes_digest}"
 
     def cuts(self) -> tuple[int, int, int]:
-        return self._files.cuts()
+        return self.split_files.cuts()
 
     def data_notes(self) -> list[str]:
         """Return notes on text that splits share, and on unusual tokens."""
-        splits = self._files.mapped()
+        splits = self.split_files.mapped()
         unusual = (
             token_notes(tokens, first=FIRST, path=self._file(split).path, split=split, vocabulary=self.vocabulary)
             for split, tokens in splits.items()
         )
-        return [*self._files.overlap_notes(), *chain.from_iterable(unusual), *self._bytes_notes(splits["test"][:FIRST])]
+        return [*self.split_files.overlap_notes(), *chain.from_iterable(unusual), *self._bytes_notes(splits["test"][:FIRST])]
 
     def _bytes_notes(self, test: np.ndarray) -> Iterator[str]:
         """Yield notes on numbers of bytes that are unusual, of the tokens of ``test``."""
@@ -107,7 +107,7 @@ class Tokens(SequenceTask):
             yield f"by token_bytes, {single:,} tokens have one byte each, of which there are 256"
 
     def read(self) -> np.ndarray:
-        tokens = self._files.read()
+        tokens = self.split_files.read()
         for split in SPLITS:
             self._require_tokens(tokens[self._place(split)], split)
         return tokens
@@ -116,7 +116,7 @@ class Tokens(SequenceTask):
         require_tokens(tokens, file=self._file(split), split=split, vocabulary=self.vocabulary)
 
     def _file(self, split: str) -> DataFile:
-        return self._files.parts()[split].file
+        return self.split_files.parts()[split].file
 
     def target_bytes(self, targets: Tensor) -> Tensor | None:
         if self._token_bytes is None:
