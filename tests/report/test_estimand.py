@@ -73,7 +73,7 @@ def test_the_summary_names_the_rate() -> None:
     assert "the share of seeds with recall ≥ 0.9 (higher is better)" in text
     assert "gru, -1.00 [" in text and "1 is worse" in text
     alone = summarize(summarize_cells(runs(), replace(SPEC, baseline={})), replace(SPEC, baseline={})).text
-    assert "the best solve rate is that of dense: solved 5 of 5" in alone
+    assert "2 cells share the best solve rate, solved 5 of 5" in alone and "dense, lstm." in alone
 
 
 def test_superiority_and_medians_have_their_own_texts() -> None:
