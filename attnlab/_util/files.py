@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from attnlab.errors import UserError
+
 HALF = ".half"  # suffix of a file that is still being written
 
 # Errors that no run causes and that every other run would hit too.
@@ -22,8 +24,19 @@ _DISK_MESSAGES = {  # of libraries that raise no errno: sqlite, tokenizers, nump
 }
 
 
+def require_no_pipe(path: Path) -> None:
+    """Raise `UserError` for a named pipe (FIFO), which could be waited for without end; one of the shell (`<(...)`) is read."""
+    if path.is_fifo() and not path.is_relative_to("/dev/fd") and not path.is_relative_to("/proc"):
+        raise UserError("expected a file, got a named pipe (FIFO)", str(path))
+
+
 def sha256(path: Path) -> str:
-    """Return the SHA-256 digest of a file's contents, in hexadecimal."""
+    """Return the SHA-256 digest of a file's contents, in hexadecimal.
+
+    Raises:
+        UserError: the file is a named pipe.
+    """
+    require_no_pipe(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,9 +1,11 @@
 """Child processes forked from a server that has already imported torch."""
 
 import multiprocessing
+import os
 import select
 import signal
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -17,6 +19,8 @@ from typing import Any
 from attnlab.errors import UserError
 
 PAUSES = (0.2, 1.0, 3.0)  # seconds before each further attempt to start a process whose server ended
+MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes, of the kernel
+SOCKET_NAME = 40  # bytes that multiprocessing and a run's ranks add to the folder
 _main_lock = threading.Lock()
 
 
@@ -28,11 +32,21 @@ def start_fork_server(preload: str) -> None:
     """
     if multiprocessing.current_process().daemon:
         raise UserError("expected a process that may start others, got a daemonic one: create it with daemon=False")
+    require_short_temporary_folder()
     forkserver.set_forkserver_preload([preload])
     with _hidden_main(), _safe_path():
         resource_tracker.ensure_running()  # the server would start it, and unblock Ctrl-C for itself in doing so
         with _blocked_interrupts():
             forkserver.ensure_running()
+
+
+def require_short_temporary_folder() -> None:
+    """Raise `UserError` if the path of the folder for temporary files leaves no room for the name of a socket in it."""
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > MAX_SOCKET_PATH - SOCKET_NAME:
+        most = MAX_SOCKET_PATH - SOCKET_NAME
+        message = f"expected a folder for temporary files with a path of at most {most} bytes, got {len(os.fsencode(folder))}"
+        raise UserError(f"{message} ({folder}): processes talk over sockets there; set TMPDIR=/tmp, for example", "TMPDIR")
 
 
 def fork(

@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
+        _open_closed_streams()
         _collect_garbage_less_often()
         _escape_what_the_terminal_cannot_show()
     try:
@@ -117,6 +118,16 @@ def check_spelling(words: Sequence[str]) -> None:
     for old, new in RENAMED.items():
         if old in words if old.startswith("--") else verb.startswith(f"{old} "):
             raise UserError(f"renamed to {new}", old)
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that the caller has closed (`>&-`): a file would get their number, and be printed into."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, "r", encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _collect_garbage_less_often() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from attnlab._util.files import require_no_pipe
 from attnlab.errors import UserError, nearest
 
 _TAG = "tag:yaml.org,2002:"
@@ -84,6 +85,7 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
         UserError: the file does not exist, is larger than ``LARGEST``, or is not UTF-8, not YAML or not a mapping.
     """
     try:
+        require_no_pipe(path)
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)  # bounded, because a device or a pipe may never end
     except FileNotFoundError:
@@ -187,7 +189,10 @@ def _build(node: Any, loc: Loc, name: str, source_map: SourceMap, ancestors: tup
     if node.id == "sequence":
         return [_build(child, (*loc, i), name, source_map, (*ancestors, node)) for i, child in enumerate(node.value)]
     try:
-        return scalar(tag, _text(node, place))
+        value = scalar(tag, _text(node, place))
+        if value != value:  # NaN is equal to nothing, itself included: no cell could be found again
+            raise UserError(f"expected a number, got {kind(node.value)}", place)
+        return value
     except ValueError:
         wanted = "a whole number of 64 bits" if tag == "int" else f"a value that fits the tag {tag!r}"
         raise UserError(f"expected {wanted}, got {kind(node.value)}", place) from None

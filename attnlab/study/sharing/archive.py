@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from attnlab._util.files import describe_error, replacing
+from attnlab._util.files import describe_error, replacing, require_no_pipe
 from attnlab.errors import UserError, one_line
 
 MANIFEST = "bundle.json"
@@ -58,6 +58,7 @@ def read_archive(path: Path) -> Archive:
             since it was written.
     """
     where = str(path)
+    require_no_pipe(path)
     try:
         with ZipFile(path) as archive:
             entries = archive.infolist()
