@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CALL_PREFIX = "attnlab.call."  # of experiment tags, one for each call
 FILE_PREFIX = "attnlab.study_file."  # of experiment tags with a study file, compressed, in parts
 PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
+LARGEST = 1 << 20  # bytes of a study file
 MAX_COMMAND = 4_000  # characters
 TRAINING_VERBS = ("run", "train")
 
@@ -82,7 +83,8 @@ def read_calls(tags: Mapping[str, str]) -> list[Call]:
         fields = json.loads(tags[key])
         digest, parts = fields["text"]
         packed = "".join(tags[f"{FILE_PREFIX}{digest}.{i}"] for i in range(parts))
-        calls.append(Call(**{**fields, "text": zlib.decompress(base64.b64decode(packed)).decode()}))
+        text = zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST).decode()
+        calls.append(Call(fields["command"], fields["file"], text, fields.get("partial", False), fields.get("time", 0)))
     return calls
 
 

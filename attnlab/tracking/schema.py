@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
+
+
+@dataclass
+class _Call:
+    """A call of ``attnlab.tracking.calls``: its text is the digest and the number of parts of a study file."""
+
+    command: str
+    file: str
+    text: tuple[str, int]
+    partial: bool = False
+    time: int = 0
 
 
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
@@ -113,7 +125,7 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
 
     whole = Annotated[int, Field(ge=0, le=2**63)]
     looks = Json[list[tuple[whole, whole]]]
-    call = Json[dict[Literal["command", "file", "text", "partial", "time"], Any]]
+    call = Json[_Call]
     optional = {
         "attnlab.study": Annotated[str, StringConstraints(pattern=STUDY_NAME)],
         "attnlab.questions": Json[list[dict[str, Any]]],

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 from uuid import uuid4
 
-from attnlab.errors import UserError
+from attnlab._util.lock import file_lock
+from attnlab.errors import UserError, one_line
+from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
     REPORT_PHASE,
     STUDY_TAG,
@@ -22,6 +27,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.runs import find_experiment
+from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -29,12 +35,16 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 
+NAME_TAG = "mlflow.runName"
+INCOMPLETE = re.compile(r"([\w.-]+) \(incomplete [0-9a-f]{8}\)")  # name of a study that is being written
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One run as a store holds it.
 
     Attributes:
-        status: `FINISHED`, `FAILED` or `KILLED`.
+        status: how it ended.
         start, end: in milliseconds since the epoch.
         points: every point of every metric.
         datasets: name, digest, source and context of each data set.
@@ -42,7 +52,7 @@ class RunRecord:
     """
 
     name: str
-    status: str
+    status: Literal["FINISHED", "FAILED", "KILLED"]
     start: int
     end: int
     tags: Mapping[str, str]
@@ -105,10 +115,51 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     )
 
 
+def require_storable(record: StudyRecord, where: str) -> None:
+    """Check a record that somebody else wrote, as a whole, before anything of it is used or written.
+
+    Args:
+        where: the file of the record, for the message.
+
+    Raises:
+        UserError: a field has another type, a tag does not fit the schema, or the store would refuse a name or a value.
+    """
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils import validation
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter(dict[str, str]).validate_python(record.tags, strict=True)
+        TypeAdapter(list[RunRecord]).validate_python([vars(run) for run in record.runs])  # an instance would not be looked into
+        if misfit := misfit_of_study(record.tags):
+            raise UserError(f"cannot use the record of the study {record.name!r}: its tag {' '.join(misfit)}", where)
+        read_calls(record.tags)
+        for key, value in record.tags.items():
+            validation._validate_experiment_tag(key, value)
+        for run in record.runs:
+            if misfit := misfit_of_run(run.tags):
+                raise UserError(f"cannot use the record of the run {run.name!r}: its tag {' '.join(misfit)}", where)
+            if run.tags.get(NAME_TAG, run.name) != run.name:
+                raise ValueError(f"expected the name {run.name!r} in its tag {NAME_TAG}, got {run.tags[NAME_TAG]!r}")
+            for key, value in run.tags.items():
+                validation._validate_tag(key, value)
+            for key, value in run.params.items():
+                validation._validate_param(key, value)
+            for point in run.points:
+                validation._validate_metric(*point)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise UserError(f"expected the record of a study: {field}: {first['msg']}", where) from None
+    except (MlflowException, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise UserError(f"expected the record of a study: {one_line(str(error))[:300]}", where) from None
+
+
 def write_study_record(record: StudyRecord, root: str | Path | None = None) -> None:
     """Write the record of a study to a store that has no study of this name; the report is not written.
 
-    The study appears under its name once it is complete: what an interrupted call has written is no study.
+    The study appears under its name once it is complete: what an interrupted call has written is no study, and is deleted by
+    the next call, or before the UI shows it.
 
     Raises:
         UserError: the store has an experiment of this name, or cannot be used.
@@ -120,13 +171,34 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
             place = "ATTNLAB_RUNS names another folder of runs"
             raise UserError(f"expected no study {record.name!r} in {folder}, which has one ({place})")
         location = None if uri.startswith("http") else (folder / "artifacts" / record.name).as_uri()
+        _delete_incomplete(client, record.name)
         unfinished = f"{record.name} (incomplete {uuid4().hex[:8]})"
         experiment_id = client.create_experiment(unfinished, artifact_location=location)
-        for run in record.runs:
-            _write_run(client, experiment_id, run)
-        for key, value in {**record.tags, STUDY_TAG: record.name}.items():
-            client.set_experiment_tag(experiment_id, key, value)
-        client.rename_experiment(experiment_id, record.name)
+        try:
+            for run in record.runs:
+                _write_run(client, experiment_id, run)
+            for key, value in {**record.tags, STUDY_TAG: record.name}.items():
+                client.set_experiment_tag(experiment_id, key, value)
+            client.rename_experiment(experiment_id, record.name)
+        except BaseException:
+            with suppress(Exception):  # the store itself may have failed
+                client.delete_experiment(experiment_id)
+            raise
+
+
+def hide_incomplete(root: Path) -> None:
+    """Delete what killed calls of ``write_study_record`` have left, unless another one is writing it."""
+    client = connect(root)
+    names = [experiment.name for experiment in client.search_experiments(filter_string="name LIKE '% (incomplete %)'")]
+    for study in {match[1] for name in names if (match := INCOMPLETE.fullmatch(name))}:
+        with suppress(UserError), file_lock(root / "locks" / f"{study}.lock", activity=f"the study {study!r} is being written"):
+            _delete_incomplete(client, study)
+
+
+def _delete_incomplete(client: MlflowClient, study: str) -> None:
+    for experiment in client.search_experiments(filter_string="name LIKE '% (incomplete %)'"):
+        if (match := INCOMPLETE.fullmatch(experiment.name)) and match[1] == study:
+            client.delete_experiment(experiment.experiment_id)
 
 
 def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord:
@@ -142,7 +214,7 @@ def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord
     ]
     return RunRecord(
         info.run_name or "",
-        info.status,
+        cast(Literal["FINISHED", "FAILED", "KILLED"], info.status),
         info.start_time,
         info.end_time or info.start_time,
         dict(data.tags),

@@ -29,6 +29,7 @@ from attnlab.errors import UserError
 from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import param_names
+from attnlab.tracking.transfer import hide_incomplete
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -206,6 +207,7 @@ def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.
             print(line)
         return
     lines = _study_urls(folder, f"http://{host}:{port}", study)
+    hide_incomplete(folder)
     server = Server(uri, root=folder, port=port, host=host)
     try:
         with as_interrupts():

@@ -1,14 +1,17 @@
 """Bundles carry the record of a study unchanged; merged, they give the verdicts of all seeds, and any difference is named."""
 
 import json
+import multiprocessing
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
+from mlflow import MlflowClient
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
@@ -19,6 +22,7 @@ from attnlab.study.sharing.merge import merge
 from attnlab.tracking.looks import read_looks
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tags import to_yaml
+from attnlab.tracking.transfer import hide_incomplete
 from tests.study.test_looks import spec_of
 from tests.study.test_study import QUIET, study
 
@@ -225,6 +229,89 @@ def test_a_changed_bundle_is_refused(person: Person, tmp_path: Path) -> None:
     write_archive(tmp_path / "named.zip", {"study": "../../other"}, read_bundle_files(path))
     with pytest.raises(UserError, match=r"expected the name of a study, got '../../other'"):
         read_bundle(tmp_path / "named.zip")
+
+
+HOSTILE: dict[str, list[Any]] = {
+    "name": [3, None],
+    "status": ["RUNNING", "", 3, None],
+    "start": ["x", -1.5, None, 1e300],
+    "end": ["x", None],
+    "tags": [[], None, {"attnlab.seed": 3}, {}],
+    "params": [[], None, {"a\0b": "x"}, {"../a": "x"}, {"x": 3}],
+    "points": [
+        3,
+        None,
+        [[1]],
+        [["a", "x", 0, 0]],
+        [["a//b", "1", 0, 0]],
+        [["", "1", 0, 0]],
+        [["a", "1", -1, 0]],
+        [["a", "1", 0, "x"]],
+    ],
+    "datasets": [3, [["a"]], [[1, 2, 3, 4]]],
+    "more": [1],
+}
+
+
+def test_a_hostile_bundle_is_refused_before_anything_is_written(person: Person, tmp_path: Path) -> None:
+    """Its digests are right: somebody made it so. Each refusal is one line, and the store has no trace of it."""
+    files = read_bundle_files(person("anne", "0-1").path)
+    name = next(name for name in files if name.endswith("run.json"))
+    run_fields, tags = json.loads(files[name]), json.loads(files["study.json"])
+    hostile = [{name: json.dumps({**run_fields, field: value})} for field, values in HOSTILE.items() for value in values]
+    hostile += [{name: text} for text in ("", "[]", "3", "[" * 9_000)] + [
+        {"study.json": text} for text in ("", "[]", '{"a": 3}')
+    ]
+    hostile += [
+        {name: json.dumps({**run_fields, "tags": {**run_fields["tags"], tag: text}})}
+        for tag, text in (
+            ("attnlab.fingerprint", "../../x"),
+            ("attnlab.config", "{}"),
+            ("attnlab.axes", "[]"),
+            ("a" * 300, "x"),
+        )
+    ]
+    hostile += [
+        {"study.json": json.dumps({**tags, tag: text})}
+        for tag, text in (
+            ("attnlab.questions", "{}"),
+            ("attnlab.call.0000", '{"command": "x", "file": "y", "text": ["z", 1]}'),
+            ("attnlab.call.0000", "[]"),
+            ("attnlab.judged", "[3]"),
+            ("attnlab.study", "../x"),
+            ("x" * 300, "y"),
+            ("y", "x" * 30_000),
+        )
+    ]
+    for changes in hostile:
+        write_archive(
+            tmp_path / "h.zip", {"study": "small"}, files | {key: str(text).encode() for key, text in changes.items()}
+        )
+        with pytest.raises(UserError, match="h.zip") as refused:
+            merge([tmp_path / "h.zip"], root=tmp_path / "merged")
+        assert "\n" not in str(refused.value) and not (tmp_path / "merged").exists(), changes
+
+
+def test_a_killed_merge_leaves_nothing_visible(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, root = person("anne", "0-1").path.resolve(), tmp_path / "merged"
+    with monkeypatch.context() as killed:
+        killed.setattr("mlflow.MlflowClient.rename_experiment", lambda *_: os._exit(9))
+        merging = multiprocessing.get_context("fork").Process(target=merge, args=([path],), kwargs={"root": root})
+        merging.start()
+        merging.join()
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    assert merging.exitcode == 9 and len(client.search_experiments(filter_string="name LIKE '%incomplete%'")) == 1
+    hide_incomplete(root)
+    assert not client.search_experiments(filter_string="name LIKE '%incomplete%'")
+    assert merge([path], root=root).seeds == [0, 1]
+
+
+def test_a_bomb_is_refused_by_its_listing(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "bomb.zip", "w", ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, "{}")
+        archive.writestr("zeros", bytes(200 << 20))
+    with pytest.raises(UserError, match="unpacks to 210 MB"):
+        read_bundle(tmp_path / "bomb.zip")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from attnlab.errors import UserError
 from attnlab.planning.command_files import file_digest
 from attnlab.study.sharing.archive import read_archive, write_archive
 from attnlab.tracking.calls import read_calls
-from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record
+from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record, require_storable
 
 DIGITS = 12  # of a code's digest, in the name of its folder
 
@@ -90,8 +90,9 @@ def read_bundle(path: str | Path) -> Bundle:
         folders = sorted({name.rpartition("/")[0] for name in archive.files if re.fullmatch(r"runs/\d+/run\.json", name)})
         runs = [_read_run(folder, archive.files) for folder in folders]
         record = StudyRecord(study, json.loads(archive.files["study.json"]), runs, _under("report", archive.files))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
+    require_storable(record, str(path))
     return Bundle(Path(path), archive.digest, record)
 
 
