@@ -7,8 +7,10 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --dura
 COVERAGE ?=
 # The stores of small studies wait for the disk half of the time. Their files are in memory where 8 GB of it are free.
 MEMORY = $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
-PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX") && chmod 711 "$$tmp" && trap 'rm -rf "$$tmp"' EXIT INT TERM && \
-	TMPDIR=$$tmp $(BIN)/python -m pytest $(PYTEST_ARGS)
+# A shell acts on a signal at once only while it waits: the tests are its background job, which it ends before their files.
+PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX") && chmod 711 "$$tmp" && \
+	trap 'kill $$tests 2>/dev/null; wait $$tests; rm -rf "$$tmp"' EXIT INT TERM; \
+	TMPDIR=$$tmp $(BIN)/python -m pytest $(PYTEST_ARGS) $(1) & tests=$$!; wait $$tests
 
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,10 +42,10 @@ quickstart: $(STAMP)
 	$(BIN)/attnlab run ablations/quickstart.yaml
 
 test: $(STAMP)
-	@$(PYTEST) $(COVERAGE)
+	@$(call PYTEST,$(COVERAGE))
 
 fast: $(STAMP)
-	@$(PYTEST) --ignore=tests/study --ignore=tests/tracking --ignore=tests/testing
+	@$(call PYTEST,--ignore=tests/study --ignore=tests/tracking --ignore=tests/testing)
 
 gpu:
 	$(PYTHON) -m pytest -m gpu --ignore=tests/testing/test_contract.py

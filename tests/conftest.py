@@ -34,6 +34,8 @@ if "ATTNLAB_TESTS" not in os.environ:
 
 # A background job of a script ignores Ctrl-C, and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# SIGTERM, too, ends the tests in an orderly way: fixtures stop the servers that they have started.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _forget_users_files() -> Iterator[None]:

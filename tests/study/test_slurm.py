@@ -165,8 +165,9 @@ def test_the_sigterm_that_slurm_sends_as_a_warning_does_not_end_the_study(here: 
         return StudyResult(plan, [])
 
     monkeypatch.setattr(study, "run", run)
+    before = signal.getsignal(signal.SIGTERM)
     Job(StudyRequest(here / "shared.yaml"), shared=False)()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_job_runs_what_was_requested(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
