@@ -46,7 +46,18 @@ def confound_notes(study: StudyConfig, cells: Sequence[Cell], baseline_of: Basel
             names.setdefault(note, []).append(cell.name)
     for note, concerned in names.items():
         yield f"{listed(concerned)}: {note}"
+    yield from _on_factors(study)
     yield from _on_level_names(study)
+
+
+def _on_factors(study: StudyConfig) -> Iterator[str]:
+    """Yield a note on each factor that changes the training together with something else."""
+    for axis in study.factors:
+        for i in range(len(study.grid[axis]) if isinstance(study.grid[axis], dict) else 0):
+            paths = [setting.path for setting in field_settings(study, axis, i)]
+            training = [path for path in paths if split_stage(path)[1] in TRAINING]
+            if 0 < len(training) < len(paths):
+                yield f"the effect of {axis!r} may be due to {', '.join(training)}, which it sets, too: make it another factor"
 
 
 def _on_training(study: StudyConfig, cell: Cell, base: Cell) -> Iterator[str]:

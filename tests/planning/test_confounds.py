@@ -85,6 +85,13 @@ def test_levels_with_the_name_of_another_variant_are_noted(levels: dict[str, Any
     assert len(notes) == len(named) and all(f"level {name!r}" in note for name, note in zip(named, notes, strict=True))
 
 
+def test_a_factor_with_a_private_rate_is_noted() -> None:
+    on = {"variant": {"name": "dense", "with": ["gate"]}}
+    for extra, noted in ((HIGH, True), ({}, False)):
+        notes = notes_of(factors={"gate": {**on, **extra}, "rate": {"model.depth": 2}}, base={"variant": "dense"})
+        assert any("'gate'" in note for note in notes) == noted
+
+
 def test_levels_that_are_swapped_are_noted() -> None:
     study = {"grid": {"variant": ["dense", "no_wo"]}, "baseline": {"variant": "dense"}}
     assert len(notes_of(over={"width": {"12": {"model.dim": 24}, "24": {"model.dim": 12}}}, **study)) == 2
