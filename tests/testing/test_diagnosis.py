@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from attnlab.variants.dense import Dense
 
 class Plain(Variant):
     """Softmax attention without mistakes."""
+
+    all_calls = 0
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
@@ -73,6 +76,11 @@ def add_last(self: Any, y: Tensor) -> Tensor:
 def count_calls(self: Any, y: Tensor) -> Tensor:
     self.calls += 1
     return y * (1 + 0.01 * self.calls)
+
+
+def count_all_calls(self: Any, y: Tensor) -> Tensor:
+    Plain.all_calls += 1
+    return y * (1 + 0.01 * Plain.all_calls)
 
 
 def show_first(mask: Tensor) -> Tensor:
@@ -163,6 +171,8 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("state", variant(add_last), PADDING),
     ("state", variant(count_calls), ROWS),
     ("state", variant(count_calls), STATE),
+    ("state", variant(count_all_calls), PADDING),
+    ("randomness", variant(lambda self, y: y * np.random.rand()), PADDING),
     ("batch", variant(lambda self, y: y - y.mean(0, keepdim=True)), PADDING),
     ("batch", variant(lambda self, y: y - y.mean(0, keepdim=True)), ROWS),
     ("batch", variant(lambda self, y: self.norm(y.mT).mT), "dropout share"),

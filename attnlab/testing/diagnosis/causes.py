@@ -104,6 +104,8 @@ class Diagnosis:
 
     def _other(self, check: Check[Any]) -> Cause | None:
         """Return the cause that the pattern of the outputs shows, for the checks that it explains."""
+        if outside := self._evidence.elsewhere():
+            return outside
         if not isinstance(self.target, CheckTarget):
             return None
         if check.name in MASKED and "mask" in self._evidence.arguments:

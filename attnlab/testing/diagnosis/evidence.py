@@ -1,9 +1,11 @@
 """Evidence for causes of failures: what one call of a module changes, draws and reduces."""
 
+import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -61,6 +63,8 @@ class Evidence:
         operations: reductions and draws of random numbers.
         random_modes: ``evaluation`` and ``training``, where outputs depend on the seed.
         mixes_rows: whether a row has another output alone.
+        outside: the cause that equal calls of equal modules differ: ``randomness`` of other generators than torch's, or
+            ``state`` outside of the module; "" if they do not.
     """
 
     arguments: dict[str, None] = field(default_factory=dict)
@@ -68,6 +72,7 @@ class Evidence:
     operations: dict[Any, Operation] = field(default_factory=dict)
     random_modes: dict[str, None] = field(default_factory=dict)
     mixes_rows: bool = False
+    outside: str = ""
 
     def collect(self, subject: Subject, device: str) -> None:
         """Add what one call shows, and calls with other seeds if it draws random numbers."""
@@ -79,6 +84,9 @@ class Evidence:
         self.arguments |= dict.fromkeys(name for name, z in inputs.items() if z is not None and _differ(z, before[name]))
         self.attributes |= dict.fromkeys(snapshot.changed())
         self.operations = recorder.found | self.operations
+        if _differ(_repeated(subject, device), _repeated(subject, device)):
+            same = [_repeated(subject, device, every_generator=True) for _ in range(2)]
+            self.outside = "state" if _differ(*same) else "randomness"
         with torch.no_grad():
             seed_generators(1, device)
             alone = subject.call(subject.build(), **{n: None if z is None else z[:1] for n, z in subject.inputs().items()})
@@ -125,11 +133,38 @@ class Evidence:
         if positions:
             yield Candidate(Cause("statistic", _statistic(positions[0], roles)), treatments.without(positions))
 
+    def elsewhere(self) -> Cause | None:
+        """Return the cause that lies outside of the module, or None."""
+        if self.outside == "randomness":
+            return Cause("randomness", "Two calls with equal inputs differ: use torch's random generator, not random or numpy.")
+        if self.outside == "state":
+            advice = (
+                "Equal calls of two new modules differ: an output depends on a class attribute or a global that calls change."
+            )
+            return Cause("state", advice)
+        return None
+
     def mutation(self, method: str) -> Cause:
         """Return the cause that arguments are changed in place."""
         names = " and ".join(f"`{name}`" for name in self.arguments)
         advice = f"{method}() changes {names} in place, which its caller and other layers read, too. Work on a copy (.clone())."
         return Cause("mutation", advice)
+
+
+def _repeated(subject: Subject, device: str, *, every_generator: bool = False) -> Tensor:
+    """Return the output of a new module from the same seed of torch, or of all generators."""
+    module, inputs, states = subject.build(), subject.inputs(), (random.getstate(), np.random.get_state())
+    seed_generators(1, device)
+    if every_generator:
+        random.seed(1)
+        np.random.seed(1)
+    try:
+        with torch.no_grad():
+            return subject.call(module, **inputs)
+    finally:
+        if every_generator:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def _is_random(subject: Subject, y: Tensor, device: str) -> bool:
