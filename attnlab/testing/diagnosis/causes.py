@@ -104,7 +104,7 @@ class Diagnosis:
 
     def _other(self, check: Check[Any]) -> Cause | None:
         """Return the cause that the pattern of the outputs shows, for the checks that it explains."""
-        if outside := self._evidence.elsewhere():
+        if not check.name.endswith("refused") and (outside := self._evidence.elsewhere()):
             return outside
         if not isinstance(self.target, CheckTarget):
             return None

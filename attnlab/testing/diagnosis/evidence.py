@@ -84,13 +84,13 @@ class Evidence:
         self.arguments |= dict.fromkeys(name for name, z in inputs.items() if z is not None and _differ(z, before[name]))
         self.attributes |= dict.fromkeys(snapshot.changed())
         self.operations = recorder.found | self.operations
-        if _differ(_repeated(subject, device), _repeated(subject, device)):
+        if not _close(_repeated(subject, device), _repeated(subject, device)):
             same = [_repeated(subject, device, every_generator=True) for _ in range(2)]
-            self.outside = "state" if _differ(*same) else "randomness"
+            self.outside = "randomness" if _close(*same) else "state"
         with torch.no_grad():
             seed_generators(1, device)
             alone = subject.call(subject.build(), **{n: None if z is None else z[:1] for n, z in subject.inputs().items()})
-        self.mixes_rows |= not torch.allclose(alone, y[:1], rtol=1e-4, atol=1e-6)
+        self.mixes_rows |= not _close(alone, y[:1])
         if any("random" in one.kinds for one in recorder.found.values()) and _is_random(subject, y, device):
             self.random_modes["training" if subject.training else "evaluation"] = None
 
@@ -180,6 +180,11 @@ def _is_random(subject: Subject, y: Tensor, device: str) -> bool:
 
 def _differ(one: Tensor, other: Tensor | None) -> bool:
     return other is None or not torch.equal(one, other)
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    """Return True if outputs are equal up to the rounding of other kernels, or of sums in another order."""
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def _batch(rows: list[Operation]) -> Cause:
