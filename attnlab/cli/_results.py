@@ -76,7 +76,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     """Print the cells of one task, with its reference scores."""
     from attnlab.report.estimand import caption_of_estimand
     from attnlab.report.margin import margin_notes
-    from attnlab.report.reference_scores import labels
+    from attnlab.report.reference_scores import implausible_scores, labels
     from attnlab.report.wording import better, describe_test, format_metric
 
     headings, rows, costs = _cell_rows(cells, spec)
@@ -100,7 +100,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     print()
     print_text(f"{spec.study}{f', {spec.task}' if spec.task else ''}: {caption}")
     _print_cells(headings, rows, references, costs=costs)
-    for note in margin_notes(cells, spec):
+    for note in (*margin_notes(cells, spec), *implausible_scores(cells, scores, metric=spec.metric)):
         print_text(f"note: {note}")
 
 

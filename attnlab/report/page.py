@@ -25,7 +25,7 @@ from attnlab.report.lengths import lengths_section
 from attnlab.report.methods import StudyInfo, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.predictive_validity import validity_section
-from attnlab.report.reference_scores import matching_scores, reference_notes, with_reference_scores
+from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
@@ -160,7 +160,12 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         summary=with_trends(summarize(cells, spec), trends, spec) if effects is None else summarize_effects(effects, spec),
         warnings=[
             text
-            for text in (describe_left_out(info.left_out, records, cells, spec), *_changes(info), *_data_notes(records))
+            for text in (
+                describe_left_out(info.left_out, records, cells, spec),
+                *_changes(info),
+                *_data_notes(records),
+                *implausible_scores(cells, scores, metric=spec.metric),
+            )
             if text
         ],
         overview=overview(cells, spec),

@@ -10,8 +10,10 @@ from attnlab._util.cost_metrics import significant
 from attnlab.config.comparability import text_identity
 from attnlab.report.table import Table, TableRow
 from attnlab.report.wording import format_metric
+from attnlab.stats.cells import CellSummary
 from attnlab.tracking.artifacts import ReferenceScore
 
+IMPLAUSIBLE = 0.4  # of the best reference's bits
 ROW_KIND = "reference"
 PREFIX = "reference: "
 
@@ -35,6 +37,28 @@ def reference_notes(scores: Sequence[ReferenceScore]) -> list[str]:
     ]
     text = "Reference scores use no neural network, read the same test bytes or texts, and are not compared with the cells: "
     return [f"{text}{'; '.join(descriptions)}."]
+
+
+def implausible_scores(cells: Sequence[CellSummary], scores: Sequence[ReferenceScore], *, metric: str) -> list[str]:
+    """Return a note that questions cells far below every reference score in bits, or none.
+
+    ``IMPLAUSIBLE`` of the best reference is less than the largest published models reach: on enwik8, 0.94 bits per byte (Dai et
+    al. 2019, Al-Rfou et al. 2018) are about half of what n-gram models need.
+    """
+    comparable = [score for score in scores if score.metric == metric]
+    if not metric.startswith("bits_per_") or not comparable:
+        return []
+    best = min(comparable, key=lambda score: score.value)
+    low = [cell for cell in cells if cell.value is not None and cell.value.mean < IMPLAUSIBLE * best.value]
+    if not low:
+        return []
+    named = ", ".join(f"{cell.name} ({format_metric(cell.value.mean)})" for cell in low[:3] if cell.value is not None)
+    named += f" and {len(low) - 3} more" if len(low) > 3 else ""
+    return [
+        f"{named}: less than {IMPLAUSIBLE:.0%} of the bits of the best reference, {best.name} ({format_metric(best.value)}). "
+        "No published model of this kind is so far ahead of such a method. Look for a leak of the targets before you trust the "
+        "comparison: attnlab check --study tests the variants, attnlab check TASK whether training batches hold test data."
+    ]
 
 
 def matching_scores(

@@ -25,6 +25,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "direction": ("min", "max"),
     "estimand": ESTIMANDS,
 }
+SAME_LOSS = 0.01  # relative difference of losses that are means over the same targets
 METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # that every task defines
 OPTIONAL = (
     "eval_tokens",
@@ -89,7 +90,8 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
     """Check the first batch of a run, and the names of its scores, before the first training step.
 
     Raises:
-        UserError: ``train_batch`` returns no ``Batch`` or an invalid one, or ``score`` does not return the task's metric.
+        UserError: ``train_batch`` returns no ``Batch`` or an invalid one, ``score`` does not return the task's metric, or
+            ``loss`` is not a mean over the targets in a run with micro-batches.
     """
     batch: Any = task.train_batch(0, seed=config.seed, batch_size=config.train.batch_size)
     if mistake := describe_mistake(batch, task):
@@ -100,6 +102,39 @@ def check_first_batch(task: Task, config: RunConfig) -> None:
     if not isinstance(scores, dict) or (task.metric not in scores and not generates):
         named = ", ".join(scores) or "nothing" if isinstance(scores, dict) else repr(scores)
         raise UserError(f"task {config.task.label}: expected score() to name the metric {task.metric}, got {named}")
+    train = config.train
+    if train.gradient_accumulation > 1 or config.machine.processes_per_run > 1:
+        rows = max(2, train.batch_size // (train.gradient_accumulation * config.machine.processes_per_run))
+        whole, parts = losses_of_parts(task, batch, rows=rows)
+        if not math.isclose(whole, parts, rel_tol=SAME_LOSS, abs_tol=SAME_LOSS):
+            raise UserError(
+                f"task {config.task.label}: expected loss() to be a mean over the targets, got {whole:.4g} for several rows "
+                f"and {parts:.4g} for one at a time, weighted by their targets: its gradient would depend on "
+                "gradient_accumulation and processes_per_run. Set both to 1, or divide by the number of targets"
+            )
+
+
+def losses_of_parts(task: Task, batch: Batch, *, rows: int) -> tuple[float, float]:
+    """Return the loss of some rows together, and the mean of their losses, each weighted by its share of the targets.
+
+    Where a loss is a mean over targets, both are equal, and the micro-batches of a step have the gradient of the whole batch.
+
+    Args:
+        rows: about so many of the batch.
+    """
+    whole = batch.split(-(-len(batch.inputs) // rows))[0]
+    parts = whole.split(len(whole.inputs))
+    counts = [int((part.targets >= 0).sum()) for part in parts]
+    if not sum(counts):
+        return 0.0, 0.0
+    outputs, together = [_uniform_output(task, part) for part in parts], _uniform_output(task, whole)
+    if isinstance(together, torch.Tensor):  # else it has several parts, which stay uniform
+        together = torch.randn(together.shape, generator=torch.Generator().manual_seed(0))
+        outputs = list(together.split(1))
+    with torch.no_grad():
+        # The mean over no targets is NaN even with weight 0.
+        losses = [float(task.loss(z, part)) * n for z, part, n in zip(outputs, parts, counts, strict=True) if n]
+        return float(task.loss(together, whole)), sum(losses) / sum(counts)
 
 
 def _uniform_output(task: Task, batch: Batch) -> Any:

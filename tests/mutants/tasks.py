@@ -597,6 +597,13 @@ class PredictsItsInput(Total):
         return list(inputs)
 
 
+class SumsTheLoss(Letters):
+    """Returns the sum over the targets of a batch, not their mean."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return super().loss(logits, batch) * (batch.targets != IGNORED).sum()
+
+
 class TrainsOnTest(Letters):
     """Draws training batches from the test split, and evaluates ``train`` as it is."""
 
@@ -626,7 +633,7 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew],
     "additive score": [ScoresMeans],
     "chance level": [WrongDirection, OneClass, ScoresErrors, ScoresNothing],
-    "loss": [Likelihood, CountsIgnored],
+    "loss": [Likelihood, CountsIgnored, SumsTheLoss],
     "disjoint splits": [TestsTrain, Overlapping, TrainsOnTest, TrainsOnTestRows],
     "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
     "encoding": [LosesLetters],

@@ -7,6 +7,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.tasks import Batch
+from attnlab.tasks.validation import check_first_batch
 from attnlab.training.train import train
 from tests.support.small_runs import Reviews, tiny
 from tests.support.studies import STUDY, misplanned, write
@@ -98,3 +99,21 @@ def test_the_first_batch_is_checked_before_the_first_step(kind: str) -> None:
         train(tiny(task={"name": "tests.tasks.test_validation:Other", "wrong": kind}, model__heads=2))
     message = caught.value.message
     assert message.startswith(f"task Other wrong={kind}: ") and [word for word in RUN[kind] if word not in message] == []
+
+
+class RowSum(Reviews):
+    """A loss that is a sum over the rows, not a mean over the targets."""
+
+    def loss(self, logits: Any, batch: Batch) -> Any:
+        return super().loss(logits, batch) * len(batch.targets)
+
+
+def test_a_loss_that_is_no_mean_over_targets_is_refused_with_micro_batches() -> None:
+    for name, accumulation, mistake in (("RowSum", 2, True), ("RowSum", 1, False), ("Reviews", 2, False)):
+        task = {"Reviews": Reviews, "RowSum": RowSum}[name]()
+        config = tiny(train__gradient_accumulation=accumulation, train__batch_size=8)
+        if not mistake:
+            check_first_batch(task, config)
+            continue
+        with pytest.raises(UserError, match=r"loss\(\)"):
+            check_first_batch(task, config)

@@ -13,12 +13,14 @@ from attnlab._util.metrics import Mean
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
 from attnlab.tasks.masking import predicted_tokens
 from attnlab.tasks.overlap import overlap
+from attnlab.tasks.validation import SAME_LOSS, losses_of_parts
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
 
 SPLIT_ROWS = 512  # of each split that are compared
 SHARED = 0.2  # share of rows of a split that may also occur in another, above what train shares with itself
 TOKENS = 1 << 20  # of a split whose passages are compared
+LOSS_BATCHES = 3
 DRAWN = 16  # training batches, spread over two epochs, that are compared with valid and test
 SHARED_DRAWN = 0.1  # share of their passages or rows, above what an evaluation of train shares
 SPLIT_TOKENS = 1 << 23  # of valid and of test that they are compared with
@@ -143,6 +145,14 @@ def loss(target: TaskTarget) -> str:
     ignored = targets == IGNORED
     if target.is_language_model and ignored.any() and gradient[ignored].abs().max() > 0:
         raise Failure("logits at positions without a target get a gradient", f"Pass ignore_index={IGNORED} to cross_entropy.")
+    for step in range(LOSS_BATCHES):
+        whole, parts = losses_of_parts(target.task, target.train(step, batch_size=FEW_ROWS), rows=FEW_ROWS)
+        if not math.isclose(whole, parts, rel_tol=SAME_LOSS, abs_tol=SAME_LOSS):
+            raise Failure(
+                f"loss() of {FEW_ROWS} rows is {whole:.4g}, of one at a time, weighted by their targets, {parts:.4g}",
+                "Return the mean over the targets of the batch: a sum or a mean over rows has another gradient with "
+                "gradient_accumulation, and runs with it are refused.",
+            )
     return f"{losses['nothing']:.4g} nats of uniform predictions, {losses['right']:.2g} of right ones"
 
 
