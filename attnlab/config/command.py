@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 import shlex
 import string
@@ -26,6 +27,7 @@ from attnlab.errors import UserError, nearest
 Value = str | int | float | bool
 
 SEED = "seed"
+MAX_METRIC_NAME = 250  # characters that MLflow accepts
 CURVE = "curve/"  # begins the names of the curves that a program prints
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,49}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -191,6 +193,23 @@ def _check_metric(study: StudyConfig) -> None:
 def result_name(name: str) -> str:
     """Return the name under which a printed result is recorded: MLflow accepts few other characters."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def curve_name(name: str) -> str:
+    """Return the name under which the points of a printed curve are recorded, in which a slash makes a group."""
+    return CURVE + re.sub(r"[^A-Za-z0-9_./-]", "_", name)
+
+
+def describe_bad_name(name: str) -> str:
+    """Return the reason why MLflow does not accept the name of a metric; "" if it does."""
+    if not name or name == CURVE:
+        return "its name is empty"
+    if len(name) > MAX_METRIC_NAME:
+        return f"its name has more than {MAX_METRIC_NAME} characters"
+    path = posixpath.normpath(name)
+    if path != name or path == "." or path.startswith(("..", "/")):
+        return "its name reads like a path with empty, '.' or '..' parts"
+    return ""
 
 
 def _check_name(study: StudyConfig, name: str, loc: Loc, *, what: str) -> None:

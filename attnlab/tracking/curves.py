@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from attnlab._util.metrics import is_curve
 from attnlab.tracking.client import NOTICE_SECONDS
+from attnlab.tracking.summary import restored
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -55,7 +56,7 @@ def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
     with create_engine(uri, poolclass=NullPool).connect() as connection:
         for run_id, key, step, value, is_nan in connection.execute(query):
             if run_id in run_ids and is_curve(key):
-                curves.setdefault((run_id, key), []).append((step, float("nan") if is_nan else value))
+                curves.setdefault((run_id, key), []).append((step, float("nan") if is_nan else restored(value)))
     return curves
 
 
@@ -81,7 +82,7 @@ def _points(client: MlflowClient, uri: str, key: str, run_ids: list[str]) -> Ite
     points = _request_points(uri, key, run_ids) if len(run_ids) > 1 and uri.startswith("http") else None
     if points is None:
         for run_id in run_ids:
-            yield from ((run_id, (point.step, point.value)) for point in client.get_metric_history(run_id, key))
+            yield from ((run_id, (point.step, restored(point.value))) for point in client.get_metric_history(run_id, key))
     elif len(points) < BULK_POINTS:
         yield from points
     else:  # the response is cut off at the limit
@@ -100,4 +101,4 @@ def _request_points(uri: str, key: str, run_ids: list[str]) -> list[tuple[str, P
     if response.status_code == 404:
         return None
     metrics = verify_rest_response(response, BULK_ENDPOINT).json()["metrics"]
-    return [(metric["run_id"], (metric["step"], metric["value"])) for metric in metrics]
+    return [(metric["run_id"], (metric["step"], restored(float(metric["value"])))) for metric in metrics]

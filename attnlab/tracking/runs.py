@@ -275,7 +275,8 @@ def _row(record: Record, root: Path) -> dict[str, Any]:
     config = json.loads(tag["config"])
     row |= {**flatten_config(config), **json.loads(tag["axes"])}
     row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
-    row |= final_metrics(record)
+    # A program may print a metric with the name of an axis, which stays.
+    row |= {name: value for name, value in final_metrics(record).items() if name not in row}
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"init.taken": tag["init"]} if "init" in tag else {}
     row |= {"fused": int(tag["fused"])} if "fused" in tag else {}

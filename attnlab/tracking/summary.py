@@ -1,4 +1,7 @@
-"""The final metrics of a run: with six significant digits where MLflow shows them, and exact in a tag."""
+"""The final metrics of a run: with six significant digits where MLflow shows them, and exact in a tag.
+
+MLflow's databases have no infinity: they hold the largest float in its place, with which `restored` reads infinity again.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,30 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 SUMMARY_TAG = "attnlab.summary"  # the exact values, as JSON
+LARGEST = 1.7976e308  # MLflow writes 1.7976931348623157e308 for infinity
 MAX_TAG = 8_000  # characters; MLflow rejects longer tags of a run
 
 
 def split_summary(summary: Mapping[str, float]) -> tuple[dict[str, float], str]:
-    """Return the metrics to log, and the text of ``SUMMARY_TAG``; values that are not finite are left out.
+    """Return the metrics to log, and the text of ``SUMMARY_TAG``, which alone has infinite values; NaN is left out.
 
-    If the exact values do not fit into a tag, the metrics are exact and the text is empty.
+    If the exact values do not fit into a tag, the metrics are exact and complete, and the text is empty.
     """
-    exact = {name: value for name, value in summary.items() if math.isfinite(value)}
+    exact = {name: value for name, value in summary.items() if value == value}
     text = json.dumps(exact) if exact else ""
-    return ({name: _rounded(value) for name, value in exact.items()}, text) if len(text) <= MAX_TAG else (exact, "")
+    if len(text) > MAX_TAG:
+        return exact, ""
+    return {name: _rounded(value) for name, value in exact.items() if math.isfinite(value)}, text
+
+
+def restored(value: float) -> float:
+    """Return a metric as it was logged: infinite where MLflow has stored the largest float."""
+    return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
 
 
 def final_metrics(record: Record) -> dict[str, float]:
     """Return the exact final metrics of a record; those of versions before 0.4.0 have no tag."""
-    metrics = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
+    metrics = {name: restored(value) for name, value in record.data.metrics.items() if not is_curve(name)}
     return metrics | json.loads(record.data.tags.get(SUMMARY_TAG, "{}"))
 
 

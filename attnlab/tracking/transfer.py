@@ -28,6 +28,7 @@ from attnlab.tracking.client import (
 )
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
+from attnlab.tracking.summary import restored
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -204,7 +205,7 @@ def _delete_incomplete(client: MlflowClient, study: str) -> None:
 def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord:
     info, data = record.info, record.data
     points = [
-        (key, point.value, point.timestamp, point.step)
+        (key, restored(point.value), point.timestamp, point.step)
         for key in sorted(data.metrics)
         for point in client.get_metric_history(info.run_id, key)
     ]

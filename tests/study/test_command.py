@@ -19,9 +19,11 @@ from attnlab.report.stored import load
 from attnlab.report.write import report
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.code_changes import code_change_notes
-from attnlab.study.execution.command import parse_metrics, run_command
+from attnlab.study.execution.command import run_command
 from attnlab.study.execution.messages import Ended
+from attnlab.study.execution.printed_metrics import parse_metrics
 from attnlab.study.run import StudyResult, run
+from attnlab.study.sharing.export import export
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs
 from tests.support.empty_store import copy_store
@@ -222,11 +224,36 @@ def test_the_page_states_the_command_and_nothing_that_it_does_not_know(folder: P
     assert set(stored["curves"]["metric"]) == {"curve/score", "curve/loss"}
 
 
+INFINITE = """
+inf = float("inf")
+print(json.dumps({"step": 30, "score": -inf if seed == 1 else 1.0, "loss": inf, "a//b": 1}))
+print(json.dumps({"step": 40, "score": 1.0, "loss": float("nan")}))
+gated = how == "gated"
+print(json.dumps({"score": score, "snr": inf if gated else 3.0, "parameters": inf if gated else 7, "low": -inf, ".": 1}))
+"""
+
+
+def test_one_infinite_point_costs_no_page(folder: Path) -> None:
+    write(folder, INFINITE)
+    assert {row.state for row in go(folder).rows} == {"completed"}
+    runs, curves = load_runs("program", folder / "runs"), load_curves("program", folder / "runs")
+    assert set(runs[runs["how"] == "gated"]["snr"]) == set(runs[runs["how"] == "gated"]["parameters"]) == {math.inf}
+    assert set(runs["low"]) == {-math.inf}
+    assert set(curves[(curves["metric"] == "curve/score") & (curves["step"] == 30)]["value"]) == {-math.inf, 1.0}
+    page = report("program", folder / "runs", folder / "page")
+    assert "gated **is better than** plain" in (page / "README.md").read_text(encoding="utf-8")
+    drawing = (page / "curve-score.svg").read_text(encoding="utf-8")
+    assert "inf" not in drawing and "nan" not in drawing
+    stored = load(page)
+    assert set(stored["runs"]["low"]) == {-math.inf} and len(stored["curves"]) > 0
+    export("program", "tensorboard", folder / "board", root=folder / "runs")
+
+
 def test_seeds_with_the_same_result_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, "print(json.dumps({'score': len(how)}))\n")
     (folder / "s.yaml").write_text(json.dumps({**STUDY, "grid": {"how": ["plain", "clipped"]}}))
     assert main(["run", "s.yaml"]) == 0
-    assert "All seeds give the same result, to the last bit: plain, clipped." in capsys.readouterr().out
+    assert "All seeds give the same result, to a relative 1e-6: plain, clipped." in capsys.readouterr().out
     assert "All seeds give the same result" in (folder / "reports" / "program" / "README.md").read_text(encoding="utf-8")
     assert main(["plan", "s.yaml", "--seeds", "0-3"]) == 0
     out = capsys.readouterr().out

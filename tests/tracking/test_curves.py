@@ -20,6 +20,7 @@ from attnlab.tracking import client as client_module
 from attnlab.tracking import curves as curves_module
 from attnlab.tracking.client import connect, search_runs, tracking_uri
 from attnlab.tracking.curves import read_curves
+from attnlab.tracking.summary import restored
 from benchmarks.large_study import CURVES, STEPS, make
 from tests.tracking.test_delivery import points
 
@@ -57,15 +58,22 @@ def test_curves_keep_their_order_and_their_nans(root: Path) -> None:
     make(root, runs=4, cells=2)
     client = connect(root)
     run_id = str(load_runs("large", root)["run_id"][1])
-    for step, value in ((300, math.nan), (5, 1.0), (5, 0.5)):  # a retry logs an earlier step again, later
+    for step, value in (
+        (300, math.nan),
+        (5, 1.0),
+        (5, 0.5),
+        (301, math.inf),
+        (302, -math.inf),
+    ):  # a retry logs an earlier step again, later
         client.log_metric(run_id, "train/loss", value, step=step, timestamp=2**41 - step)
     table = load_curves("large", root)
     assert list(dict.fromkeys(table["run_id"])) == list(load_runs("large", root)["run_id"])
     curve = table.loc[(table["run_id"] == run_id) & (table["metric"] == "train/loss")]
-    history = [(point.step, point.value) for point in client.get_metric_history(run_id, "train/loss")]
+    history = [(point.step, restored(point.value)) for point in client.get_metric_history(run_id, "train/loss")]
     assert repr(list(zip(curve["step"], curve["value"], strict=True))) == repr(history)
-    assert len(curve) == len(points(root, run_id)) == len(STEPS) + 3
+    assert len(curve) == len(points(root, run_id)) == len(STEPS) + 5
     assert sum(math.isnan(value) for value in curve["value"]) == 1
+    assert {math.inf, -math.inf} < set(curve["value"])
 
 
 class FakeServer:

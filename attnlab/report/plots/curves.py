@@ -63,7 +63,7 @@ def curve_plot(
     for curve in curves:
         points = [(x(step), y(value)) for step, value in curve.points]
         parts.append(svg.polyline(points, curve.color, dash=curve.dash, width=curve.width))
-        parts += [svg.dot(*point, curve.color, radius=3) for point in points if 1 < len(points) <= MAX_MARKERS]
+        parts += [svg.dot(*point, curve.color, radius=3) for point in points if len(points) <= MAX_MARKERS]
     parts.append("</g>")
     labels = []
     for (label, color, dash), curve in first.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,10 +105,11 @@ def learning_panels(
         for cell, completed, path in _group_points(points.loc[points["metric"] == metric], runs):
             panel = panels[cell.name]
             label, dash = (cell.axes["variant"], "") if faceted else (cell.name, dashes[panel])
-            band = [(step, low, high) for step, _, low, high in path if low != high]
-            line = [(step, mean) for step, mean, _, _ in path]
-            curve = Curve(label, colors[cell.name], line, dash, band, width=MEAN_WIDTH if completed else RUN_WIDTH)
-            by_panel.setdefault(panel if faceted else "", []).append(curve)
+            for part in reversed(_parts(path)):  # the label is that of the first curve of its cell
+                band = [(step, low, high) for step, _, low, high in part if low != high]
+                line = [(step, mean) for step, mean, _, _ in part]
+                curve = Curve(label, colors[cell.name], line, dash, band, width=MEAN_WIDTH if completed else RUN_WIDTH)
+                by_panel.setdefault(panel if faceted else "", []).append(curve)
         every = [curve for curves in by_panel.values() for curve in curves]
         if max((len(curve.points) for curve in every), default=0) < 2:
             continue
@@ -124,7 +126,10 @@ def learning_panels(
 def _group_points(
     points: pandas.DataFrame, runs: Mapping[str, tuple[CellSummary, bool]]
 ) -> list[tuple[CellSummary, bool, CurvePoints]]:
-    """Return one curve for the completed runs of each cell, and one for each incomplete run."""
+    """Return one curve for the completed runs of each cell, and one for each incomplete run.
+
+    The mean at a step at which a run is not finite is NaN: a gap.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
     for run_id in points["run_id"].unique():
         if run_id in runs:
@@ -132,10 +137,24 @@ def _group_points(
             groups.setdefault((cell.name, "" if completed else run_id), []).append(run_id)
     grouped = []
     for run_ids in groups.values():
-        selected = points[points["run_id"].isin(run_ids) & points["value"].notna()]
-        steps = selected.groupby("step")["value"].agg(["mean", "min", "max"])
+        selected = points[points["run_id"].isin(run_ids)]
+        values: Any = selected["value"]
+        values = values.where(values.abs() < math.inf)
+        steps = values.groupby(selected["step"]).agg(["mean", "min", "max"])
+        steps[values.isna().groupby(selected["step"]).any()] = math.nan
         grouped.append((*runs[run_ids[0]], _thin(list(steps.itertuples(name=None)))))
     return grouped
+
+
+def _parts(path: CurvePoints) -> list[CurvePoints]:
+    """Return the parts of a curve between its gaps."""
+    parts: list[CurvePoints] = [[]]
+    for point in path:
+        if math.isfinite(point[1]):
+            parts[-1].append(point)
+        elif parts[-1]:
+            parts.append([])
+    return [part for part in parts if part]
 
 
 def _panels(cells: Sequence[CellSummary]) -> dict[str, str]:

@@ -164,7 +164,8 @@ def _train(job: Job, pipe: Connection) -> Outcome:
     report = _reporter(job, pipe)
     if isinstance(job.settings, CommandConfig):
         pipe.send(Started(f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
-        return run_command(job.settings, metric=job.metric, threads=job.threads, report=report, folder=job.folder)
+        options = {"metric": job.metric, "threads": job.threads, "folder": job.folder}
+        return run_command(job.settings, **options, report=report, notify=_notifier(pipe))
     device = _set_up_threads(job.settings, job.threads)
     pipe.send(Started(device, _total_steps(job.settings, job.train)))
     with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
