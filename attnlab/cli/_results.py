@@ -25,7 +25,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     Args:
         history: the looks at the study, this one included.
     """
-    from attnlab.report.command import notes_on_equal_seeds
+    from attnlab.report.command import notes_on_equal_results
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.predictive_validity import describe_agreement
     from attnlab.report.stages import chain_notes
@@ -57,7 +57,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
         print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
     if len(tables) > 1:
         _print_pooled(tables)
-    for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_seeds(cells)):
+    for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
         print_text(note)
     for part, of_task in tables:
         print_effects(of_task, part)
@@ -140,10 +140,10 @@ def _cell_rows(cells: Sequence[CellSummary], spec: ComparisonSpec) -> tuple[list
             [
                 cell.name,
                 format_value(cell),
-                str(len(cell.values) or ""),
+                str(cell.seeds or ""),
                 format_difference(cell),
                 _against(cell, describe_verdict(cell.verdict), several=several),
-                cell.outcome if cell.value and cell.outcome != RunState.COMPLETED else "",
+                cell.outcome if cell.has_result and cell.outcome != RunState.COMPLETED else "",
                 *(metric.format(cell.costs[metric.name].mean) if metric.name in cell.costs else "" for metric in costs),
             ]
         )

@@ -8,6 +8,8 @@ from typing import Any
 from attnlab.config.axes import text
 from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
 from attnlab.stats.compare import CellSummary, comparisons
+from attnlab.stats.estimand import ExactDifference
+from attnlab.stats.paired import Difference, NoTest, is_constant
 from attnlab.stats.records import is_present
 
 SHOWN_DIGITS = 12  # of a digest
@@ -51,12 +53,60 @@ def notes_on_files(cells: Sequence[CellSummary]) -> list[str]:
     return [f"Not on the same files as their baseline: {', '.join(listed)}. {OTHER_FILES}"] if listed else []
 
 
-def notes_on_equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note if a program gives the same result for all seeds of a cell: it may not use the seed."""
-    equal = [c.name for c in cells if is_program_test(c.test) and len(c.values) > 1 and len(set(c.values.values())) == 1]
-    if not equal:
-        return []
+def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
+    """Return notes on what makes no difference: seeds with one result, and axes whose cells have the results of the baseline.
+
+    Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's own runs can be equal
+    because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is noted.
+    """
+    return [*_equal_seeds(cells), *_equal_cells(cells)]
+
+
+def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
+    programs = [c.name for c in cells if is_program_test(c.test) and is_constant([*c.values.values()])]
+    constant = [c for c in comparisons(cells) if c.difference and c.difference.no_test is NoTest.CONSTANT]
+    others = [c.name for c in constant if not is_program_test(c.test) or not {c.name, c.baseline} <= set(programs)]
+    texts = []
+    if programs:
+        texts.append(
+            f"All seeds give the same result, to a relative 1e-6: {', '.join(programs)}. Either nothing in the program is "
+            "random, or it does not use {seed}: then its runs are one run repeated, and say nothing about the scatter of "
+            "others."
+        )
+    if others:
+        reason = "the program may not use {seed} as it should" if is_program_test(constant[0].test) else "the seed does not change it"
+        texts.append(
+            f"All seeds have the same difference from the baseline, to a relative 1e-6: {', '.join(others)}; {reason}."
+        )
+    return texts
+
+
+def _equal_cells(cells: Sequence[CellSummary]) -> list[str]:
+    by_name = {cell.name: cell for cell in cells}
+    texts: dict[str, list[str]] = {}  # axes -> cells that they do not change
+    for cell in comparisons(cells):
+        if not _is_equal(cell.difference) or _is_saturated(cell):
+            continue
+        base = by_name[cell.baseline].axes
+        axes = " and ".join(f"{{{axis}}}" for axis, value in cell.axes.items() if value != base[axis])
+        if axes:
+            texts.setdefault(axes, []).append(cell.name)
+    is_program = any(is_program_test(cell.test) for cell in cells)
+    why = "the program may not use {axes}" if is_program else "{axes} may have no effect"
     return [
-        f"All seeds give the same result, to the last bit: {', '.join(equal)}. Either nothing in the program is random, or it "
-        "does not use {seed}: then its runs are one run repeated, and say nothing about the scatter of others."
+        f"The same results as the baseline in every seed, to a relative 1e-6: {', '.join(names)}. {why.format(axes=axes)}."
+        for axes, names in texts.items()
     ]
+
+
+def _is_equal(difference: Difference | None) -> bool:
+    """Return True if a cell and its baseline have the same score in each of several seeds."""
+    if difference is None or difference.interval.n < 2:
+        return False
+    return not any(difference.gaps) if isinstance(difference, ExactDifference) else difference.identical
+
+
+def _is_saturated(cell: CellSummary) -> bool:
+    """Return True for scores that two different cells can share: a solved task, or for attnlab's own runs any constant."""
+    values = [*cell.values.values()]
+    return is_constant(values) and (not is_program_test(cell.test) or all(value in (0.0, 1.0, 100.0) for value in values))

@@ -18,6 +18,12 @@ TESTS = {
     "has the interval of Clopper and Pearson",
 }
 
+DIVERGED = {
+    "median": "its score is worse than any other, and a median that falls on diverged runs is no number",
+    "solve_rate": "it does not solve the task",
+    "superiority": "it loses against a run that completed",
+}
+
 
 def describe_estimand(estimand: EstimandConfig, *, metric: str, direction: str) -> str:
     """Return an estimand in a phrase, such as "the solve rate, the share of seeds with recall of at least 0.9"."""
@@ -41,6 +47,8 @@ def estimand_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[s
     estimand = spec.estimand
     described = describe_estimand(estimand, metric=spec.metric, direction=spec.direction)
     texts = [f"Seeds are summarized by {described}. Brackets are exact 95 % intervals over seeds."]
+    if any(cell.scores.keys() - cell.values.keys() for cell in cells):
+        texts.append(f"A diverged run is an outcome of its cell: {DIVERGED[estimand.name]}.")
     if estimand.name == "superiority":
         texts.append("The figure of a single cell is the median of its seeds.")
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]

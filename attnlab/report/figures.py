@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ def difference_rows(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: 
     rows, several = [], any(cell.further for cell in cells)
     in_unit = _in_unit(spec)
     for cell in comparisons(cells):
-        if cell.difference is not None:
+        if cell.difference is not None and math.isfinite(cell.difference.interval.mean):
             name = comparison_name(plot_label(cell, spec), cell.baseline) if several else plot_label(cell, spec)
             mean, baseline = cell.difference.interval, by_name[cell.baseline].values
             null = cell.difference.null

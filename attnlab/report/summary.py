@@ -6,6 +6,7 @@ inconclusive comparison is never reported as "no difference".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -200,7 +201,7 @@ def _inconclusive(cell: CellSummary, need: str) -> str:
 
 def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
     """Return the two sentences of a study in which nothing is compared."""
-    completed = [cell for cell in cells if cell.value is not None]
+    completed = [cell for cell in cells if cell.has_result]
     if not completed:
         missing = f"has {spec.metric}" if any(RunState.COMPLETED in cell.states for cell in cells) else "has completed"
         states = "; ".join(f"{cell.name}: {cell.outcome}" for cell in cells[:MAX_NAMED])
@@ -214,9 +215,9 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         first = f"{opening}, the cells cannot be ranked: {reason}."
         return Summary([first], ["The study has no baseline, so cells are not compared."])
     sign = 1 if spec.direction == "min" and spec.estimand.name != "solve_rate" else -1
-    scores = [sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean for cell in completed]
+    scores = [_rank(sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean) for cell in completed]
     best = [cell for cell, score in zip(completed, scores, strict=True) if score == min(scores)]
-    seeds, name = count(len(best[0].values), "seed"), spec.estimand.name_of_cell
+    seeds, name = count(best[0].seeds, "seed"), spec.estimand.name_of_cell
     first = f"{opening}, the best {name} is that of {best[0].name}: {format_value(best[0])} ({seeds})."
     if len(best) > 1:
         names = ", ".join(cell.name for cell in best[:MAX_NAMED]) + (
@@ -225,6 +226,11 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         first = f"{opening}, {len(best)} cells share the best {name}, {format_value(best[0])}: {names}."
     second = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
     return Summary([first], [second])
+
+
+def _rank(value: float) -> float:
+    """Return a value to sort by; a median between infinities comes last."""
+    return value if value == value else math.inf
 
 
 def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:

@@ -40,6 +40,8 @@ REASONS = {
     TrendReason.NO_SHARED_SEED: "no seed completed at every level",
     TrendReason.ONE_SEED: "one seed, no interval",
     TrendReason.NOT_A_LINE: "the differences at the levels do not follow the fitted line",
+    TrendReason.LOSSES: "the cell and its baseline lost different numbers of seeds",
+    TrendReason.CONSTANT: "the same change in all seeds",
 }
 
 

@@ -11,7 +11,7 @@ from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.metrics import GENERATED_SCORES
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes, is_program_test
-from attnlab.report.command import is_of_program, notes_on_equal_seeds, notes_on_files
+from attnlab.report.command import is_of_program, notes_on_equal_results, notes_on_files
 from attnlab.report.control import control_notes
 from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
@@ -63,11 +63,11 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     columns += [Column("state", is_text=True)] if has_states else []
     rows = []
     for cell in cells:
-        texts = [cell.name, format_value(cell), str(len(cell.values) or "")]
+        texts = [cell.name, format_value(cell), str(cell.seeds or "")]
         texts += _comparison_texts(cell, several=several, has_effects=has_effects) if compared else []
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []
-        kind = "missing" if cell.value is None else "baseline" if cell.is_baseline else ""
+        kind = "missing" if not cell.has_result else "baseline" if cell.is_baseline else ""
         link = "" if cell.outcome == NOT_CONFIRMED else anchor(cell.name)  # the table of runs has no trials
         rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind, link=link))
         for further in cell.further:  # the cell's own figures stand in its first row
@@ -194,7 +194,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
             "verdicts are more certain than they should be."
         )
-    if any(cell.difference and cell.difference.interval.n < len(cell.values) for cell in cells):
+    if any(cell.difference and cell.difference.interval.n < cell.seeds for cell in cells):
         texts.append(
             "“3 of 8 seeds”: the baseline has completed only so many of the cell's seeds, and only these are compared. "
             "Further seeds are run for both."
@@ -202,7 +202,10 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     texts += notes_on_predictions(verdicts)
     texts += [*note_on_thin_lines(cells), *notes_on_intervals(cells)]
     if any(v.constant == "difference" for v in verdicts):
-        texts.append("If all seeds have the same difference, it has no spread, and only its sign is tested.")
+        texts.append(
+            "The same difference in all seeds, to a relative 1e-6, has no scatter that a test could use: the runs may be one "
+            "run repeated. Cells of which some runs solve a task exactly can be compared by their solve rates (`estimand`)."
+        )
     if any(_effect_size(cell) for cell in cells):
         texts.append("Effect size: the mean difference in standard deviations of the paired differences.")
     if spec.margin is not None and spec.estimand.is_mean:
@@ -215,7 +218,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
     if spec.looks is not None and spec.looks.count > 1 and spec.estimand.is_mean:
         texts.append(describe_looks(spec.looks))
-    texts += [*notes_on_files(cells), *notes_on_equal_seeds(cells)]
+    texts += [*notes_on_files(cells), *notes_on_equal_results(cells)]
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
 
 

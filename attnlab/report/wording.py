@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ SENSITIVITY = {
     Sensitivity.WIDE_MARGIN: "but the margin is too wide: nearly every cell would be equivalent",
 }
 
+NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SIMULTANEOUS_MARK = "‡"  # of the interval that is shown where only that agrees with the verdict
 CHOSEN_MARK = "†"  # of a difference that is called better or worse for its size, which biases it away from zero
 
@@ -42,7 +44,7 @@ def format_change(first: float, last: float) -> str:
 
 
 def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
-    """Format a mean as in "2.1130 ± 0.0200", without "±" if there is no interval, "" for None.
+    """Format a mean as in "2.1130 ± 0.0200", without "±" if there is no interval, "" for None; "diverged" if it is infinite.
 
     Args:
         interval: The mean and its interval.
@@ -50,6 +52,8 @@ def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
     """
     if interval is None:
         return ""
+    if not math.isfinite(interval.mean):  # a median that falls on diverged runs
+        return f"{NO_NUMBER}{_ends(interval, sign=sign)}"
     mean = ("+" if sign and interval.mean > 0 else "") + format_metric(interval.mean)
     if isinstance(interval, ExactInterval):
         return f"{mean}{_ends(interval, sign=sign)}"
@@ -91,7 +95,7 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
     """
     if cell.difference is None:
         return ""
-    interval, seeds = cell.difference.interval, len(cell.values)
+    interval, seeds = cell.difference.interval, cell.seeds
     text = format_consistent(cell.difference) if simultaneous else format_estimate(cell.difference)
     text += f" {CHOSEN_MARK}" if is_chosen(cell) else ""
     return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
@@ -258,6 +262,10 @@ def describe_reason(verdict: Verdict) -> str:
             text = f"{count(verdict.pairs, 'pair')} of seeds, the first look is at {verdict.first_look}"
         case Reason.FEW_SEEDS:
             text = f"{verdict.pairs} seeds are too few"
+        case Reason.CONSTANT:
+            text = f"the same difference in all {verdict.pairs} seeds"
+        case Reason.LOSSES:
+            text = "the cell and its baseline lost different numbers of seeds, perhaps the worst"
         case Reason.MORE_SEEDS:
             text = _describe_outlook(verdict)
         case Reason.EXACT_TEST:
@@ -277,7 +285,7 @@ def describe_reason(verdict: Verdict) -> str:
             return f"its baseline has {verdict.detail}"
         case None:
             return ""
-    constant = f"the same {verdict.constant} in all {verdict.pairs} seeds; " if verdict.constant else ""
+    constant = f"the same value in all {verdict.pairs} seeds; " if verdict.constant == "value" else ""
     unpaired = f"; the baseline lacks {verdict.seeds - verdict.pairs} of its {verdict.seeds} seeds"
     return f"{constant}{text}{unpaired if verdict.seeds > verdict.pairs else ''}"
 
@@ -292,7 +300,7 @@ def _describe_outlook(verdict: Verdict) -> str:
         probability = format_probability(verdict.futility.probability)
         return f"stopped for futility: with {verdict.futility.seeds} seeds {probability} conclusive"
     needed = verdict.needed  # in total, as in the plan
-    if verdict.prediction is None:  # all pairs have the same difference
+    if verdict.prediction is None:  # all pairs have the same value
         return f"conclusive with {count(needed or 0, 'seed')} if it stays the same"
     texts = []
     if verdict.prediction.conclusive >= 0.01:

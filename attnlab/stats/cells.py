@@ -127,7 +127,10 @@ class CellSummary:
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
         further: This cell again for each further baseline, with that baseline, difference and verdict.
         curve: Its curve over the swept hyperparameter, in a study with a sweep.
-        estimate: Its solve rate, or its median, with the exact interval, for another estimand than the mean.
+        estimate: Its solve rate, or its median, with the exact interval, for another estimand than the mean. Diverged runs
+            count (`attnlab.stats.estimand`).
+        scores: Seed -> score, for another estimand than the mean: `values`, and the worst score for seeds that diverged.
+        lost: Seeds that ended without a score. In a study with a sweep, a diverged run is none of them: it bounds the optimum.
     """
 
     name: str
@@ -146,6 +149,18 @@ class CellSummary:
     further: tuple[CellSummary, ...] = ()
     curve: LearningRateCurve | None = None
     estimate: ExactInterval | None = None
+    scores: Mapping[int, float] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+    @property
+    def has_result(self) -> bool:
+        """True if it can be compared: a run completed, or diverged where that counts as a score."""
+        return self.value is not None or self.estimate is not None
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds with a score."""
+        return len(self.scores or self.values)
 
     @property
     def is_baseline(self) -> bool:

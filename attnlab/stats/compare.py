@@ -21,16 +21,22 @@ from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.chains import with_chain_costs
 from attnlab.stats.control import sensitivity
-from attnlab.stats.estimand import compare_seeds, summarize_seeds
+from attnlab.stats.estimand import ExactDifference, compare_seeds, summarize_seeds, worst_score
 from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
 from attnlab.stats.margin import has_wide_margin
 from attnlab.stats.moderation import cap_priors, moderate
 from attnlab.stats.records import comparison_name, finite, is_infinite, is_present
+from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge
 
 # States in which a seed has no value and never will.
 LOST_STATES = (RunState.DIVERGED, RunState.OUT_OF_MEMORY, RunState.FAILED, RunState.TIMED_OUT)
 
+
+# Cells that lost different numbers of seeds have no verdict if these differ by more than one seed, or by more than this share
+# of the seeds: what is missing may be the worst (docs/concepts/verdicts.md has the simulated errors).
+MAX_LOST_SHARE = 0.05
+SWEPT_NOISE = 4.0  # of a fitted optimum, relative to that of one run
 
 # Columns that determine the batches of a seed: equal columns, equal batches in the same order.
 BATCH_FIELDS = ("task", "data", "length", "train.batch_size", "train.steps", "train.epochs")
@@ -104,7 +110,9 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
         if metric.measured and len(numbers) > 1:
             ranges[metric.name] = (min(numbers), max(numbers))
     value = paired.interval(list(values.values()), looks=spec.looks) if values else None
-    estimate = summarize_seeds([*values.values()], estimand=spec.estimand, direction=spec.direction, looks=spec.looks)
+    diverged = {int(run["seed"]) for run in runs if _state(run, spec) == RunState.DIVERGED} - values.keys()
+    scores = {} if spec.estimand.is_mean else values | dict.fromkeys(sorted(diverged), worst_score(spec.direction))
+    estimate = summarize_seeds([*scores.values()], estimand=spec.estimand, direction=spec.direction, looks=spec.looks)
     reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != RunState.COMPLETED)
     return CellSummary(
         name=name,
@@ -118,7 +126,70 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
         test=next((str(run["test"]) for run in runs if run.get("test")), ""),
         batches=_batch_fields(runs[0]),
         ranges=ranges,
+        scores=scores,
+        lost=frozenset(int(run["seed"]) for run in runs if _is_lost(run, spec)) - values.keys(),
     )
+
+
+def lost_states(spec: ComparisonSpec) -> tuple[RunState, ...]:
+    """Return the states of runs without a score.
+
+    Divergence is a score where it counts as the worst one. In a sweep, it bounds the optimum from the side of large rates.
+    """
+    counts = spec.sweep or not spec.estimand.is_mean
+    return tuple(state for state in LOST_STATES if not (counts and state is RunState.DIVERGED))
+
+
+def _is_lost(run: Mapping[str, Any], spec: ComparisonSpec) -> bool:
+    """Return True for a run that ended without a score, also if it completed without a number for the metric."""
+    state = _state(run, spec)
+    return state in lost_states(spec) or (state == RunState.COMPLETED and finite(run.get(spec.metric)) is None)
+
+
+def lose_alike(lost: tuple[int, int], runs: tuple[int, int]) -> bool:
+    """Return True if two groups of runs lost about the same share of them (`MAX_LOST_SHARE`).
+
+    Args:
+        lost: Number of runs without a score in each group.
+        runs: Number of runs in each group.
+    """
+    excess = abs(lost[0] / runs[0] - lost[1] / runs[1]) if all(runs) else 0.0
+    return excess * min(runs) <= 1 + 1e-9 and excess <= MAX_LOST_SHARE + 1e-9
+
+
+def lose_seeds_alike(cells: Sequence[CellSummary], baselines: Sequence[CellSummary]) -> bool:
+    """Return True if cells and their baselines lost about as many of the seeds that all of them were trained with."""
+    common = set.intersection(*({*cell.values, *cell.scores, *cell.lost} for cell in (*cells, *baselines)))
+    lost = [len(common & {seed for cell in group for seed in cell.lost}) for group in (cells, baselines)]
+    return lose_alike((lost[0], lost[1]), (len(common), len(common)))
+
+
+def _may_ignore_seeds(cell: CellSummary, spec: ComparisonSpec) -> bool:
+    """Return True for a program with scores other than "solved". attnlab's own runs use their seed: equal scores are limits."""
+    return is_program_test(cell.test) and spec.estimand.name != "solve_rate"
+
+
+def compare_pair(
+    cell: CellSummary, baseline: CellSummary, spec: ComparisonSpec, *, margin: float | None = None, looks: Looks | None = None
+) -> paired.Difference | None:
+    """Return a cell minus its baseline, not yet corrected; without a test if they lost different numbers of seeds.
+
+    Args:
+        cell, baseline: Two cells of one task.
+        spec: The comparison that the study makes.
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+        looks: Looks at which the two are judged.
+    """
+    own, base = (cell.values, baseline.values) if spec.estimand.is_mean else (cell.scores, baseline.scores)
+    # a fitted optimum is computed from several runs, which adds up their noise
+    scales = {seed: SWEPT_NOISE * abs(value) for seed, value in own.items()} if spec.sweep else paired.NO_SCALES
+    options = {"estimand": spec.estimand, "direction": spec.direction, "margin": margin, "looks": looks}
+    difference = compare_seeds(own, base, **options, scales=scales)
+    if isinstance(difference, ExactDifference) and difference.is_constant and _may_ignore_seeds(cell, spec):
+        difference = paired.withhold(difference, paired.NoTest.CONSTANT)
+    if difference is None or difference.interval.n < 2 or lose_seeds_alike([cell], [baseline]):
+        return difference
+    return paired.withhold(difference, paired.NoTest.LOSSES)
 
 
 def _batch_fields(run: Mapping[str, Any]) -> dict[str, str]:
@@ -163,7 +234,8 @@ def _at_optima(
         curve = curves.get(cell.name)
         values = curve.values if curve else {}
         value = paired.interval(list(values.values()), looks=spec.looks) if values else None
-        fitted.append(replace(cell, values=values, value=value, curve=curve))
+        lost = {int(run["seed"]) for run in groups[cell.name] if _is_lost(run, spec)} - values.keys()
+        fitted.append(replace(cell, values=values, value=value, curve=curve, lost=frozenset(lost)))
     return fitted
 
 
@@ -189,7 +261,7 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
         for cell, group in zip(cells, compared, strict=True):
             baseline = baseline_of(cell, further)
             pair = frozenset((cell.name, baseline.name if baseline else ""))
-            if cell.value is not None and baseline is not cell and pair not in pairs:
+            if cell.has_result and baseline is not cell and pair not in pairs:
                 group.append(_pair(cell, baseline, spec))
                 pairs.add(pair)
     return [replace(group[0], further=tuple(group[1:])) for group in compared]
@@ -279,15 +351,14 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING))
     if problem := _curve_problem(cell, spec):
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM, detail=problem))
-    if cell.value is None:
+    if not cell.has_result:
         return cell
     if cell.test != baseline.test and not (is_program_test(cell.test) and is_program_test(baseline.test)):
         detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
     margin = None if spec.is_control(cell.axes) else spec.margin
     looks = spec.own_looks.get(comparison_name(cell.name, baseline.name), spec.looks)
-    estimand = {"estimand": spec.estimand, "direction": spec.direction}
-    difference = compare_seeds(cell.values, baseline.values, margin=margin, looks=looks, **estimand)
+    difference = compare_pair(cell, baseline, spec, margin=margin, looks=looks)
     return replace(cell, baseline=baseline.name, difference=difference)
 
 
@@ -310,13 +381,12 @@ def _fields_of_test(cell: CellSummary) -> dict[str, Any]:
 
 
 def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: CellSummary, spec: ComparisonSpec) -> Verdict:
-    """Judge the completed pairs, and record the lost runs with the verdict: what diverged may have been the worst."""
-    if baseline.value is None:
+    """Judge the pairs, and record the runs without a score with the verdict: they may have been the worst."""
+    if not baseline.has_result:
         problem = _curve_problem(baseline, spec)
         detail = f"no fitted optimum: {problem}" if problem else f"no {spec.metric} ({baseline.outcome})"
         return Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_WITHOUT_VALUE, detail=detail)
-    # In a sweep, a diverged run bounds the optimum from the side of large rates; it is not a lost seed.
-    states = [state for state in LOST_STATES if not (spec.sweep and state is RunState.DIVERGED)]
+    states = lost_states(spec)
     lost = tuple((count, state) for state, count in cell.states.items() if state in states)
     baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in states)
     verdict = judge(difference, direction=spec.direction)
@@ -324,4 +394,4 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
     if futility and verdict.kind is VerdictKind.INCONCLUSIVE and futility.pairs == verdict.pairs:
         verdict = replace(verdict, futility=futility)
     other_files = describe_other_files(cell.test, baseline.test)
-    return replace(verdict, seeds=len(cell.values), lost=lost, baseline_lost=baseline_lost, other_files=other_files)
+    return replace(verdict, seeds=cell.seeds, lost=lost, baseline_lost=baseline_lost, other_files=other_files)

@@ -11,6 +11,10 @@ seeds is then the score of no run, and its t-test assumes a distribution that th
                  with the interval of Clopper and Pearson (1934). The test of Mann and Whitney would need fewer seeds; it
                  also calls cells different of which neither beats the other more often, if one of them is bimodal
 
+A diverged run is an outcome of its cell and counts in all three: it does not solve the task, it loses against a run that
+completed, and as a score it is worse than any other. A median that falls on a diverged run is infinite. Runs that failed, timed
+out or ran out of memory have no score. Scores that differ by no more than `attnlab.stats.paired.NOISE` are ties.
+
 `benchmarks.estimands` has the simulations behind these choices. The tests are discrete, so that their error
 rates lie below their levels. The correction for looks was calibrated for t-tests; `benchmarks.estimands`
 also simulates these tests with it.
@@ -22,15 +26,15 @@ Reference:
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p
-from attnlab.stats.paired import LEVEL, Difference, Interval
+from attnlab.stats.paired import LEVEL, NO_SCALES, Difference, Interval
 from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.solve_rates import interval_of_difference, p_above
 
@@ -54,7 +58,7 @@ class ExactInterval(Interval):
 
 @dataclass(frozen=True)
 class ExactDifference(Difference):
-    """A cell compared with its baseline by an exact test, over the seeds that both completed.
+    """A cell compared with its baseline by an exact test, over the seeds of which both completed or diverged.
 
     `interval` has the median of the differences, in the metric's unit; the solve rate of the cell minus that of the baseline;
     or the probability of superiority, between 0 and 1.
@@ -62,7 +66,7 @@ class ExactDifference(Difference):
     Attributes:
         estimand: The estimand, not the mean.
         direction: "min" where smaller scores are better, else "max".
-        pairs: (score of the cell, score of the baseline) of each seed.
+        pairs: (score of the cell, score of the baseline) of each seed; infinite for a diverged run (`worst_score`).
     """
 
     estimand: EstimandConfig = field(default_factory=EstimandConfig)
@@ -93,8 +97,21 @@ class ExactDifference(Difference):
     @property
     def wins(self) -> tuple[int, int]:
         """Numbers of seeds in which the cell and the baseline are better than the other."""
-        lower, higher = sum(a < b for a, b in self.pairs), sum(a > b for a, b in self.pairs)
+        lower, higher = sum(gap < 0 for gap in self.gaps), sum(gap > 0 for gap in self.gaps)
         return (lower, higher) if self.direction == "min" else (higher, lower)
+
+    @property
+    def gaps(self) -> list[float]:
+        """The score of the cell minus that of the baseline in each seed: 0 for a tie, infinite if one of them diverged."""
+        return [_gap(cell, baseline) for cell, baseline in self.pairs]
+
+    @property
+    def is_constant(self) -> bool:
+        """True if all of several seeds have the same finite difference, to within the noise, and it is not zero."""
+        gaps = self.gaps
+        if len(gaps) < 2 or not any(gaps) or not all(map(math.isfinite, gaps)):
+            return False
+        return paired.agree(gaps, [paired.noise(*pair) for pair in self.pairs])
 
     @property
     def conclusion(self) -> str:
@@ -111,10 +128,9 @@ class ExactDifference(Difference):
         """Return the estimate with the interval that misses the truth with probability `level`, at all looks together."""
         n = len(self.pairs)
         tail = level_at(level / 2, self.looks, n)
-        gaps = [cell - baseline for cell, baseline in self.pairs]
         wins, losses = self.wins
         if self.estimand.name == "median":
-            estimate, ends = median(gaps), median_interval(gaps, tail)
+            estimate, ends = _median(self.gaps), median_interval(self.gaps, tail)
         elif self.estimand.name == "solve_rate":
             cell, baseline = self.solved
             estimate, ends = (cell - baseline) / n, interval_of_difference(cell, baseline, n, tail)
@@ -136,8 +152,26 @@ class ExactDifference(Difference):
         if self.estimand.name == "superiority":
             wins, losses = self.wins
             return sign_test_p(wins if above else losses, wins + losses)
-        beyond = sum(cell - baseline > limit if above else cell - baseline < limit for cell, baseline in self.pairs)
+        beyond = sum(gap > limit if above else gap < limit for gap in self.gaps)
         return sign_test_p(beyond, len(self.pairs))
+
+
+def worst_score(direction: str) -> float:
+    """Return the score of a diverged run: infinite, and worse than that of any other run."""
+    return math.inf if direction == "min" else -math.inf
+
+
+def _gap(cell: float, baseline: float) -> float:
+    if cell == baseline or abs(cell - baseline) <= paired.noise(cell, baseline) < math.inf:
+        return 0.0
+    return cell - baseline
+
+
+def _median(values: Sequence[float]) -> float:
+    """Return the median; NaN halfway between a positive and a negative infinity."""
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return low if low == high else (low + high) / 2
 
 
 def compare_seeds(
@@ -148,23 +182,25 @@ def compare_seeds(
     direction: str,
     margin: float | None = None,
     looks: Looks | None = None,
+    scales: Mapping[int, float] = NO_SCALES,
 ) -> Difference | None:
     """Compare a cell with its baseline: by a t-test for the mean, else by an exact test.
 
     Args:
-        cell: Seed -> score.
-        baseline: Seed -> score.
+        cell: Seed -> score; for another estimand than the mean, with `worst_score` for seeds that diverged.
+        baseline: The same of the baseline.
         estimand: The number that is compared.
         direction: "min" where smaller scores are better, else "max".
         margin: Largest difference that counts as equivalent, in the metric's unit, or of solve rates; without effect for the
             probability of superiority.
         looks: Looks at which the study is judged. There is no test before the first of several announced ones.
+        scales: As `attnlab.stats.paired.difference` takes them, for the mean.
 
     Returns:
         The difference, not yet corrected over its table; None if the two share no seed.
     """
     if estimand.is_mean:
-        return paired.difference(cell, baseline, margin=margin, looks=looks)
+        return paired.difference(cell, baseline, margin=margin, looks=looks, scales=scales)
     pairs = tuple((cell[seed], baseline[seed]) for seed in sorted(cell.keys() & baseline.keys()))
     if not pairs:
         return None
@@ -190,7 +226,7 @@ def summarize_seeds(
     """Return the solve rate or the median of a cell with its exact 95 % interval; None for the mean, or without a score.
 
     Args:
-        values: One score per seed.
+        values: One score per seed, `worst_score` for one that diverged.
         estimand: The median is also returned for the probability of superiority, which belongs to two cells.
         direction: "min" where smaller scores are better, else "max".
         looks: Widen the interval so that it covers the true value at all of these looks together.
@@ -202,7 +238,7 @@ def summarize_seeds(
     if estimand.name == "solve_rate":
         solved = sum(estimand.solves(value, direction) for value in values)
         return ExactInterval(n, solved / n, None, *clopper_pearson(solved, n, tail), solved=solved)
-    return ExactInterval(n, median(values), None, *(median_interval(values, tail) or (None, None)))
+    return ExactInterval(n, _median(values), None, *(median_interval(values, tail) or (None, None)))
 
 
 def smallest_p(estimand: EstimandConfig, n: int) -> float:

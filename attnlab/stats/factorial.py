@@ -10,6 +10,7 @@ each; this and the correction for looks are those of `attnlab.stats.paired`.
 
 Runs that are lost leave the design unbalanced. A lost run is then replaced by its least-squares prediction, which does not
 change the least-squares estimates (Yates 1933), and the standard errors are increased to what they are for the completed runs.
+An effect one of whose sides lost a larger share of its runs than the other (`compare.MAX_LOST_SHARE`) has no test.
 Effects that the completed runs do not determine are named.
 
 References:
@@ -23,12 +24,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from attnlab.config.design import FactorialDesign, Point
 from attnlab.config.linear_model import Estimable, Term, design_aliases, estimable_terms, model_columns, model_terms
 from attnlab.stats import paired
-from attnlab.stats.compare import LOST_STATES, CellSummary, ComparisonSpec
+from attnlab.stats.compare import LOST_STATES, CellSummary, ComparisonSpec, lose_alike
 from attnlab.stats.margin import is_wide
 from attnlab.stats.moderation import moderate
 from attnlab.stats.verdict import Sensitivity, Verdict, VerdictKind, judge
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 # runs of a seed.
 MAX_PRIOR = 3
 TOGETHER = "all together"
+SMALLEST_WEIGHT = 1e-9  # of a cell in an effect; below it, the cell is on neither of the effect's sides
 Run = tuple[Point, int, float]  # levels, seed, value
 
 
@@ -117,11 +120,34 @@ def estimate_effects(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Fact
         return FactorialResult(design, lost=lost, problem="no run has completed")
     terms, planned = design_aliases(design, design.points)
     estimable, names, values = seed_effects(design, runs)
-    scale = max(abs(value) for _, _, value in runs)
-    effects = _judged(names, values, terms, estimable, spec, scale=scale)
+    scale = median(abs(value) for _, _, value in runs)
+    withheld = _unequal_losses(cells, design, estimable, names)
+    effects = _judged(names, values, terms, estimable, spec, scale=scale, withheld=withheld)
     missing = tuple(terms[i].name for i in planned.kept if i not in estimable.kept)
     problem = "" if effects else "the completed runs determine no effect"
     return FactorialResult(design, tuple(effects), missing, len(runs), lost, problem)
+
+
+def _unequal_losses(
+    cells: Sequence[CellSummary], design: FactorialDesign, estimable: Estimable, names: Sequence[str]
+) -> frozenset[str]:
+    """Return the effects whose two sides lost different shares of their runs: what is missing may be the worst."""
+    import numpy
+
+    placed = [(point, cell) for cell in cells for point in _points(cell, design)]
+    columns = model_columns(design, model_terms(design), [point for point, _ in placed])[:, list(estimable.kept)]
+    contrasts = numpy.linalg.pinv(numpy.column_stack([numpy.ones(len(placed)), columns]))[1:]
+    if TOGETHER in names:
+        contrasts = numpy.vstack([contrasts, contrasts.sum(0)])
+    lost = [len((cell.scores.keys() - cell.values.keys()) | cell.lost) for _, cell in placed]
+    runs = [number + len(cell.values) for number, (_, cell) in zip(lost, placed, strict=True)]
+    unequal = []
+    for name, weights in zip(names, contrasts, strict=True):
+        sides = weights > SMALLEST_WEIGHT, weights < -SMALLEST_WEIGHT
+        of_side = [[int(numpy.sum(numpy.array(numbers)[side])) for side in sides] for numbers in (lost, runs)]
+        if not lose_alike((of_side[0][0], of_side[0][1]), (of_side[1][0], of_side[1][1])):
+            unequal.append(name)
+    return frozenset(unequal)
 
 
 def _points(cell: CellSummary, design: FactorialDesign) -> list[Point]:
@@ -205,6 +231,7 @@ def _judged(
     spec: ComparisonSpec,
     *,
     scale: float,
+    withheld: frozenset[str],
 ) -> list[Effect]:
     """Return the effects with their tests, corrected over the main effects and over the interactions."""
     contained: dict[str, list[tuple[float, str]]] = {}
@@ -215,7 +242,9 @@ def _judged(
     effects = []
     for is_main in (True, False):
         family = [i for i, name in enumerate(names) if (name in main) is is_main]
-        for i, difference in zip(family, judge_family([values[i] for i in family], spec, scale=scale), strict=True):
+        without_test = [names[i] in withheld for i in family]
+        differences = judge_family([values[i] for i in family], spec, scale=scale, withheld=without_test)
+        for i, difference in zip(family, differences, strict=True):
             verdict = judge(difference, direction=spec.direction)
             if verdict.kind is VerdictKind.EQUIVALENT and is_wide(spec.margin, [scale], metric=spec.metric):
                 verdict = replace(verdict, sensitivity=Sensitivity.WIDE_MARGIN)
@@ -223,19 +252,24 @@ def _judged(
     return effects
 
 
-def judge_family(family: Sequence[Mapping[int, float]], spec: ComparisonSpec, *, scale: float) -> list[paired.Difference]:
+def judge_family(
+    family: Sequence[Mapping[int, float]], spec: ComparisonSpec, *, scale: float, withheld: Sequence[bool] = ()
+) -> list[paired.Difference]:
     """Test effects over the seeds, corrected over all of them, in the order given.
 
     Args:
         family: For each effect, seed -> its value.
         spec: The comparison that the study makes.
-        scale: Size of the metric, which decides what is rounding.
+        scale: Size of the metric, which decides what is noise.
+        withheld: True for each effect whose sides lost different shares of their runs; default: none.
     """
     differences: list[paired.Difference | None] = []
-    for values in family:
-        shifted = {seed: value + scale for seed, value in values.items()}
-        zero = dict.fromkeys(values, scale)
-        differences.append(paired.difference(shifted, zero, margin=spec.margin, looks=spec.looks))
+    for i, values in enumerate(family):
+        zero, scales = dict.fromkeys(values, 0.0), dict.fromkeys(values, scale)
+        difference = paired.difference(values, zero, margin=spec.margin, looks=spec.looks, scales=scales)
+        if difference is not None and len(values) > 1 and withheld and withheld[i]:
+            difference = paired.withhold(difference, paired.NoTest.LOSSES)
+        differences.append(difference)
     most = min([MAX_PRIOR, *(difference.interval.n for difference in differences if difference)])
     moderated = moderate(differences, most=most) if spec.moderate else differences
     return [difference for difference in paired.correct(moderated) if difference is not None]

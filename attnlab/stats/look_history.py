@@ -89,7 +89,7 @@ class LookHistory:
         }
         compared = [cell for cell in comparisons(cells) if cell.difference is not None or effects]
         names = {name for cell in compared for name in (cell.name, cell.baseline)}
-        seeds = max([0, *(len(cell.values) for cell in cells if cell.name in names)])
+        seeds = max([0, *(cell.seeds for cell in cells if cell.name in names)])
         if seeds < max([2, *(number for number, _ in self.study)]) or not (pairs or effects):
             return self
         study = (*self.study, (seeds, time)) if seeds > self.latest else self.study

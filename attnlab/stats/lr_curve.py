@@ -197,10 +197,12 @@ def _without_fit(runs: SweptRuns, direction: str) -> LearningRateCurve:
 
 
 def _flat_values(runs: SweptRuns) -> SeedValues:
-    """Return seed -> metric if each seed has one metric at all rates tried; else an empty mapping."""
+    """Return seed -> metric if each seed has one metric, to within the noise, at all rates tried; else an empty mapping."""
     seeds = _common_seeds(runs.values, runs.usable)
     first = {seed: runs.values[runs.usable[0]][seed] for seed in seeds}
-    is_flat = not runs.diverged and all(runs.values[rate] == first for rate in runs.usable)
+    by_seed = [[runs.values[rate][seed] for rate in runs.usable] for seed in seeds]
+    complete = all(runs.values[rate].keys() == first.keys() for rate in runs.usable)
+    is_flat = not runs.diverged and complete and all(map(paired.is_constant, by_seed))
     return first if is_flat else {}
 
 

@@ -8,9 +8,9 @@ where seeds are added until the verdict is conclusive (`attnlab.stats.sequential
 `attnlab.stats.moderation` lets the comparisons of one table borrow from each other. The effect size is Cohen's d
 of the paired differences with Hedges' correction (1981).
 
-A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference, which happens
-by chance for metrics with few values (the accuracy on 200 reviews has 201), most often with few seeds. Such a difference is
-tested by its sign: if both directions were equally likely, n seeds would all agree on a given one with probability 2^-n.
+A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference. Such runs are
+often one run repeated, because the program ignores its seed. Runs of one configuration on a GPU agree to about `NOISE`, so
+differences that agree to within it count as equal: they have no test, and values that close are identical.
 """
 
 from __future__ import annotations
@@ -18,15 +18,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from enum import StrEnum
+from types import MappingProxyType
 
-from attnlab.stats.sequential import Looks, adjusted_p, level_at, levels_at
+from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
 from attnlab.stats.variance_prior import VariancePrior
 
 LEVEL = 0.05
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
-ROUNDING = 1e-12  # relative to the values: differences closer than this are equal
+NOISE = 1e-6  # relative error of a value that is not due to its seed: the order of sums on a GPU, a rounded printout
+NO_SCALES: Mapping[int, float] = MappingProxyType({})
+SEEDS_OF_IDENTICAL = 5  # if two cells differed in half of their seeds, so many would all be equal in less than 5 % of cases
+
+
+class NoTest(StrEnum):
+    """The reason why a difference of several pairs has no test."""
+
+    CONSTANT = "the difference is the same in all seeds"
+    LOSSES = "the two cells lost different numbers of seeds"
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ class Difference:
         interval: The mean difference and its interval; `interval.n` is the number of pairs. Without ends if all pairs have the
             same difference.
         p: Two-sided p-value of the paired t-test, corrected for `looks`; None with fewer than two pairs, or fewer than the
-            first look has.
+            first look has, or if there is a reason in `no_test`.
         p_equivalent: P-value of the two one-sided tests against `margin`, likewise; None without a margin.
         p_holm, p_equivalent_holm: The same, corrected over all differences of one table by `correct`.
         margin: Largest difference that counts as equivalent, in the metric's unit.
@@ -79,6 +89,7 @@ class Difference:
             table.
         comparisons: Number of comparisons with a test in its table, this one included.
         skewness: That of the paired differences; None with fewer than `skewness.MIN_SEEDS` pairs or without a t-test.
+        no_test: The reason why several pairs have no test; None if they have one.
     """
 
     interval: Interval
@@ -91,6 +102,7 @@ class Difference:
     levels: tuple[float, float] = (LEVEL, LEVEL)
     comparisons: int = 1
     skewness: float | None = None
+    no_test: NoTest | None = None
 
     @property
     def null(self) -> float:
@@ -115,7 +127,7 @@ class Difference:
         if self.p is None or self.interval.sd is None:
             return ""
         if self.identical:
-            return "identical" if sign_test(self.interval.n) < LEVEL else ""
+            return "identical" if self.interval.n >= SEEDS_OF_IDENTICAL else ""
         if self.is_significant:
             return "lower" if self.interval.mean < 0 else "higher"
         return "equivalent" if self.within_margin else ""
@@ -127,7 +139,7 @@ class Difference:
 
     @property
     def identical(self) -> bool:
-        """True if the cell and its baseline have the same value in each seed."""
+        """True if the cell and its baseline have the same value in each seed, to within `NOISE`."""
         return self.interval.mean == 0 == self.interval.sd
 
     @property
@@ -201,6 +213,7 @@ def difference(
     *,
     margin: float | None = None,
     looks: Looks | None = None,
+    scales: Mapping[int, float] = NO_SCALES,
 ) -> Difference | None:
     """Compare a cell with its baseline seed by seed.
 
@@ -209,6 +222,7 @@ def difference(
         baseline: Seed -> value.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: Looks at which the study is judged. There is no test before the first of several announced ones.
+        scales: Seed -> size of the scores that the values are computed from, where it is larger than that of the values.
 
     Returns:
         The difference, not yet corrected over its table; None if the two share no seed.
@@ -217,12 +231,23 @@ def difference(
     if not shared:
         return None
     looks = looks and looks.extend_to(len(shared))
-    differences = _differences([(cell[seed], baseline[seed]) for seed in shared])
+    errors = [noise(cell[seed], baseline[seed], scales.get(seed, 0.0)) for seed in shared]
+    differences = without_noise([cell[seed] - baseline[seed] for seed in shared], errors)
     mean = interval(differences, looks=looks)
     if mean.sd == 0:
-        mean = replace(mean, low=None, high=None)  # only its sign is tested, and a sign test has no such interval
-    untested = Difference(mean, margin=margin, looks=looks, skewness=sample_skewness(differences) if mean.sd else None)
-    return untested if mean.sd is None or (looks and looks.announced and mean.n < looks.first) else t_test(untested)
+        mean = replace(mean, low=None, high=None)
+        constant = NoTest.CONSTANT if mean.mean else None
+        untested = Difference(mean, margin=margin, looks=looks, no_test=constant)
+    else:
+        untested = Difference(mean, margin=margin, looks=looks, skewness=sample_skewness(differences) if mean.sd else None)
+    before_first = bool(looks and looks.announced and mean.n < looks.first)
+    return untested if mean.sd is None or untested.no_test or before_first else t_test(untested)
+
+
+def withhold(difference: Difference, reason: NoTest) -> Difference:
+    """Return a difference without its test and without the ends of its interval, for a reason."""
+    interval = replace(difference.interval, low=None, high=None)
+    return replace(difference, interval=interval, p=None, p_equivalent=None, skewness=None, no_test=reason)
 
 
 def t_test(difference: Difference) -> Difference:
@@ -233,23 +258,40 @@ def t_test(difference: Difference) -> Difference:
     return replace(difference, p=p, p_equivalent=p_equivalent)
 
 
-def _differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Return first minus second, without spread that comes only from floating-point rounding."""
-    differences = [first - second for first, second in pairs]
-    tolerance = ROUNDING * max(abs(value) for pair in pairs for value in pair)
-    if max(differences) - min(differences) > tolerance:
-        return differences
-    return [differences[0] if abs(differences[0]) > tolerance else 0.0] * len(differences)
+def noise(*values: float) -> float:
+    """Return the distance up to which a difference of two of these values, each with the error `NOISE`, can be noise."""
+    return 2 * NOISE * max(map(abs, values))
+
+
+def agree(values: Sequence[float], errors: Sequence[float]) -> bool:
+    """Return True if all values could be one value, each within its error."""
+    return max(v - e for v, e in zip(values, errors, strict=True)) <= min(v + e for v, e in zip(values, errors, strict=True))
+
+
+def is_constant(values: Sequence[float]) -> bool:
+    """Return True for at least two values that are equal to within `NOISE`."""
+    return len(values) > 1 and agree(values, [noise(value) / 2 for value in values])
+
+
+def without_noise(differences: Sequence[float], errors: Sequence[float]) -> list[float]:
+    """Return differences without a scatter that can be noise: all zero, or all like the first, if they agree."""
+    if not agree([*differences], errors):
+        return [*differences]
+    is_zero = all(abs(value) <= error for value, error in zip(differences, errors, strict=True))
+    return [0.0 if is_zero else differences[0]] * len(differences)
 
 
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:
-    """Fill in the Holm-corrected p-values and levels of one table, in the order given."""
-    p_values = holm([d and d.p for d in differences])
-    p_equivalent = holm([d and d.p_equivalent for d in differences])
+    """Fill in the Holm-corrected p-values and levels of one table, in the order given.
+
+    A comparison whose test is withheld counts in the table like one with a p-value of 1.
+    """
+    p_values = holm([d and (1.0 if d.no_test else d.p) for d in differences])
+    p_equivalent = holm([d and (1.0 if d.no_test and d.margin is not None else d.p_equivalent) for d in differences])
     levels = (_holm_level(p_values), _holm_level(p_equivalent))
     tests = max(1, sum(p is not None for p in p_values))
     return [
-        d and replace(d, p_holm=p, p_equivalent_holm=p_near, levels=levels, comparisons=tests)
+        d and replace(d, levels=levels, comparisons=tests, **({} if d.no_test else {"p_holm": p, "p_equivalent_holm": p_near}))
         for d, p, p_near in zip(differences, p_values, p_equivalent, strict=True)
     ]
 
@@ -274,27 +316,10 @@ def _one_sided_p(mean: Interval, distance: float) -> float:
     """Return the one-sided p-value of a mean that lies `distance` beyond the tested value (negative: on the wrong side)."""
     from scipy.special import stdtr
 
-    if mean.sd == 0:
-        return sign_test(mean.n) if distance > 0 else 1.0
+    if mean.sd == 0:  # identical: if equal values were as likely as a difference, all would be equal with this probability
+        return 0.5**mean.n if distance > 0 else 1.0
     assert mean.moderated_sd is not None
     return float(stdtr(mean.degrees_of_freedom, -distance / (mean.moderated_sd / math.sqrt(mean.n))))
-
-
-def sign_test(n: int) -> float:
-    """Return the probability that `n` seeds all lie on a given side if both sides are equally likely."""
-    return 0.5**n
-
-
-def sign_test_seeds(difference: Difference) -> int:
-    """Return the number of seeds for a conclusion, more than there are, if all pairs keep having the same difference."""
-    mean = difference.interval
-    tests = 2 if difference.margin and abs(mean.mean) < difference.margin else 1  # that can be conclusive
-
-    def is_enough(n: int) -> bool:
-        level, level_equivalent = levels_at(difference.levels, difference.looks, n)
-        return sign_test(n) < (LEVEL if difference.identical else max((level / 2, level_equivalent)[:tests]))
-
-    return next(n for n in count(mean.n + 1) if is_enough(n))
 
 
 def t_quantile(probability: float, degrees_of_freedom: int) -> float:

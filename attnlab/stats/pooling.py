@@ -121,10 +121,11 @@ def relative_effect(comparison: CellSummary, baseline: CellSummary, spec: Compar
         spec: The comparison that the study makes.
 
     Returns:
-        None without a difference, for a metric without a known natural zero, or if the baseline's score or error rate is 0.
+        None without a difference, if the two cells lost different numbers of seeds, for a metric without a known natural zero,
+        or if the baseline's score or error rate is 0.
     """
     difference = comparison.difference
-    if difference is None or not scale_of(spec):
+    if difference is None or difference.no_test is paired.NoTest.LOSSES or not scale_of(spec):
         return None
     scores = [baseline.values[seed] for seed in baseline.values.keys() & comparison.values.keys()]
     quantity = 1 - fmean(scores) if spec.metric == "accuracy" else fmean(scores)

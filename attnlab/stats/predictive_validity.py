@@ -30,6 +30,7 @@ from itertools import combinations
 
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, split_tasks
+from attnlab.stats.compare import compare_pair
 from attnlab.stats.moderation import moderate
 from attnlab.stats.paired import LEVEL, Difference
 from attnlab.stats.trend import name_without_level
@@ -103,13 +104,17 @@ def _of_task(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[SignAgr
 
 
 def _compare_pairs(cells: Mapping[str, CellSummary], names: Sequence[str], spec: ComparisonSpec) -> dict[Pair, Difference]:
-    """Return the difference of each pair of cells of one level that are tested alike, corrected over these pairs."""
+    """Return the difference of each pair of cells of one level that are tested alike, corrected over these pairs.
+
+    Pairs of which one cell lost more seeds than the other are left out.
+    """
     pairs = [(a, b) for a, b in combinations(names, 2) if cells[a].test == cells[b].test]
-    differences = [paired.difference(cells[a].values, cells[b].values, looks=spec.looks) for a, b in pairs]
+    differences = [compare_pair(cells[a], cells[b], spec, looks=spec.looks) for a, b in pairs]
     if spec.moderate:
         differences = moderate(differences, groups=[cells[a].test for a, _ in pairs])
     corrected = paired.correct(differences)
-    return {pair: difference for pair, difference in zip(pairs, corrected, strict=True) if difference is not None}
+    compared = [(pair, d) for pair, d in zip(pairs, corrected, strict=True) if d is not None]
+    return {pair: difference for pair, difference in compared if difference.no_test is not paired.NoTest.LOSSES}
 
 
 def _agreement(lower: float, higher: float, levels: Sequence[Mapping[Pair, Difference]], spec: ComparisonSpec) -> SignAgreement:

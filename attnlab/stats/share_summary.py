@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.run_state import RunState
 from attnlab.stats.chains import TRAINING_PASSES
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
+from attnlab.stats.paired import NoTest
+from attnlab.stats.records import finite
 from attnlab.stats.training_share import (
     MIN_LOSSES,
     MIN_POINTS,
@@ -21,7 +23,7 @@ from attnlab.stats.training_share import (
     running_mean,
     training_share,
 )
-from attnlab.stats.trend import Trend
+from attnlab.stats.trend import Trend, TrendReason
 
 if TYPE_CHECKING:
     import pandas
@@ -111,7 +113,7 @@ def summarize_shares(
     valid = _curves_of(curves, f"valid/{spec.metric}", completed, spec)
     losses = _curves_of(curves, "train/loss", completed, spec)
     data = {cell_of(record, spec): record.get("data") for record in completed}
-    compared = [cell for cell in comparisons(cells) if cell.difference is not None]
+    compared = [cell for cell in comparisons(cells) if cell.difference and cell.difference.no_test is not NoTest.LOSSES]
     shares = (
         _share_of_curves(cell, valid, losses if data.get(cell.name) == data.get(cell.baseline) else {}, spec, costs)
         for cell in compared
@@ -123,7 +125,7 @@ def _share_over_levels(
     trend: Trend, by_name: Mapping[str, CellSummary], spec: ComparisonSpec, costs: StepCosts
 ) -> CellShare | None:
     """Return the share of the longest training, interpolated between trainings of the seeds that completed all of them."""
-    if trend.slope is None:
+    if trend.slope is None or trend.reason is TrendReason.LOSSES:
         return None
     bases = [by_name[comparison.baseline] for comparison in trend.comparisons]
     shared = set.intersection(*({*c.values} & {*base.values} for c, base in zip(trend.comparisons, bases, strict=True)))
@@ -191,9 +193,9 @@ def _step_cost(record: Mapping[str, Any]) -> StepCost:
 
 
 def _number(record: Mapping[str, Any], name: str) -> float | None:
-    """Return a positive number of a run, or None; a table of runs is padded with NaN."""
-    value = record.get(name)
-    return float(value) if value is not None and value > 0 else None
+    """Return a positive finite number of a run, or None; a table of runs is padded with NaN."""
+    value = finite(record.get(name))
+    return value if value is not None and value > 0 else None
 
 
 def _curves_of(

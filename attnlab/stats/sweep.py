@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from attnlab._util.run_state import RunState
+from attnlab.stats.paired import noise
 from attnlab.stats.records import finite
 
 RunRecord = Mapping[str, Any]
@@ -76,7 +77,7 @@ def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> Be
     """Return the best of the values, for each of which `means` has a score as `mean_scores` returns it."""
     sign = 1 if direction == "min" else -1
     smallest, largest, score = min(means), max(means), min(means.values())
-    tied = sorted(value for value, mean in means.items() if mean == score)
+    tied = sorted(value for value, mean in means.items() if mean == score or abs(mean - score) <= noise(score, mean) < math.inf)
     inner = [value for value in tied if smallest < value < largest] if math.isfinite(score) else []
     value = inner[0] if inner else tied[0]
     return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest)

@@ -6,7 +6,8 @@ the paired difference at every level is regressed on the logarithm of the level 
 one slope per seed, in the metric's unit per doubling of the level. The slopes are independent over seeds,
 however the differences of one seed are correlated, so they are tested by the paired t-test, and by two
 one-sided tests against a margin (`attnlab.stats.paired`). Holm's method corrects over the trends of a
-table. Only seeds that completed at every level count.
+table. Only seeds that completed at every level count, and there is no test if the cell and its baseline lost
+different numbers of them (`attnlab.stats.compare.MAX_LOST_SHARE`).
 
 The words of a trend are about the size of the difference. If d1 and d2 are its values at the lowest and the
 highest level on the fitted line, then d2² - d1² = (d2 - d1)(d2 + d1): the size grows if slope and middle of
@@ -30,7 +31,8 @@ from enum import StrEnum
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons, split_tasks
-from attnlab.stats.paired import LEVEL, ROUNDING, Difference, Interval
+from attnlab.stats.compare import lose_seeds_alike
+from attnlab.stats.paired import LEVEL, Difference, Interval, NoTest
 
 
 class TrendKind(StrEnum):
@@ -50,6 +52,8 @@ class TrendReason(StrEnum):
     ONE_LEVEL = "seeds are shared at fewer than two levels"
     NO_SHARED_SEED = "no seed completed at every level"
     ONE_SEED = "one seed has no interval"
+    LOSSES = "the cell and its baseline lost different numbers of seeds"
+    CONSTANT = "the change is the same in all seeds"
     BEFORE_FIRST_LOOK = "fewer seeds than the first look has"
     NOT_A_LINE = "the mean differences at the levels contradict the line"
 
@@ -86,7 +90,7 @@ class Trend:
     def p_size(self) -> float | None:
         """P-value of "shrinks" and "grows", corrected over the table: slope and middle both have the observed sign."""
         p_values = [test.p_holm for test in (self.slope, self.middle) if test is not None and test.p_holm is not None]
-        return max(p_values) if len(p_values) == 2 else None
+        return max(p_values) if len(p_values) == 2 else None if self.reason or self.slope is None else 1.0
 
     @property
     def doublings(self) -> float:
@@ -163,7 +167,7 @@ def fit_line(levels: Sequence[float], values: Sequence[float]) -> tuple[float, f
         values: One per level.
 
     Returns: The change per doubling of the level, and the value of the line halfway, in logarithms, between
-        the first level and the last. A slope that is rounding error relative to the values is 0.
+        the first level and the last.
     """
     x = [math.log2(level) for level in levels]
     mean_x, mean = math.fsum(x) / len(x), math.fsum(values) / len(x)
@@ -184,29 +188,33 @@ def _fit(
     seeds = sorted(set.intersection(*({*values} & {*base} for values, base in scores)))
     if not seeds:
         return replace(trend, reason=TrendReason.NO_SHARED_SEED)
-    largest = max(abs(values[seed]) for pair in scores for values in pair for seed in seeds)
-    slopes, middles = {}, {}
-    for seed in seeds:
-        slope, middle = fit_line(trend.levels, [values[seed] - base[seed] for values, base in scores])
-        slopes[seed] = _without_rounding(slope, largest)
-        middles[seed] = _without_rounding(middle, largest)
+    lines = {seed: fit_line(trend.levels, [values[seed] - base[seed] for values, base in scores]) for seed in seeds}
+    largest = {seed: max(abs(values[seed]) for pair in scores for values in pair) for seed in seeds}
     zero = dict.fromkeys(seeds, 0.0)
     margin = None if spec.margin is None else spec.margin / trend.doublings
-    trend = replace(
-        trend,
-        slope=paired.difference(slopes, zero, margin=margin, looks=spec.looks),
-        middle=paired.difference(middles, zero, looks=spec.looks),
-    )
-    assert trend.slope is not None
-    if trend.slope.p is None:
+    per_noise = 2 / trend.doublings  # noise of a slope, relative to that of a score: at most that of the line between the ends
+    of_slope = {seed: per_noise * value for seed, value in largest.items()}
+    slopes, middles = ({seed: line[i] for seed, line in lines.items()} for i in (0, 1))
+    slope = paired.difference(slopes, zero, margin=margin, looks=spec.looks, scales=of_slope)
+    middle = paired.difference(middles, zero, looks=spec.looks, scales=largest)
+    assert slope is not None and middle is not None
+    bases = [by_name[cell.baseline] for cell in levels.values()]
+    if len(seeds) > 1 and _lost_unequally(trend.comparisons, bases):
+        slope, middle = (paired.withhold(part, NoTest.LOSSES) for part in (slope, middle))
+        return replace(trend, slope=slope, middle=middle, reason=TrendReason.LOSSES)
+    trend = replace(trend, slope=slope, middle=middle)
+    if slope.no_test is NoTest.CONSTANT:
+        return replace(trend, reason=TrendReason.CONSTANT)
+    if slope.p is None:
         reason = TrendReason.ONE_SEED if len(seeds) == 1 else TrendReason.BEFORE_FIRST_LOOK
         return replace(trend, reason=reason)
     return trend
 
 
-def _without_rounding(value: float, largest: float) -> float:
-    """Return 0 for a value that is rounding error of scores of this size."""
-    return 0.0 if abs(value) <= ROUNDING * largest else value
+def _lost_unequally(cells: Sequence[CellSummary], baselines: Sequence[CellSummary]) -> bool:
+    """Return True if the cells lost other numbers of seeds than their baselines, at one level or at all together."""
+    pairs = [([cell], [baseline]) for cell, baseline in zip(cells, baselines, strict=True)]
+    return not all(lose_seeds_alike(*groups) for groups in [*pairs, (cells, baselines)])
 
 
 def _judged(trend: Trend) -> Trend:

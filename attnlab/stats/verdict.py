@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from attnlab.stats.estimand import ExactDifference, fewest_seeds
 from attnlab.stats.futility import Futility
-from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, Difference, sign_test_seeds
+from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, SEEDS_OF_IDENTICAL, Difference, NoTest
 from attnlab.stats.predict import Prediction, predict, predicted_seeds
 from attnlab.stats.sequential import FARTHEST_LOOK
 
@@ -33,6 +33,8 @@ class Reason(StrEnum):
     ONE_SEED = "one seed has no interval"
     BEFORE_FIRST_LOOK = "fewer pairs of seeds than the first look has"
     FEW_SEEDS = "too few seeds to predict a verdict"
+    CONSTANT = "the difference is the same in all seeds, which may be one run repeated"
+    LOSSES = "the cell and its baseline lost different numbers of seeds"
     MORE_SEEDS = "more seeds are needed"
     EXACT_TEST = "the exact test is not significant"
     NO_SIGNIFICANT_RESULT = "no result of so few seeds is significant"
@@ -64,8 +66,8 @@ class Verdict:
         seeds: Number of seeds that the cell completed; 0 where it does not matter.
         prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.
         needed: Number of seeds in total with which the comparison is conclusive with probability `predict.POWER`, or, if all
-            pairs have the same difference, with which it is if it stays the same; None where there is no prediction, or the
-            number is above `predict.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
+            pairs have the same value, with which it is if they stay equal; None where there is no prediction, or the number is
+            above `predict.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
         fragile: Tests corrected for skewness do not share the outcome (`attnlab.stats.skewness`).
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
         within_margin: The cell differs from its baseline, by less than the margin.
@@ -125,6 +127,8 @@ def judge(difference: Difference | None, *, direction: str) -> Verdict:
 
 def _inconclusive_exact(difference: ExactDifference) -> Verdict:
     kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
+    if difference.no_test is not None:
+        return _without_test(difference)
     if difference.p is None and difference.looks and n > 1:
         return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
     table = {"comparisons": difference.comparisons, "looks": difference.looks}
@@ -134,16 +138,24 @@ def _inconclusive_exact(difference: ExactDifference) -> Verdict:
     return Verdict(kind, Reason.NO_SIGNIFICANT_RESULT, pairs=n, needed=needed)
 
 
+def _without_test(difference: Difference) -> Verdict:
+    is_constant = difference.no_test is NoTest.CONSTANT
+    reason, constant = (Reason.CONSTANT, "difference") if is_constant else (Reason.LOSSES, "")
+    return Verdict(VerdictKind.INCONCLUSIVE, reason, pairs=difference.interval.n, constant=constant)
+
+
 def _inconclusive(difference: Difference) -> Verdict:
     kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
+    if difference.no_test is not None:
+        return _without_test(difference)
     if difference.interval.sd is None:
         return Verdict(kind, Reason.ONE_SEED, pairs=n)
     if difference.p is None and difference.looks:
         return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
-    constant = "" if difference.interval.sd else "value" if difference.identical else "difference"
+    constant = "value" if difference.identical else ""
     if n < MIN_SEEDS_FOR_ESTIMATE:
         return Verdict(kind, Reason.FEW_SEEDS, pairs=n, constant=constant)
     if constant:
-        return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=sign_test_seeds(difference), constant=constant)
+        return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=SEEDS_OF_IDENTICAL, constant=constant)
     prediction = predict(difference, n + 1)
     return Verdict(kind, Reason.MORE_SEEDS, pairs=n, prediction=prediction, needed=predicted_seeds(difference))

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.log import log_to
 from attnlab.errors import UserError
-from attnlab.stats.compare import CellSummary, comparisons, summarize_cells
+from attnlab.stats.compare import CellSummary, comparisons, lose_alike, summarize_cells
 from attnlab.stats.futility import FUTILITY, Futility, find_futility
 from attnlab.stats.look_history import LookHistory
+from attnlab.stats.paired import is_constant
 from attnlab.stats.records import comparison_name
 from attnlab.stats.search import exclude_trials
+from attnlab.stats.verdict import Reason
 from attnlab.study.execution.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from attnlab.study.run import StudyResult
 
 MAX_SEEDS = 12
+MIN_EQUAL = 3  # equal scores of as many seeds are no chance: a program that ignores its seed gets no more of them
 logger = logging.getLogger(__name__)
 
 
@@ -103,7 +106,9 @@ def _take_look(
 
     history = record_look(result.comparison(), table(result), root)
     rows = comparisons(table(result, history))
+    by_name = {row.name: row for row in rows}
     undecided = [row for row in rows if row.is_inconclusive and {row.name, row.baseline} <= set(selected)]
+    undecided = [row for row in undecided if can_be_conclusive(row, by_name[row.baseline], max_seeds)]
     futile = find_futile(undecided, max_seeds, below=futility)
     recorded = history.apply(result.comparison()).futile
     for name, state in futile.items():
@@ -111,6 +116,16 @@ def _take_look(
             logger.info("no more seeds for %s: %.0f %% conclusive with %d", name, 100 * state.probability, state.seeds)
     history = record_futility(result.plan.study.study, history, futile, root)
     return [row for row in undecided if comparison_name(row.name, row.baseline) not in futile], history
+
+
+def can_be_conclusive(row: CellSummary, baseline: CellSummary, max_seeds: int) -> bool:
+    """Return False if seeds cannot decide a comparison: the program ignores them, or the cells lost different numbers."""
+    reason = row.verdict.reason if row.verdict else None
+    if reason is Reason.CONSTANT:
+        return len(row.values) < MIN_EQUAL or not all(is_constant([*cell.values.values()]) for cell in (row, baseline))
+    if reason is Reason.LOSSES:
+        return lose_alike((len(row.lost), len(baseline.lost)), (max_seeds, max_seeds))
+    return True
 
 
 def find_futile(undecided: Sequence[CellSummary], max_seeds: int, *, below: float) -> dict[str, Futility]:

@@ -82,7 +82,7 @@ def test_several_comparisons_are_counted_by_verdict_and_the_largest_are_named() 
     ("values", "words"),
     [
         (shifted(0.01, 0.04), "predicted from the seeds so far"),
-        (shifted(0.1, 0), "only its sign is tested"),
+        (shifted(0.1, 0), "no scatter that a test could use"),
         (shifted(0.01, 0.04)[:3], "are predicted from 4 seeds on"),
     ],
 )
@@ -222,7 +222,11 @@ def test_an_infinite_value_counts_as_diverged() -> None:
     assert table[0].value is not None and table[0].value.n == 5 and table[0].outcome == "5 completed, 1 diverged"
     assert table[0].reasons == ("bits_per_byte is inf",) and table[2].outcome == "diverged"
     verdict = table[1].verdict
-    assert verdict is not None and (verdict.kind, verdict.lost, verdict.baseline_lost) == ("worse", (), ((1, "diverged"),))
+    assert verdict is not None and (verdict.reason, verdict.lost, verdict.baseline_lost) == (
+        Reason.LOSSES,
+        (),
+        ((1, "diverged"),),
+    )
 
 
 @pytest.mark.parametrize(("looks", "errors"), [(None, "12.7"), (Looks(2, 12), "72.3")])

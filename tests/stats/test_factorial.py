@@ -165,7 +165,7 @@ def test_one_seed_has_estimates_without_a_test() -> None:
 
 
 def test_factors_without_any_effect_are_exactly_zero() -> None:
-    result = result_of(two_level(3), lambda point, seed: 0.1 * (seed + 1) + 0.3 * point[0], seeds=8)
+    result = result_of(two_level(3), lambda point, seed: 0.1 * (seed + 1) + (0.3 + seed / 100) * point[0], seeds=8)
     kinds = {effect.name: effect.verdict.kind for effect in result.effects}
     assert kinds["A"] is VerdictKind.BETTER and kinds["B"] is kinds["B × C"] is VerdictKind.IDENTICAL
 

@@ -20,7 +20,7 @@ def effect_of(metric: str, base: float, gap: float) -> Effect | None:
             "variant": variant,
             "state": "completed",
             "seed": seed,
-            metric: base + seed / 1e4 + (gap + seed**2 / 1e5) * (variant != "dense"),
+            metric: base + seed / 1e4 + (gap + base * seed**2 / 1e5) * (variant != "dense"),
         }
         for variant in ("dense", "no_wo")
         for seed in range(4)

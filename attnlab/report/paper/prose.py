@@ -99,7 +99,7 @@ def _simultaneous_clause(differences: Sequence[Difference]) -> str:
 def verdict_caption(cells: Sequence[CellSummary], spec: ComparisonSpec, *, has_bold: bool, has_scores: bool) -> str:
     """Return the caption of the main table."""
     differences = differences_of(cells)
-    seeds = describe_seeds([len(cell.values) for cell in cells if cell.values])
+    seeds = describe_seeds([cell.seeds for cell in cells if cell.seeds])
     where = f" at the optimum of a curve fitted over {spec.sweep}" if spec.sweep else ""
     opening = f"{_tested(cells, spec)}{where} ({better(spec.direction)}): {SUMMARIES[spec.estimand.name]} over {seeds}"
     shrinks = " of the metric" if spec.estimand.name == "superiority" else ""

@@ -53,7 +53,7 @@ def verdict_columns(
     heading = value_heading(spec).replace("_", " ")
     columns.append(PaperColumn(heading, [*texts, *(number(score.value, digits) for score in scores.values())]))
     columns += _exact_ends("95 % interval", values, len(scores))
-    seeds = [str(len(cell.values)) if first and cell.values else MISSING for cell, first in rows]
+    seeds = [str(cell.seeds) if first and cell.seeds else MISSING for cell, first in rows]
     columns.append(PaperColumn("seeds", [*seeds, *empty]))
     if any(cell.further for cell in cells):
         against = [breakable(cell.baseline) for cell, _ in rows]
