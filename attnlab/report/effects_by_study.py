@@ -12,9 +12,9 @@ from attnlab.report.plots.svg import INK
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import verdict_p_value
 from attnlab.report.wording import describe_verdict, format_p_value
-from attnlab.stats.cells import CellSummary
+from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult
-from attnlab.stats.paired import Difference
+from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.pooling import Effect, PooledEffect, relative_effect, scale_of, scaled_effect
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
@@ -119,6 +119,10 @@ def effect_notes(result: JointResult, unit: Unit) -> list[str]:
     ]
     if unknown:
         texts.append(f"The metric of {', '.join(unknown)} has no known natural zero, so that its effects are not in per cent.")
+    lossy = [c for t in result.tables for c in comparisons(t.cells) if c.difference and c.difference.no_test is NoTest.LOSSES]
+    if lossy:
+        names = ", ".join(dict.fromkeys(cell.name for cell in lossy))
+        texts.append(f"No effect, and no mean: {names}, because the cell and its baseline lost different numbers of seeds.")
     if any(contrast.pooled for contrast in result.contrasts):
         texts.append(_note_on_means(unit))
     texts += _note_on_groups(result, unit)

@@ -11,6 +11,7 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.report import stored
 from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
+from attnlab.report.paper.write import write_papers
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.write import write
@@ -128,3 +129,24 @@ def test_a_fragile_verdict_is_marked_in_the_table_the_summary_and_the_file() -> 
     assert bool(frame.loc["odd", "fragile"]) and not frame.loc["far", "fragile"]
     sound = study({name: values[name] for name in ("dense", "far")}, spec)
     assert not any("ragile" in note for note in notes(sound, spec))
+
+
+@pytest.mark.parametrize("name", ["median", "superiority", "solve_rate"])
+def test_diverged_runs_count_and_cost_no_page(name: str, tmp_path: Path) -> None:
+    records = [*runs(), *({**run, "variant": "all", "cell": "all", "run_id": f"all-{run['seed']}"} for run in runs()[:5])]
+    for record in records:
+        seeds = {"gru": (0, 1, 2), "no_wo": (0,), "all": range(5)}.get(record["cell"], ())
+        if record["seed"] in seeds:
+            record |= {"state": "diverged", "reason": "the loss became nan", "recall": None}
+    spec = replace(SPEC, estimand=RATE if name == "solve_rate" else EstimandConfig.model_validate({"name": name}), margin=None)
+    cells = {cell.name: cell for cell in summarize_cells(records, spec)}
+    assert [cell.seeds for cell in cells.values()] == [5] * 5
+    if name == "median":
+        assert cells["gru"].estimate and cells["gru"].estimate.mean == -float("inf")
+    curves = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+    write(tmp_path, info=StudyInfo(spec, "study: recall\n"), runs=pandas.DataFrame(records), curves=curves)
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "A diverged run is an outcome of its cell" in text
+    assert all("nan" not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.svg"))
+    assert stored.load(tmp_path)["info"].spec == spec
+    write_papers(tmp_path)

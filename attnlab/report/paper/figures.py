@@ -108,8 +108,9 @@ def _forest_row(axes: Axes, y: int, row: ForestRow, limits: tuple[float, float])
     place.set_bbox({"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.4})
     axes.scatter(row.values, [y] * len(row.values), s=9, facecolors="none", edgecolors=row.color, linewidths=0.6, zorder=3)
     for low, high, width in ((row.outer_low, row.outer_high, 0.7), (row.low, row.high, 1.8)):
-        if low is not None and high is not None:
-            axes.plot([low, high], [y, y], color=row.color, linewidth=width, solid_capstyle="butt", zorder=2)
+        if low is not None and high is not None:  # the median of runs that diverged has an infinite end
+            shown = [max(low, 2 * limits[0] - limits[1]), min(high, 2 * limits[1] - limits[0])]
+            axes.plot(shown, [y, y], color=row.color, linewidth=width, solid_capstyle="butt", zorder=2)
     axes.scatter([row.mean], [y], s=16, marker="s", color=row.color, zorder=4)
     ends = [end for end in (row.mean, row.low, row.high, row.outer_low, row.outer_high) if end is not None]
     for edge, beyond, marker in ((0, min(ends) < limits[0], "<"), (1, max(ends) > limits[1], ">")):

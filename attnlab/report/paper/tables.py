@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from attnlab.report.paper.text import breakable, escape
 from attnlab.report.plots.trend import format_level
 from attnlab.report.trend import describe_kind, p_value_of
 from attnlab.report.verdicts import present_costs, training_pflop
-from attnlab.report.wording import SIMULTANEOUS_MARK, consistent, format_value, value_heading
+from attnlab.report.wording import NO_NUMBER, SIMULTANEOUS_MARK, consistent, format_value, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.estimand import ExactInterval
 from attnlab.stats.factorial import FactorialResult
@@ -90,6 +91,8 @@ def _interval_cells(
     return [
         (f"{{{escape(state)}}}" if state else MISSING)
         if interval is None
+        else f"{{{NO_NUMBER}}}"
+        if not math.isfinite(interval.mean)
         else number(interval.mean, digits, half_width=interval.half_width, sign=sign)
         for interval, state in zip(intervals, words, strict=True)
     ]
@@ -102,12 +105,14 @@ def _exact_ends(heading: str, intervals: Sequence[Interval | None], rest: int) -
     known = [i for i in intervals if i and i.low is not None]
     digits = decimals([i.high - i.low for i in known if i.low is not None and i.high is not None])
     cells = [
-        escape(f"[{number(i.low, digits)}, {number(i.high, digits)}]".replace("-", "−"))
-        if i and i.low is not None and i.high is not None
-        else "--"
+        f"[{_end(i.low, digits)}, {_end(i.high, digits)}]" if i and i.low is not None and i.high is not None else "--"
         for i in intervals
     ]
     return [PaperColumn(heading, [*cells, *["--"] * rest], is_number=False)]
+
+
+def _end(value: float, digits: int) -> str:
+    return escape(number(value, digits).replace("-", "−")) if math.isfinite(value) else number(value, digits)
 
 
 def _difference_columns(differences: Sequence[Difference | None], *, rest: int = 0) -> list[PaperColumn]:

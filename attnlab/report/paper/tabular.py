@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,13 +33,15 @@ class PaperColumn:
 
 def decimals(half_widths: Sequence[float | None], *, least: int = 4) -> int:
     """Return the decimals of a column with which the smallest half width is not rounded to zero."""
-    widths = [width for width in half_widths if width]
+    widths = [width for width in half_widths if width and math.isfinite(width)]
     needed = (d for d in range(least, MAX_DECIMALS) if all(round(width, d) > 0 for width in widths))
     return next(needed, MAX_DECIMALS)
 
 
 def number(value: float, digits: int, *, half_width: float | None = None, sign: bool = False) -> str:
-    """Return a number for an S column, with its half width in units of the last digit: ``3.1817(900)``."""
+    """Return a number for an S column, with its half width in units of the last digit: ``3.1817(900)``; infinity as text."""
+    if not math.isfinite(value):
+        return "{--}" if math.isnan(value) else r"{$\infty$}" if value > 0 else r"{$-\infty$}"
     text = f"{value:{'+' if sign and round(value, digits) else ''}.{digits}f}"
     return text if half_width is None else f"{text}({round(half_width * 10**digits)})"
 
