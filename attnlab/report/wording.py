@@ -265,7 +265,7 @@ def describe_reason(verdict: Verdict) -> str:
         case Reason.CONSTANT:
             text = f"the same difference in all {verdict.pairs} seeds"
         case Reason.LOSSES:
-            text = "the cell and its baseline lost different numbers of seeds, perhaps the worst"
+            text = "different numbers of seeds were lost"
         case Reason.MORE_SEEDS:
             text = _describe_outlook(verdict)
         case Reason.EXACT_TEST:
