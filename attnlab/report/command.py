@@ -74,7 +74,11 @@ def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
             "others."
         )
     if others:
-        reason = "the program may not use {seed} as it should" if is_program_test(constant[0].test) else "the seed does not change it"
+        reason = (
+            "the program may not use {seed} as it should"
+            if is_program_test(constant[0].test)
+            else "the seed does not change it"
+        )
         texts.append(
             f"All seeds have the same difference from the baseline, to a relative 1e-6: {', '.join(others)}; {reason}."
         )

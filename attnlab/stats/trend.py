@@ -32,7 +32,7 @@ from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons, split_tasks
 from attnlab.stats.compare import lose_seeds_alike
-from attnlab.stats.paired import LEVEL, Difference, Interval, NoTest
+from attnlab.stats.paired import LEVEL, Difference, Interval, NoTest, noise
 
 
 class TrendKind(StrEnum):
@@ -231,7 +231,7 @@ def _follows_line(trend: Trend, kind: TrendKind) -> bool:
     means = [comparison.difference.interval.mean for comparison in trend.comparisons if comparison.difference is not None]
     first, last = means[0], means[-1]
     if kind is TrendKind.STEADY:
-        rounding = ROUNDING * max(abs(value) for comparison in trend.comparisons for value in comparison.values.values())
+        rounding = noise(*(value for comparison in trend.comparisons for value in comparison.values.values()))
         return max(means) - min(means) <= max(trend.slope.margin * trend.doublings if trend.slope.margin else 0.0, rounding)
     same_direction = (last - first) * trend.slope.interval.mean > 0
     if kind is TrendKind.GROWS:
