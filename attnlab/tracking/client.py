@@ -156,7 +156,7 @@ class _ReadingClient:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with readable_errors(self._uri):
-                if name in ON_ARTIFACTS and not self._uri.startswith("http"):
+                if name in ON_ARTIFACTS and is_local(self._root):  # of a shared store, another machine may have the folder
                     require_inside(self._client.get_run(args[0]).info.artifact_uri, self._root)
                 return method(*args, **kwargs)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.tracking.client import STUDY_TAG, tracking_uri
+from attnlab.tracking.client import STUDY_TAG, is_local, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
 from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.schema import require_study
@@ -37,8 +37,9 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
                 raise
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
-    if not tracking_uri(root).startswith("http"):
-        require_inside(require_study(experiment).artifact_location, root)
+    require_study(experiment)
+    if is_local(root):
+        require_inside(experiment.artifact_location, root)
     if STUDY_TAG not in experiment.tags:
         client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
     return experiment.experiment_id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG
-from attnlab.tracking.client import connect, runs_folder, search_runs
+from attnlab.tracking.client import connect, is_local, runs_folder, search_runs
 from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import find_experiment
 
@@ -64,7 +64,7 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
 
 def _local_path(record: Record, root: Path) -> Path | None:
     """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
-    folder = require_inside(record.info.artifact_uri, root)
+    folder = require_inside(record.info.artifact_uri, root if is_local(root) else Path("/"))
     return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
 
 

@@ -112,6 +112,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         question = "question: Is Wo needed?\n" if name != "b" else ""
         made = plan(write(folder, question + STUDY.replace("study: s", f"study: {name}"), name=f"{name}.yaml"))
         tracker = Tracker(made, folder / "runs")
+        tracker.log_study()
         for run in made.runs:
             value = 2.0 + run.seed / 100 + (0.2 + 0.01 * i + run.seed / 1e4) * (run.cell.name == "no_wo")
             tracker.finish(tracker.start(run), RunState.COMPLETED, summary={"bits_per_byte": value, "parameters": 1000.0})

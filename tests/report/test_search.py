@@ -214,6 +214,7 @@ def recorded(root: Path, folder: Path) -> Plan:
     """Return the runs folder of a searched study with one trial and one confirmed run in MLflow."""
     made = plan(write(folder, STUDY), sets={"search.trials": 5})
     tracker = Tracker(made, root)
+    tracker.log_study()
     for run, summary in (
         (made.search_run(made.cells[0], 3, PARAMS), {"valid_bits_per_byte": 3.5}),
         (made.confirm_run(made.cells[0], 101, PARAMS), {"valid_bits_per_byte": 3.5, "bits_per_byte": 3.25}),

@@ -4,12 +4,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from attnlab import load_runs
 from attnlab._util.run_state import RunState
 from attnlab.config.estimand import EstimandConfig
-from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
 from attnlab.report.page import make_page
@@ -87,6 +84,7 @@ def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Pa
     for seed, comment in enumerate(("# as it was", "# as it is")):
         made = plan(write(tmp_path, f"{comment}\n{STUDY}"))
         with Tracker(made, root) as tracker:
+            tracker.log_study()
             tracker.finish(tracker.start(made.runs[seed]), RunState.COMPLETED, summary={"bits_per_byte": 3.0})
     assert methods.load_study_info(load_runs("s", root), root=root).yaml.startswith("# as it is\n")
 
@@ -95,12 +93,3 @@ def test_a_study_without_results_may_change_its_question(root: Path) -> None:
     failing = {"grid": {"variant": ["wide", "no_wo"]}, "baseline": {"variant": "wide"}}
     run_study(root, "by_variant", **failing, margin=0.01)
     assert run_study(root, "settling", **failing, margin=0.02)[1].changes == ()
-
-
-def test_an_older_study_is_asked_what_its_yaml_and_its_task_say(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, recorded = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
-    monkeypatch.setattr("attnlab.tracking.runs.questions", lambda study, root: [])
-    runs = load_runs("small", root)
-    assert methods.load_study_info(runs, root=root).spec == recorded.spec
-    with pytest.raises(UserError, match="unknown task 'gone'"):
-        methods.load_study_info(runs.assign(task="gone"), root=root)
