@@ -190,6 +190,8 @@ def run(
                     options = {"tracker": tracker, "display": display, "workers": workers, "train": train}
                     if reference_scores:
                         options["before_training"] = references.start
+                    if "cells" not in (only or {}):  # not a later round of adaptive seeds, which plans less than the study
+                        tracker.log_plan()
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
                 scores: list[ReferenceScore] = []
                 if reference_scores:

@@ -17,7 +17,8 @@ STATUS = {  # MLflow's; FINISHED for all other states
     RunState.REFUSED: "KILLED",
 }
 RESET_TAG = "attnlab.reset"  # tag of an attempt that removes files of an earlier one first: the value of ``Reset``
-REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as opposed to the user
+REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as opposed to the user: "yes", or `RETRIED`
+RETRIED = "retried"  # value of ``REPLACED_TAG``: the record had a result, and the user wanted another attempt
 REDONE_TAG = "attnlab.redone"  # tag of a record that the user withdrew with `attnlab redo`: the key it had
 DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
 

@@ -13,6 +13,7 @@ from attnlab.tracking.schema import require_study
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Experiment
 
 
 def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> str:
@@ -25,16 +26,7 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     Raises:
         UserError: the experiment was deleted in MLflow, its record is damaged, or its artifacts are outside the runs folder.
     """
-    experiment = client.get_experiment_by_name(study)
-    if experiment is None:
-        on_server = tracking_uri(root).startswith("http")
-        folder = None if on_server else (root / "artifacts" / study).as_uri()
-        try:
-            return client.create_experiment(study, artifact_location=folder, tags={STUDY_TAG: study})
-        except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
-            experiment = client.get_experiment_by_name(study)
-            if experiment is None:
-                raise
+    experiment = find_or_create(client, study, root, tags={STUDY_TAG: study})
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
     require_study(experiment)
@@ -43,3 +35,18 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     if STUDY_TAG not in experiment.tags:
         client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
     return experiment.experiment_id
+
+
+def find_or_create(client: MlflowClient, name: str, root: Path, *, tags: dict[str, str]) -> Experiment:
+    """Return the experiment of a name, deleted or not; a missing one is created with ``tags``."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        on_server = tracking_uri(root).startswith("http")
+        folder = None if on_server else (root / "artifacts" / name).as_uri()
+        try:
+            return client.get_experiment(client.create_experiment(name, artifact_location=folder, tags=tags))
+        except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                raise
+    return experiment

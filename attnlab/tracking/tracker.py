@@ -22,7 +22,7 @@ from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import ITEMS_TAG, write_reference_scores
-from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, STATUS, failures, state_of
+from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, RETRIED, STATUS, failures, state_of
 from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import (
     QUESTIONS_TAG,
@@ -37,6 +37,7 @@ from attnlab.tracking.client import (
 )
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment
+from attnlab.tracking.history import append_history, planned_entry
 from attnlab.tracking.run_inputs import log_run_inputs
 from attnlab.tracking.summary import SUMMARY_TAG, split_summary
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
@@ -95,7 +96,15 @@ class Tracker:
         if not any(record.info.status == "FINISHED" for record in self._active.values()):
             return [current]
         earlier = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))
-        return [*[past for past in earlier if past != current][-MAX_EARLIER_QUESTIONS:], current]
+        first, past = earlier[:1], [asked for asked in earlier[1:] if asked != current]  # the first: before there were results
+        return [*first, *past[1 - MAX_EARLIER_QUESTIONS :], current] if [*first, *past] not in ([], [current]) else [current]
+
+    def log_plan(self) -> None:
+        """Add the configurations that the whole study plans to their history, cells that ``only`` leaves out included.
+
+        A report then knows which of them were not run, and whether another study has runs of the same configurations.
+        """
+        append_history(self._client, [planned_entry(self._plan, time=int(1_000 * time.time()))], self._root)
 
     def recorded_threads(self) -> int | None:
         """Return the number of threads that ``record_threads`` recorded; None if it has not."""
@@ -196,13 +205,13 @@ class Tracker:
             record = kept
         self._active[key] = record
 
-    def _delete(self, run_id: str) -> None:
+    def _delete(self, run_id: str, how: str = "yes") -> None:
         """Delete a record. If its parent died after the last ``reconcile``, it is still RUNNING and is ended first."""
         record = self._raw.get_run(run_id)
         if record.info.status == "RUNNING":
             self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
         if record.info.lifecycle_stage == "active":
-            self._raw.set_tag(run_id, REPLACED_TAG, "yes")
+            self._raw.set_tag(run_id, REPLACED_TAG, how)
             self._raw.delete_run(run_id)
 
     def withdrawn(self) -> dict[str, str]:
@@ -247,7 +256,8 @@ class Tracker:
         created = self._client.create_run(self._experiment_id, run_name=name, tags=tags)
         run_id = created.info.run_id
         if earlier is not None:
-            self._submit(run_id, self._delete, earlier.info.run_id)
+            how = RETRIED if earlier.info.status == "FINISHED" else "yes"
+            self._submit(run_id, self._delete, earlier.info.run_id, how)
         self._submit(run_id, log_run_inputs, self._raw, run_id, run, self._study_text)
         self._active[key] = created
         return run_id
