@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import RunState
 from attnlab.cli._effects import print_effects
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
+from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
     from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.look_history import LookHistory
     from attnlab.stats.search import SearchSummary
+    from attnlab.stats.selection import Selection
     from attnlab.study.run import StudyResult
 
+logger = logging.getLogger(__name__)
 
-def print_results(result: StudyResult, *, history: LookHistory | None = None) -> None:
+
+def print_results(result: StudyResult, *, history: LookHistory | None = None, selection: Selection | None = None) -> None:
     """Print a row per cell: the metric over its seeds, its difference from the baseline, its costs.
 
     In a searched study the table holds only the confirmed runs; a line per cell below it summarizes the search.
 
     Args:
         history: the looks at the study, this one included.
+        selection: the choice of its records.
     """
     from attnlab.report.command import notes_on_equal_results
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.predictive_validity import describe_agreement
+    from attnlab.report.selection import describe_changes_of, describe_selection
     from attnlab.report.stages import chain_notes
     from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
@@ -35,6 +42,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     from attnlab.stats.compare import summarize_cells
     from attnlab.stats.predictive_validity import summarize_agreement
     from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
+    from attnlab.stats.selection import corrected
     from attnlab.stats.trend import summarize_trends
 
     plan, spec, records = result.plan, result.comparison(history=history), result.records()
@@ -50,11 +58,19 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None) ->
     every = [summary for summaries in searches.values() for summary in summaries]
     cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, every)], spec)
     cells.sort(key=lambda cell: order[cell.name])
+    chosen = ""
+    if selection is not None:
+        cells = corrected(cells, exclude_trials(records), spec, selection)
+        chosen = describe_selection(selection, cells, spec, changes=describe_changes_of(selection, spec.study))
     tables = split_tasks(cells, spec)
+    if chosen:
+        print()
+        print_text(f"warning: {chosen}")
     for part, of_task in tables:
         _print_table(result, of_task, part)
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
-        print(f"state: completed{' in all cells' if len(cells) > 1 else ''}")
+        where = " in all cells" if selection is None or not selection.not_run else " in the cells that were run"
+        print(f"state: completed{where if len(cells) > 1 else ''}")
     if len(tables) > 1:
         _print_pooled(tables)
     for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
@@ -185,16 +201,17 @@ def _common_reason(verdicts: Sequence[str]) -> str:
     return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
 
 
-def print_left_out(result: StudyResult, *, history: LookHistory | None = None) -> None:
-    """Print the finished runs that the study leaves out, and what the verdicts would be with them."""
-    from attnlab.report.left_out import describe_left_out
-    from attnlab.stats.compare import summarize_cells
-    from attnlab.stats.search import exclude_trials
-    from attnlab.tracking.runs import load_left_out
+def load_selection(result: StudyResult, *, history: LookHistory | None = None) -> Selection:
+    """Return the choice of records behind the table of a study; if the store cannot be read, a warning states so."""
+    from attnlab.stats.selection import Selection
+    from attnlab.study import selection
 
-    spec, records = result.comparison(history=history), exclude_trials(result.records())
-    if warning := describe_left_out(load_left_out(spec.study), records, summarize_cells(records, spec), spec):
-        print_text(f"warning: {warning}")
+    spec = result.comparison(history=history)
+    try:
+        return selection.load_selection(spec, result.records())
+    except UserError as error:
+        logger.warning("the runs that the table leaves out are not known: %s", error)
+        return Selection()
 
 
 def print_failures(result: StudyResult) -> None:

@@ -165,13 +165,14 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         UserError: every cell is refused.
     """
     from attnlab.cli._omissions import print_omissions
-    from attnlab.cli._results import print_failures, print_left_out, print_results
+    from attnlab.cli._results import load_selection, print_failures, print_results
     from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive, table
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes, record_look
     from attnlab.study.run import run
     from attnlab.study.seed_notes import seed_notes
     from attnlab.study.start_check import check_own_variants
+    from attnlab.tracking.client import snapshot
 
     plan.require_runs()
     if adaptive is not None:
@@ -185,14 +186,15 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores, "check": False}
     if adaptive is None:
-        result = run(plan, **options)
-        history = record_look(result.comparison(), table(result))
+        result, history = run(plan, **options), None
     else:
         result, history = run_until_conclusive(plan, **adaptive, **options)
+    with snapshot():
+        history = history or record_look(result.comparison(), table(result))
+        selection = load_selection(result, history=history)
     name = plan.study.study
-    print_results(result, history=history)
+    print_results(result, history=history, selection=selection)
     print_omissions(plan)
-    print_left_out(result, history=history)
     print_failures(result)
     if not arguments.no_report:
         from attnlab.report.write import report

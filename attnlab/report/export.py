@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
 from attnlab.report.factorial import describe_effect_verdict
-from attnlab.report.wording import describe_verdict
+from attnlab.report.wording import describe_correction, describe_verdict
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.factorial import Effect, FactorialResult, estimate_effects
 from attnlab.stats.simultaneous import simultaneous_interval
@@ -92,6 +92,9 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         **_estimate(cell, spec),
         "effect_size": difference.effect_size if difference else None,
         "verdict": describe_verdict(cell.verdict),
+        "corrected": "; ".join(describe_correction(correction) for correction in cell.verdict.corrections)
+        if cell.verdict
+        else "",
         "fragile": bool(cell.verdict and cell.verdict.fragile),
         **{m.name: cell.costs[m.name].mean if m.name in cell.costs else None for m in shown_in("cost table")},
         "outcome": cell.outcome,

@@ -209,7 +209,7 @@ def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
     return half_normal_plot(points, title="half-normal plot of the effects", note=note, axis_labels=labels)
 
 
-def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
+def summarize_effects(result: FactorialResult, spec: ComparisonSpec, *, is_part: bool = False) -> Summary:
     """Return the two sentences at the top of a factorial study's page: conclusive main effects, and everything else."""
     opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
     if result.problem:
@@ -233,7 +233,7 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
         groups = _groups(interactions, spec)
         label = f"{' ' if rest else ''}Of {_count(interactions, 'interaction')}, "
         rest += [label, *(groups or ["none is shown to be better, worse or equivalent"]), "."]
-    return Summary(first, rest or ["All of them are conclusive."])
+    return Summary(first, rest or ["Other seeds are missing." if is_part else "All of them are conclusive."])
 
 
 def _count(effects: Sequence[Effect], noun: str) -> str:

@@ -14,6 +14,7 @@ from attnlab._version import __version__
 from attnlab.report.answer import answer_of_tasks, make_answer
 from attnlab.report.page import Page
 from attnlab.report.render import render
+from attnlab.report.summary import Strong
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.stats.contrasts import combine
 
@@ -33,6 +34,9 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
     of_tasks = len({page.study for page in pages}) == 1
     results = [replace(page.results, name=_name(page, of_tasks=of_tasks)) for page in pages]
     answer = answer_of_tasks(results) if of_tasks else make_answer(combine(results))
+    if answer and (chosen := [_name(page, of_tasks=of_tasks) for page in pages if page.summary.records]):
+        note = [Strong(f"See the results below on the choice of records in {', '.join(chosen)}; this answer is not corrected.")]
+        answer = replace(answer, paragraphs=[*answer.paragraphs, note])
     for stale in folder.glob("effect*.svg"):
         stale.unlink()
     for plot in answer.plots if answer else ():

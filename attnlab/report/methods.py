@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import text as axis_text
-from attnlab.config.estimand import EstimandConfig
 from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.command import describe_command, is_of_program
+from attnlab.report.selection import describe_changes_of
 from attnlab.report.sweep import swept_path
-from attnlab.stats.cells import ComparisonSpec, TaskMetric
+from attnlab.stats.cells import ComparisonSpec
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
+from attnlab.stats.selection import Selection, question_of
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.calls import Call, read_calls
 
@@ -56,8 +58,8 @@ class StudyInfo:
         reference_scores: Scores of methods without a network on the same data.
         skipped: (name, reason) of the cells that the study leaves out.
         calls: The calls that ran it, as recorded; empty for a study of an older version.
-        left_out: Finished runs that it leaves out, as `attnlab.tracking.runs.left_out_runs` returns them.
-        changes: Descriptions of earlier comparisons, if they changed after the study had results.
+        selection: The choice of its records.
+        changes: Sentences on earlier comparisons of the same runs that asked something else.
         uncertainty: The uncertainty of each difference, split into seeds and test items.
         question: The question that the study answers, if it states one.
         task: The task that the page is about, for a study of several tasks, each of which has a page.
@@ -72,7 +74,7 @@ class StudyInfo:
     reference_scores: tuple[ReferenceScore, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     calls: tuple[Call, ...] = ()
-    left_out: tuple[Mapping[str, Any], ...] = ()
+    selection: Selection = Selection()
     changes: tuple[str, ...] = ()
     uncertainty: tuple[UncertaintyParts, ...] = ()
     question: str = ""
@@ -93,9 +95,10 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         root: Folder of the runs.
     """
     from attnlab.config.reader import read_study
-    from attnlab.study.looks import look_history
+    from attnlab.study.looks import known_looks
+    from attnlab.study.selection import load_selection
     from attnlab.tracking.client import connect, runs_folder, search_runs
-    from attnlab.tracking.runs import doubles, left_out_runs, questions
+    from attnlab.tracking.runs import doubles, questions
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     client = connect(runs_folder(root))
@@ -112,25 +115,14 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         # The file may state another name than the record, or none: `--set study=...` names a study, too.
         text, study = path.read_text(encoding="utf-8"), read_study(path, sets={"study": experiment.name})
     axes = tuple(study.grid) or ("variant",)
-    asked = questions(study.study, root)
-    if not asked:  # a record says what it compares: nothing is imported to find it out
+    if not (asked := questions(study.study, root)):  # a record says what it compares: nothing is imported to find it out
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)
-    *earlier, now = asked
-    baselines = now["baseline"] or {}
-    first, *others = baselines if isinstance(baselines, list) else [baselines]
-    tasks = {task: TaskMetric(*of_task) for task, of_task in (now.get("tasks") or {}).items()}
-    spec = ComparisonSpec(
-        study.study,
-        axes,
-        **{**now, "baseline": first, "margin": None, "tasks": tasks, "estimand": _estimand(now)},
-        doubles=doubles(study.study, root),
-        further_baselines=tuple(others),
-        factorial=factorial_design(study),
-        sweep=swept_path(runs.to_dict("records")),
-    )
+    now = asked[-1]
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
+    spec = question_of(ComparisonSpec(study.study, axes, now["metric"], now["direction"]), now)
+    spec = replace(spec, doubles=doubles(study.study, root), factorial=factorial_design(study), sweep=swept_path(records))
     spec = with_margin(spec, now["margin"], exclude_trials(records))
-    spec = look_history(study.study, root).apply(spec)
+    spec = known_looks(spec, summarize_cells(exclude_trials(records), spec), root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
     search_json = record.data.tags.get("attnlab.search")
@@ -139,9 +131,9 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     every_run = search_runs(client, record.info.experiment_id)
     commands = dict.fromkeys(run.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for run in every_run)
     command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
-    changes = tuple(_describe_change(before, now) for before in earlier)
-    left_out = tuple(left_out_runs(every_run, runs_folder(root)))
-    info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), left_out, changes)
+    selection = load_selection(spec, records, root)
+    info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
+    info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
     return replace(info, question=study.question or "", auto=_auto_settings(study.study, root))
 
 
@@ -165,26 +157,6 @@ def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], 
     except UserError:  # the YAML file alone is not a valid study: the command line completed it
         return (), ()
     return tuple(cell.name for cell in cells), tuple((cell.name, cell.because) for cell in skipped)
-
-
-def _estimand(question: Mapping[str, Any]) -> EstimandConfig:
-    """Return the estimand of a recorded question, which has one unless it is the mean."""
-    return EstimandConfig.model_validate(question.get("estimand") or {})
-
-
-def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
-    before, now = ({"moderate": True, **asked, "estimand": _estimand(asked).label} for asked in (before, now))
-    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
-    return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(now.get(name))})" for name in names)
-
-
-def _field_text(value: Any) -> str:
-    if isinstance(value, list):
-        return " and ".join(map(_field_text, value))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{axis} {_text(axis_value)}" for axis, axis_value in value.items())
-    return "none" if value is None else _text(value)
 
 
 def introduction(yaml: str) -> list[str]:

@@ -20,7 +20,6 @@ from attnlab.report.figures import (
     draw_tradeoffs,
 )
 from attnlab.report.items import item_notes
-from attnlab.report.left_out import describe_left_out
 from attnlab.report.lengths import lengths_section
 from attnlab.report.methods import StudyInfo, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
@@ -30,8 +29,9 @@ from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
+from attnlab.report.selection import describe_selection
 from attnlab.report.stages import stage_section
-from attnlab.report.summary import Summary, summarize
+from attnlab.report.summary import Strong, Summary, summarize
 from attnlab.report.sweep import sweep_section
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
@@ -40,7 +40,7 @@ from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, ver
 from attnlab.report.wording import better, count, describe_baselines, describe_test, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.factorial import estimate_effects
+from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.predictive_validity import summarize_agreement
 from attnlab.stats.search import (
@@ -51,6 +51,7 @@ from attnlab.stats.search import (
     summarize_searches,
     unconfirmed_cells,
 )
+from attnlab.stats.selection import corrected
 from attnlab.stats.share_summary import summarize_shares
 from attnlab.stats.trend import Trend, summarize_trends
 
@@ -157,17 +158,8 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     return Page(
         info=info,
         introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
-        summary=with_trends(summarize(cells, spec), trends, spec) if effects is None else summarize_effects(effects, spec),
-        warnings=[
-            text
-            for text in (
-                describe_left_out(info.left_out, records, cells, spec),
-                *_changes(info),
-                *_data_notes(records),
-                *implausible_scores(cells, scores, metric=spec.metric),
-            )
-            if text
-        ],
+        summary=_summary(cells, trends, effects, info),
+        warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=value_heading(spec)),
         notes=[*notes(cells, spec), *item_notes(info.uncertainty), *_matched_cells(records, spec), *reference_notes(scores)],
@@ -199,6 +191,7 @@ def _summarize(
     unconfirmed = unconfirmed_cells(everything, spec, [summary for of_task in searches.values() for summary in of_task])
     cells = summarize_cells([*exclude_trials(everything), *unconfirmed], spec)
     cells.sort(key=lambda cell: info.position(cell.name))
+    cells = corrected(cells, exclude_trials(everything), spec, info.selection)
     shown = spec.for_task(info.task) if info.task else spec
     everything = [run for run in everything if shown.includes(run)]
     trials, records = [run for run in everything if run.get("phase") == "search"], exclude_trials(everything)
@@ -216,9 +209,17 @@ def _of_task(
     )
 
 
-def _changes(info: StudyInfo) -> list[str]:
-    """Return a note for each change of the comparison after first results: the runs were not made for the present one."""
-    return [f"The comparison was changed after the study had results. Before: {change}." for change in info.changes]
+def _summary(
+    cells: Sequence[CellSummary], trends: Sequence[Trend], effects: FactorialResult | None, info: StudyInfo
+) -> Summary:
+    """Return the paragraph at the top of the page: the result, and the choice of the records that it is made from."""
+    spec, is_part = info.spec, bool(info.selection.not_run)
+    if effects is None:
+        summary = with_trends(summarize(cells, spec, is_part=is_part), trends, spec)
+    else:
+        summary = summarize_effects(effects, spec, is_part=is_part)
+    chosen = describe_selection(info.selection, cells, spec, changes=info.changes)
+    return replace(summary, records=[Strong(chosen)] if chosen else [])
 
 
 def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> list[str]:

@@ -88,9 +88,11 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     looks = info.spec.looks
     announced = looks is not None and looks.announced
     adaptive = announced and ADAPTIVE not in last.command
-    if not (last.partial or info.left_out or info.changes or adaptive or (looks and looks.further)):
+    if not (last.partial or info.selection.left_out or info.changes or adaptive or (looks and looks.further)):
         return [last]
-    started = [record["started"].timestamp() for record in [*records, *info.left_out] if record.get("started") is not None]
+    started = [
+        record["started"].timestamp() for record in [*records, *info.selection.left_out] if record.get("started") is not None
+    ]
     first = min(started, default=0.0)
     before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
     calls = list(info.calls[max(before, default=0) :])

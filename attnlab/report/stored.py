@@ -43,8 +43,8 @@ def save(
             drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
     content = {
         "version": __version__,
-        "info": TypeAdapter(StudyInfo).dump_python(replace(info, left_out=()), mode="json"),
-        "left_out": [_to_json(run) for run in info.left_out],
+        "info": TypeAdapter(StudyInfo).dump_python(replace(info, selection=replace(info.selection, left_out=())), mode="json"),
+        "left_out": [_to_json(run) for run in info.selection.left_out],
         "columns": [name for name in runs.columns if name not in PRIVATE],
         "runs": [_to_json(run) for run in runs.to_dict("records")],
         "curves": [[*key, *zip(*points, strict=True)] for key, points in drawn.items()],
@@ -67,8 +67,9 @@ def load(folder: Path) -> dict[str, Any]:
     points = [
         (*key, step, value) for *key, steps, values in content["curves"] for step, value in zip(steps, values, strict=True)
     ]
+    selection = replace(info.selection, left_out=tuple(_from_json(run) for run in content["left_out"]))
     return {
-        "info": replace(info, left_out=tuple(_from_json(run) for run in content["left_out"])),
+        "info": replace(info, selection=selection),
         "runs": pandas.DataFrame([_from_json(run) for run in content["runs"]], columns=content["columns"]),
         "curves": pandas.DataFrame(points, columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],

@@ -48,19 +48,26 @@ Sentence = Sequence[str]  # its parts, some of them `Strong`
 
 @dataclass(frozen=True)
 class Summary:
-    """The two sentences at the top of a report: conclusive results, and inconclusive comparisons."""
+    """The paragraph at the top of a report: conclusive results, inconclusive comparisons, and the choice of records."""
 
     conclusive: Sentence
     open: Sentence
+    records: Sentence = ()
 
     @property
     def text(self) -> str:
-        """Both sentences as plain text."""
-        return f"{''.join(self.conclusive)} {''.join(self.open)}"
+        """The sentences as plain text."""
+        return " ".join(text for text in ("".join(self.conclusive), "".join(self.open), "".join(self.records)) if text)
 
 
-def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
-    """Summarize the comparisons of a study's cells."""
+def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bool = False) -> Summary:
+    """Summarize the comparisons of a study's cells.
+
+    Args:
+        cells: Summaries of the table.
+        spec: The comparison that the study makes.
+        is_part: The study plans cells or seeds that were not run.
+    """
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
     inconclusive = [cell for cell in compared if cell.is_inconclusive]
@@ -69,7 +76,9 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     if not compared:
         return _without_comparisons(cells, spec, opening)
     if len(compared) == 1:
-        return Summary([f"{opening}, ", *_one_comparison(compared[0], spec), "."], _open(inconclusive, rest, named=True))
+        return Summary(
+            [f"{opening}, ", *_one_comparison(compared[0], spec), "."], _open(inconclusive, rest, named=True, is_part=is_part)
+        )
     if any(cell.further for cell in cells):
         compared = [replace(cell, name=comparison_name(cell.name, cell.baseline)) for cell in compared]
         inconclusive = [cell for cell in compared if cell.is_inconclusive]
@@ -85,7 +94,7 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     if len(inconclusive) == len(compared):
         none = Strong("is shown to be better, worse or equivalent")
         return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
-    return Summary([f"{opening}, of {number}, ", *_groups(compared, spec), "."], _open(inconclusive, rest))
+    return Summary([f"{opening}, of {number}, ", *_groups(compared, spec), "."], _open(inconclusive, rest, is_part=is_part))
 
 
 def _measure(spec: ComparisonSpec) -> str:
@@ -165,13 +174,16 @@ def _one_comparison(cell: CellSummary, spec: ComparisonSpec) -> list[str]:
     return [f"the comparison of {name} with {baseline} is ", Strong("inconclusive"), f" {difference}{conditions}"]
 
 
-def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, named: bool = False) -> list[str]:
+def _open(
+    inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, named: bool = False, is_part: bool = False
+) -> list[str]:
     """Return the second sentence: the inconclusive comparisons, grouped by what they need, and the missing ones.
 
     Args:
         inconclusive: Cells with an inconclusive verdict.
         rest: Cells that could not be compared.
         named: The first sentence has already named the only inconclusive cell.
+        is_part: There are planned comparisons that were not made.
     """
     by_need: dict[str, list[CellSummary]] = {}  # a prediction is that of one cell, other needs are common to several
     for cell in inconclusive:
@@ -190,7 +202,8 @@ def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, n
         texts = [f"{cell.name} ({describe_verdict(cell.verdict) or cell.outcome})" for cell in rest]
         label = Strong("not compared" if parts else "Not compared")
         parts += [*(["; "] if parts else []), label, f": {_list_largest(rest, texts)}"]
-    return [*(parts or ["All of these comparisons are conclusive"]), "."]
+    all_conclusive = "All of these comparisons are conclusive"
+    return [*(parts or ["Other comparisons or seeds are missing" if is_part else all_conclusive]), "."]
 
 
 def _inconclusive(cell: CellSummary, need: str) -> str:

@@ -14,7 +14,9 @@ from attnlab.stats.paired import LEVEL, Difference, Interval
 from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import EXTRA, Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
-from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
+from attnlab.stats.verdict import Correction, Reason, Sensitivity, Verdict, VerdictKind
+
+DIRECTED = (VerdictKind.BETTER, VerdictKind.WORSE)
 
 SENSITIVITY = {
     Sensitivity.NOT_SHOWN: "but the control was not found worse: this study could not have seen a difference",
@@ -243,7 +245,17 @@ def describe_conditions(verdict: Verdict) -> list[str]:
     lost = describe_lost_runs(verdict)
     unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
     files = [f"not on the same files ({verdict.other_files})"] if verdict.other_files else []
-    return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported]
+    chosen = [f"but {describe_correction(correction)} {correction.choice}" for correction in verdict.corrections]
+    return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported, *chosen]
+
+
+def describe_correction(correction: Correction) -> str:
+    """Return the verdict without a choice of records as in "inconclusive, p 0.039" or "worse than dense"."""
+    if correction.kind is None:
+        return "without a verdict"
+    against = f" {'than' if correction.kind in DIRECTED else 'against'} {correction.baseline}" if correction.baseline else ""
+    p = format_p_value(correction.p)
+    return f"{correction.kind.value}{against}{f', p {p}' if p else ''}"
 
 
 def describe_lost_runs(verdict: Verdict) -> str:

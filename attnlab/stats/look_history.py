@@ -7,17 +7,18 @@ comparison that had fewer pairs than the study had seeds (because a seed diverge
 has looks of its own.
 
 A look counts for verdicts on the runs that it has seen: it is forgotten once all runs of the study are newer, because their
-configuration was changed.
+configuration was changed. Looks at the same runs under another name of the study count, too (`LookHistory.with_tables`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.futility import Futility
 from attnlab.stats.records import comparison_name
+from attnlab.stats.seen import Seen
 from attnlab.stats.sequential import Looks
 
 TimedLooks = tuple[tuple[int, int], ...]  # number of seeds and time of each look, both increasing
@@ -107,6 +108,26 @@ class LookHistory:
         """Return this history with comparisons that receive no more seeds; unchanged if they were recorded as futile before."""
         new = {name: (futility, time) for name, futility in futile.items() if self.futile.get(name, (None,))[0] != futility}
         return replace(self, futile={**self.futile, **new}) if new else self
+
+    def with_tables(self, tables: Iterable[Seen], cells: Sequence[CellSummary]) -> LookHistory:
+        """Return this history with looks at the same runs in other studies, and in this one before its runs were withdrawn.
+
+        They count for the comparisons in ``cells`` whose two cells they have shown, at the number of common seeds.
+        """
+        recorded = {time for timed in (self.study, *self.own.values()) for _, time in timed}
+        tables = [table for table in tables if table.time not in recorded]
+        own, values = dict(self.own), {cell.name: cell.values.keys() for cell in cells}
+        for cell in comparisons(cells) if tables else ():
+            if cell.difference is None:
+                continue
+            name, pairs = comparison_name(cell.name, cell.baseline), values[cell.name] & values[cell.baseline]
+            shown = [(t.time, len(pairs & {*t.seeds.get(cell.name, ())} & {*t.seeds.get(cell.baseline, ())})) for t in tables]
+            looks = own.get(name, self.study)
+            merged = sorted({(time, n) for n, time in looks} | {(time, n) for time, n in shown if n > 1})
+            increasing = _since(tuple((n, time) for time, n in merged), -1)
+            if self._looks(increasing) != self._looks(looks):
+                own[name] = increasing
+        return replace(self, own=own)
 
     def _looks(self, timed: TimedLooks) -> Looks | None:
         numbers = [seeds for seeds, _ in timed]

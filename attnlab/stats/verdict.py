@@ -56,6 +56,23 @@ class Sensitivity(StrEnum):
 
 
 @dataclass(frozen=True)
+class Correction:
+    """The verdict that a comparison would have without a choice of its records (`attnlab.stats.selection`).
+
+    Attributes:
+        choice: That choice, as text.
+        kind: The verdict; None if there is none.
+        p: Its corrected p-value.
+        baseline: The baseline of that comparison, if it is another one; else "".
+    """
+
+    choice: str
+    kind: VerdictKind | None = None
+    p: float | None = None
+    baseline: str = ""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The verdict on one cell.
 
@@ -79,6 +96,7 @@ class Verdict:
         detail: Further information on the reason, as text.
         other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
+        corrections: Other verdicts, which the comparison would have without a choice of its records.
     """
 
     kind: VerdictKind
@@ -97,6 +115,7 @@ class Verdict:
     fragile: bool = False
     futility: Futility | None = None
     other_files: str = ""
+    corrections: tuple[Correction, ...] = ()
 
     @property
     def is_unsupported(self) -> bool:

@@ -16,12 +16,24 @@ from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.sequential import level_at
 from attnlab.study.record import finished_records
+from attnlab.study.selection import earlier_tables, record_table
+from attnlab.tracking.client import snapshot
 from attnlab.tracking.looks import RecordedLooks, add_looks, earliest_start, read_looks, start_of
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
+
+
+def known_looks(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | Path | None = None) -> LookHistory:
+    """Return the looks at the runs that a study reports, under any name of the study; as `look_history` otherwise.
+
+    Args:
+        spec: The comparison that the study makes.
+        cells: Summaries of the table, before any correction for looks.
+    """
+    return look_history(spec.study, root).with_tables(earlier_tables(spec.study, root), cells)
 
 
 def look_history(study: str, root: str | Path | None = None) -> LookHistory:
@@ -55,19 +67,27 @@ def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
         spec: The comparison that the study makes.
         cells: Summaries of the table, before any correction for looks.
     """
-    study = spec.study
+    with snapshot():
+        return _record_look(spec, cells, root)
+
+
+def _record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | Path | None) -> LookHistory:
+    study, now = spec.study, _now()
     try:
         before = look_history(study, root)
+        tables = earlier_tables(study, root)
     except UserError as error:
         logger.warning("the earlier looks at %s are not known, so its verdicts are not corrected for them: %s", study, error)
         return LookHistory()
-    history = before.add(cells, time=_now(), effects=spec.factorial is not None)
-    if history != before:
+    history = before.add(cells, time=now, effects=spec.factorial is not None)
+    if history.looks is not None:
         try:
-            _record(study, history, root)
+            if history != before:
+                _record(study, history, root)
+            record_table(study, time=now, root=root)
         except UserError as error:
             logger.warning("this look at %s is not recorded, so later verdicts are not corrected for it: %s", study, error)
-    return history
+    return history.with_tables(tables, cells)
 
 
 def record_futility(

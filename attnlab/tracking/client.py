@@ -180,6 +180,9 @@ def readable_errors(uri: str) -> Iterator[None]:
 @contextmanager
 def snapshot() -> Iterator[None]:
     """Search for the records of each study only once while the block runs, and return the same ones each time."""
+    if _snapshot.get() is not None:  # within another block
+        yield
+        return
     token = _snapshot.set({})
     try:
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.printable import escape_controls
-from attnlab._util.run_state import NOT_COMPARED
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read
@@ -184,82 +182,17 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     folder = runs_folder(root)
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study).experiment_id)
-    rows = [_row(record, folder) for record in records if every or _is_current(record)]
+    rows = [row_of(record, folder) for record in records if every or is_current(record)]
     return pandas.DataFrame(rows)
 
 
-def load_left_out(study: str, root: str | Path | None = None) -> list[dict[str, Any]]:
-    """Return the finished runs of a study that its latest plan leaves out; see ``left_out_runs``."""
-    folder = runs_folder(root)
-    client = connect(folder)
-    return left_out_runs(search_runs(client, find_experiment(client, study).experiment_id), folder)
-
-
-def left_out_runs(records: Sequence[Record], root: Path) -> list[dict[str, Any]]:
-    """Return the finished runs of a study that its latest plan leaves out although it contains their configuration.
-
-    A run of a present cell counts if only its seed is left out. A run of a cell that the plan no longer contains counts if it
-    was trained and tested like the present cells, on the axes that both have in common. Trials of a search and runs of stages
-    do not count.
-
-    Args:
-        records: all MLflow runs of the study.
-        root: the runs folder.
-
-    Returns:
-        Rows as those of ``load_runs``, with the field ``left_out``: ``seed`` or ``cell``.
-    """
-    finished = [r for r in records if r.info.status == "FINISHED" and r.data.tags.get("attnlab.phase") not in NOT_COMPARED]
-    current = [record for record in finished if _is_current(record)]
-    cells = {record.data.tags["attnlab.cell"] for record in current}
-    same_but_seed = {_without_seed(record) for record in current}
-    same_protocol = {_protocol(record) for record in current}
-    seeds = {(record.data.tags["attnlab.cell"], record.data.tags["attnlab.seed"]) for record in current}
-    rows = []
-    for record in finished:
-        cell, seed = record.data.tags["attnlab.cell"], record.data.tags["attnlab.seed"]
-        if _is_current(record) or (cell, seed) in seeds:
-            continue
-        if _without_seed(record) in same_but_seed:
-            rows.append({**_row(record, root), "left_out": "seed"})
-        elif cell not in cells and _protocol(record) in same_protocol:
-            rows.append({**_row(record, root), "left_out": "cell"})
-    return rows
-
-
-def _without_seed(record: Record) -> str:
-    """Return a text that is equal for runs of one version of attnlab that differ only in their seed."""
-    tags = record.data.tags
-    config = {key: value for key, value in json.loads(tags["attnlab.config"]).items() if key != "seed"}
-    return json.dumps([tags["attnlab.cell"], _version(record), config], sort_keys=True)
-
-
-def _protocol(record: Record) -> str:
-    """Return a text that is equal for runs of one version of attnlab with equal training and tests, except for their axes."""
-    tags = record.data.tags
-    config = json.loads(tags["attnlab.config"])
-    varied = [*json.loads(tags["attnlab.axes"]), *json.loads(tags.get("attnlab.params", "{}"))]
-    if "command" in config:
-        values = {name: value for name, value in config["values"].items() if name not in varied}
-        return json.dumps([config["command"], values, config["env"], config["files"]], sort_keys=True)
-    sections = {"task": ["task", "data"], "train": ["train"], "evaluate": ["evaluate"]}
-    compared = {part: config[part] for section in sections if section not in varied for part in sections[section]}
-    flat = flatten_config(compared)
-    fields = {
-        name: value for name, value in flat.items() if not any(path == name or path.startswith(f"{name}.") for path in varied)
-    }
-    return json.dumps([_version(record), fields], sort_keys=True)
-
-
-def _version(record: Record) -> str:
-    return record.data.tags.get("attnlab.versions", "").partition(",")[0]
-
-
-def _is_current(record: Record) -> bool:
+def is_current(record: Record) -> bool:
+    """Return whether the latest plan of its study contains a run."""
     return record.data.tags.get("attnlab.current") != "no"
 
 
-def _row(record: Record, root: Path) -> dict[str, Any]:
+def row_of(record: Record, root: Path) -> dict[str, Any]:
+    """Return the row of a record in the table of ``load_runs``."""
     tags, info = record.data.tags, record.info
     tag = {key.removeprefix("attnlab."): value for key, value in tags.items() if key.startswith("attnlab.")}
     ended = (info.end_time or int(1_000 * time.time())) / 1_000
@@ -304,7 +237,7 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     folder = runs_folder(root)
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study).experiment_id)
-    current = [record for record in records if _is_current(record)]
+    current = [record for record in records if is_current(record)]
     uri = tracking_uri(folder)
     with readable_errors(uri):
         curves = read_curves(client, uri, current)
@@ -324,7 +257,12 @@ def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]
     They come from the study's record rather than its YAML, which is that of an earlier run and which the command line
     may have overridden.
     """
-    return json.loads(find_experiment(connect(runs_folder(root)), study).tags.get(QUESTIONS_TAG, "[]"))
+    return decode_questions(find_experiment(connect(runs_folder(root)), study))
+
+
+def decode_questions(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the questions in the record of a study; see ``questions``."""
+    return json.loads(experiment.tags.get(QUESTIONS_TAG, "[]"))
 
 
 def doubles(study: str, root: str | Path | None = None) -> dict[str, str]:

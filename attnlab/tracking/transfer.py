@@ -7,7 +7,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 from uuid import uuid4
@@ -26,6 +26,8 @@ from attnlab.tracking.client import (
     search_runs,
     tracking_uri,
 )
+from attnlab.tracking.history import Entry, append_history, key_of_record, read_history
+from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from attnlab.tracking.summary import restored
@@ -50,6 +52,7 @@ class RunRecord:
         points: every point of every metric.
         datasets: name, digest, source and context of each data set.
         files: path -> content of its artifacts.
+        deleted: the run was withdrawn, and the store has it among its deleted runs.
     """
 
     name: str
@@ -61,6 +64,7 @@ class RunRecord:
     points: Sequence[Point]
     datasets: Sequence[tuple[str, str, str, str]] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    deleted: bool = False
 
     @property
     def key(self) -> str:
@@ -70,7 +74,7 @@ class RunRecord:
     @property
     def is_current(self) -> bool:
         """Whether the latest plan of its study contains it."""
-        return self.tags.get("attnlab.current") != "no"
+        return self.tags.get("attnlab.current") != "no" and not self.deleted
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,10 @@ class StudyRecord:
 
     Attributes:
         tags: those of its experiment.
-        runs: those that have ended, in the order in which they started.
+        runs: those that have ended, in the order in which they started; then those that were withdrawn and deleted.
         report: path -> content of the files of its latest report; empty without one.
         running: number of runs that have not ended.
+        history: of the configurations of its runs, in all studies.
     """
 
     name: str
@@ -89,6 +94,7 @@ class StudyRecord:
     runs: Sequence[RunRecord]
     report: Mapping[str, bytes] = field(default_factory=dict)
     running: int = 0
+    history: Sequence[Entry] = ()
 
 
 def read_study_record(study: str, root: str | Path | None = None, *, files: bool = True) -> StudyRecord:
@@ -107,12 +113,18 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     records = search_runs(client, experiment.experiment_id)
     ended = [record for record in records if record.info.status != "RUNNING"]
     reports = client.search_runs([experiment.experiment_id], f"tags.`attnlab.phase` = '{REPORT_PHASE}'", max_results=1)
+    deleted = withdrawn_records([], search_runs(client, experiment.experiment_id, deleted=True))
+    keys = {key_of_record(record) for record in (*ended, *(record for record, _ in deleted))}
     return StudyRecord(
         study,
         dict(experiment.tags),
-        [_read_run(client, record, files=files) for record in ended],
+        [
+            *(_read_run(client, record, files=files) for record in ended),
+            *(replace(_read_run(client, record, files=False), deleted=True) for record, _ in deleted),
+        ],
         _read_files(client, reports[0].info.run_id) if reports and files else {},
         running=len(records) - len(ended),
+        history=[entry for entry in read_history(client) if keys & entry.cells.keys()],
     )
 
 
@@ -181,6 +193,7 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
             for key, value in {**record.tags, STUDY_TAG: record.name}.items():
                 client.set_experiment_tag(experiment_id, key, value)
             client.rename_experiment(experiment_id, record.name)
+            append_history(client, record.history, folder)
         except BaseException:
             with suppress(Exception):  # the store itself may have failed
                 client.delete_experiment(experiment_id)
@@ -253,6 +266,8 @@ def _write_run(client: MlflowClient, experiment_id: str, run: RunRecord) -> None
             path.write_bytes(content)
         client.log_artifacts(run_id, folder)
     client.set_terminated(run_id, run.status, end_time=run.end)
+    if run.deleted:
+        client.delete_run(run_id)
 
 
 def _dataset(name: str, digest: str, source: str, context: str) -> DatasetInput:

@@ -15,16 +15,16 @@ import yaml
 
 from attnlab import load_runs
 from attnlab.cli import main
-from attnlab.cli._results import print_left_out
-from attnlab.report.left_out import describe_left_out
+from attnlab.cli._results import load_selection, print_results
 from attnlab.report.methods import StudyInfo, load_study_info
 from attnlab.report.reproduction import needed_calls, reproduction
+from attnlab.report.selection import describe_selection
 from attnlab.report.write import report
 from attnlab.stats.compare import summarize_cells
+from attnlab.stats.selection import Selection, corrected
 from attnlab.stats.sequential import Looks
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.calls import Call
-from attnlab.tracking.runs import load_left_out
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study
 from tests.support.empty_store import copy_store
@@ -56,32 +56,36 @@ def test_seeds_that_a_later_plan_leaves_out_are_named(
 ) -> None:
     comparison = {"baseline": {"variant": "dense"}}
     _go(root, seeds=[0, 1, 2, 3], **comparison)
-    assert load_left_out("small", root) == [] and "left out of" not in _readme(root, tmp_path)
+    assert _left_out(root) == [] and "left out of" not in _readme(root, tmp_path)
 
     result = _go(root, seeds=[0, 2, 3], **comparison)
-    assert {(row["cell"], row["seed"], row["left_out"]) for row in load_left_out("small", root)} == {
+    assert {(row["cell"], row["seed"], row["left_out"]) for row in _left_out(root)} == {
         ("dense learned", 1, "seed"),
         ("no_wo learned", 1, "seed"),
     }
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    print_left_out(result)
+    print_results(result, selection=load_selection(result))
     for text in (capsys.readouterr().out, _readme(root, tmp_path), (tmp_path / "page" / "index.html").read_text()):
         assert "2 finished runs left out" in text and "no_wo learned (seed 1)" in text
         assert "change no verdict" in text and "p-values are too small" in text
 
     _go(root, seeds=[0, 1, 2, 3], **comparison)
-    assert load_left_out("small", root) == []
+    assert _left_out(root) == []
 
 
 def test_only_cells_that_were_trained_alike_are_named(root: Path, tmp_path: Path) -> None:
     _go(root, grid={"variant": ["dense", "no_wo", "narrow"]}, seeds=[0, 1, 2])
     base = study()["base"]
     _go(root, grid={"variant": ["dense", "no_wo"]}, seeds=[0, 1, 2])
-    assert {(row["cell"], row["left_out"]) for row in load_left_out("small", root)} == {("narrow", "cell")}
+    assert {(row["cell"], row["left_out"]) for row in _left_out(root)} == {("narrow", "cell")}
     assert "the cell narrow (seeds 0, 1, 2)" in _readme(root, tmp_path)
     longer = {**base, "train": {**base["train"], "steps": 30}}
     _go(root, grid={"variant": ["dense", "no_wo"]}, base=longer, seeds=[0, 1])
-    assert load_left_out("small", root) == []  # another training
+    assert _left_out(root) == []  # another training
+
+
+def _left_out(root: Path) -> list[Any]:
+    return list(load_study_info(load_runs("small", root), root=root).selection.left_out)
 
 
 def _readme(root: Path, tmp_path: Path) -> str:
@@ -98,14 +102,19 @@ def test_the_warning_has_the_verdict_with_all_seeds() -> None:
     shown, left_out = [r for r in runs if r["seed"] < 3], [{**r, "left_out": "seed"} for r in runs if r["seed"] >= 3]
     cells = summarize_cells(shown, ONE)
     everything = summarize_cells(runs, ONE)
-    text = describe_left_out(left_out, shown, cells, ONE)
+
+    def describe(runs: list[Any], cells: list[Any]) -> str:
+        selection = Selection(tuple(runs))
+        return describe_selection(selection, corrected(cells, shown, ONE, selection), ONE)
+
+    text = describe(left_out, cells)
     assert cells[1].verdict is not None and cells[1].verdict.kind == "worse"
     assert everything[1].verdict is not None and everything[1].verdict.kind == "inconclusive"
     assert everything[1].difference is not None and f"p {everything[1].difference.p_holm:.3f}" in text
     assert "a inconclusive" in text and "instead of worse" in text and "dense (seeds 3, 4)" in text
-    assert describe_left_out([], shown, cells, ONE) == ""
+    assert describe([], cells) == ""
     unconfirmed = summarize_cells([{"variant": "b", "seed": 0, "state": "not confirmed"}], ONE)  # it has no run
-    assert describe_left_out(left_out, shown, [*cells, *unconfirmed], ONE) == text
+    assert describe(left_out, [*cells, *unconfirmed]) == text
 
 
 def _info(*calls: Call, **changes: Any) -> StudyInfo:
@@ -121,7 +130,7 @@ def test_the_last_call_suffices_unless_the_page_depends_on_earlier_ones() -> Non
     assert needed_calls(_info(RUN, LATER), STARTED) == [LATER]
     assert needed_calls(_info(RUN, replace(LATER, partial=True)), STARTED)[0] == RUN
     assert needed_calls(_info(RUN, LATER, changes=("margin 1",)), STARTED) == [RUN, LATER]
-    assert needed_calls(_info(RUN, LATER, left_out=(STARTED[0],)), STARTED[1:]) == [RUN, LATER]
+    assert needed_calls(_info(RUN, LATER, selection=Selection((STARTED[0],))), STARTED[1:]) == [RUN, LATER]
     looks = replace(INFO.spec, looks=Looks(2, 4))
     in_python = replace(RUN, command=f"{RUN.command} --until-conclusive --max-seeds 4")
     assert needed_calls(_info(RUN, LATER, spec=looks), STARTED) == [in_python]
@@ -188,7 +197,7 @@ def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path, monkeypatch:
     tables = [_table(folder / "reports/tiny/cells.csv") for folder in (first, again)]
     assert tables[0] == tables[1] and len(tables[0]) == 2 and tables[0][1]["n"] == "2"
     warnings = [
-        re.findall(r"\*\*2 finished runs left out.*", (f / "reports/tiny/README.md").read_text()) for f in (first, again)
+        re.findall(r"\*\*(2 finished runs left out.*)\*\*", (f / "reports/tiny/README.md").read_text()) for f in (first, again)
     ]
     assert warnings[0] == warnings[1] and len(warnings[0]) == 1
 

@@ -216,7 +216,7 @@ def methods_paragraphs(page: Page, cited: Sequence[Citation], result: FactorialR
     return [
         sentences(_design(page, result), _classes(cited), _training(records, spec), escape(_seeds(records)), _pairs(cells)),
         sentences(*statistics, *map(breakable, notes)),
-        sentences(*map(breakable, page.warnings), _compute(page)),
+        sentences(*map(breakable, (*page.summary.records, *page.warnings)), _compute(page)),
     ], keys
 
 

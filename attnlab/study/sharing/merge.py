@@ -18,11 +18,11 @@ from attnlab._util.redact import command_line
 from attnlab.config.comparability import describe_changes
 from attnlab.errors import UserError
 from attnlab.study.run import study_lock
-from attnlab.study.sharing.bundle import DIGITS, Bundle, read_bundle
+from attnlab.study.sharing.bundle import Bundle, read_bundle
 from attnlab.tracking.calls import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
 from attnlab.tracking.client import QUESTIONS_TAG, THREADS_TAG, runs_folder
+from attnlab.tracking.history import Entry, Event, comparable_fields, latest_plan, version_of
 from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
-from attnlab.tracking.tags import flatten_config
 from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
 
 FEWEST_DIGITS = 16  # of a bundle's digest
@@ -67,7 +67,7 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
     require_agreement(bundles)
     runs, repeated = _union(bundles)
     first = bundles[0].record
-    record = StudyRecord(first.name, _tags(bundles), runs)
+    record = StudyRecord(first.name, _tags(bundles), runs, history=_history(bundles))
     folder = runs_folder(root)
     with study_lock(folder, first.name):
         write_study_record(record, folder)
@@ -102,8 +102,8 @@ def require_agreement(bundles: Sequence[Bundle]) -> None:
             )
         for run in filter(_is_compared, bundle.record.runs):
             name = " ".join([run.tags["attnlab.cell"], *_values(run)])
-            earlier, fields = known.setdefault(name, (bundle, _comparable(bundle, run)))
-            if changes := describe_changes(_comparable(bundle, run), fields):
+            earlier, fields = known.setdefault(name, (bundle, _comparable(run)))
+            if changes := describe_changes(_comparable(run), fields):
                 raise UserError(f"{run.tags['attnlab.cell']!r} is not the cell of {earlier.path}: {changes}", str(bundle.path))
         _require_equal_grids(first, bundle)
 
@@ -141,27 +141,34 @@ def _question(bundle: Bundle) -> dict[str, Any]:
     return {**(questions[-1] if questions else {}), "threads": tags.get(THREADS_TAG)}
 
 
-def _comparable(bundle: Bundle, run: RunRecord) -> dict[str, Any]:
-    """Return what must be equal in the runs of one cell: all but seeds and folders, and the digests of code, not its files."""
-    config = json.loads(run.tags["attnlab.config"])
-    fields = {name: _without_folders(value) for name, value in flatten_config(config).items()}
-    fields |= {"code": ", ".join(sorted(digest[:DIGITS] for digest in config.get("sources", {}).values()))}
-    version = run.tags.get("attnlab.versions", "").partition(",")[0].removeprefix("attnlab ")
-    return {name: value for name, value in fields.items() if name not in ("seed", "sources", "init.run")} | {"attnlab": version}
-
-
-def _without_folders(value: Any) -> Any:
-    return value.rpartition("/")[2] if isinstance(value, str) else value
+def _comparable(run: RunRecord) -> dict[str, Any]:
+    """Return what must be equal in the runs of one cell."""
+    return comparable_fields(json.loads(run.tags["attnlab.config"]), version_of(run.tags))
 
 
 def _union(bundles: Sequence[Bundle]) -> tuple[list[RunRecord], list[str]]:
     """Return the runs of all bundles, those with one key from one bundle, and the names of runs that several completed."""
-    finished = [{run.key: run for run in bundle.record.runs if run.status == "FINISHED"} for bundle in bundles]
-    owners = {run.key: number for number, bundle in reversed([*enumerate(bundles)]) for run in bundle.record.runs}
+    active = [[run for run in bundle.record.runs if not run.deleted] for bundle in bundles]
+    finished = [{run.key: run for run in of_bundle if run.status == "FINISHED"} for of_bundle in active]
+    owners = {run.key: number for number, of_bundle in reversed([*enumerate(active)]) for run in of_bundle}
     owners |= {key: number for number, of_bundle in reversed([*enumerate(finished)]) for key in of_bundle}
-    runs = [run for number, bundle in enumerate(bundles) for run in bundle.record.runs if owners[run.key] == number]
+    runs = [run for number, of_bundle in enumerate(active) for run in of_bundle if owners[run.key] == number]
+    runs += {(run.key, run.start): run for bundle in bundles for run in bundle.record.runs if run.deleted}.values()
     several = {run.key: run.name for n, of_bundle in enumerate(finished) for run in of_bundle.values() if owners[run.key] != n}
     return sorted(runs, key=lambda run: run.start), sorted(several.values())
+
+
+def _history(bundles: Sequence[Bundle]) -> list[Entry]:
+    """Return the history of all bundles, and a plan of the cells and seeds that any of them planned."""
+    entries, planned = (
+        [entry for bundle in bundles for entry in bundle.record.history],
+        dict[str, tuple[str, tuple[int, ...]]](),
+    )
+    for bundle in bundles:
+        for key, (name, seeds) in latest_plan(bundle.record.name, bundle.record.history).items():
+            planned[key] = name, tuple(sorted({*planned.get(key, (name, ()))[1], *seeds}))
+    now = int(1_000 * time.time())
+    return [*entries, Entry(Event.PLANNED, bundles[0].record.name, now, planned)] if planned else entries
 
 
 def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
@@ -169,7 +176,8 @@ def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
     every = [bundle.record.tags for bundle in bundles]
     questions = [json.dumps(question) for tags in every for question in json.loads(tags.get(QUESTIONS_TAG, "[]"))]
     # The last question is that of all bundles; earlier ones are those that were changed after there were results.
-    asked = [json.loads(text) for text in dict.fromkeys(reversed(questions))][::-1]
+    texts = [*dict.fromkeys(reversed(questions))][::-1]
+    asked = [json.loads(text) for text in (texts if texts[:1] == questions[:1] else [*questions[:1], *texts])]
     study = (read_calls(every[0]) or [Call("", f"{bundles[0].record.name}.yaml", "")])[-1]
     digests = ",".join(bundle.digest[:FEWEST_DIGITS] for bundle in bundles)
     command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests])

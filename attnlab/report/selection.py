@@ -1,0 +1,157 @@
+"""The sentences on the choice of records behind a table: what it leaves out, what was known before, and other verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnlab.config.axes import text as axis_text
+from attnlab.config.estimand import EstimandConfig
+from attnlab.report.wording import count, describe_correction, format_p_value
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
+from attnlab.stats.records import comparison_name
+from attnlab.stats.selection import Choice, Selection
+
+MAX_NAMED = 6  # cells in one list
+
+
+def describe_selection(
+    selection: Selection, cells: Sequence[CellSummary], spec: ComparisonSpec, *, changes: Sequence[str] = ()
+) -> str:
+    """Name the results that a table leaves out, and what was planned, seen and asked before; "" if its records were not chosen.
+
+    Args:
+        cells: Summaries of the table, with the corrected verdicts of `attnlab.stats.selection.corrected`.
+        changes: As `describe_changes_of` returns them.
+    """
+    selection = _of_task(selection, cells, spec)
+    sentences = [
+        *_left_out(selection, cells, spec),
+        *_lost(selection),
+        *_not_run(selection),
+        *changes,
+        *_effects("As first asked", Choice.QUESTION, cells),
+        *_renamed(selection),
+    ]
+    return " ".join(sentences)
+
+
+def _of_task(selection: Selection, cells: Sequence[CellSummary], spec: ComparisonSpec) -> Selection:
+    """Return the part of a selection that is about the cells of a table, and about cells that the table does not have."""
+    if not spec.task:
+        return selection
+    shown = {cell.name for cell in cells}
+    return replace(
+        selection,
+        left_out=tuple(run for run in selection.left_out if spec.includes(run)),
+        lost=tuple(lost for lost in selection.lost if lost[0] in shown),
+        not_run=tuple((cell, seeds) for cell, seeds in selection.not_run if cell in shown or spec.task in cell),
+    )
+
+
+def _left_out(selection: Selection, cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    runs = selection.left_out
+    if not runs:
+        return []
+    groups: dict[tuple[str, str], list[int]] = {}
+    for run in runs:
+        how = run.get("withdrawn") or (f"of the study {other}" if (other := run.get("other_study")) else "")
+        label = "the cell " if run["left_out"] == "cell" else ""
+        groups.setdefault((f"{label}{cell_of(run, spec)}", how), []).append(int(run["seed"]))
+    named = [f"{cell} ({_seeds(seeds)}{f', {how}' if how else ''})" for (cell, how), seeds in groups.items()]
+    texts = [f"{count(len(runs), 'finished run')} left out of this study: {_listed(named)}."]
+    if spec.baseline:
+        texts += _effects("With them", Choice.RUNS, cells) or ["They change no verdict."]
+        texts += ["If runs are left out after their results are known, p-values are too small."]
+    return texts
+
+
+def _lost(selection: Selection) -> list[str]:
+    named = [f"{cell} ({_seeds(seeds)}, in the study {study})" for cell, seeds, study in selection.lost]
+    return [f"Results that were known before and are not at hand: {_listed(named)}."] if named else []
+
+
+def _not_run(selection: Selection) -> list[str]:
+    left_out = {(run.get("cell"), run["seed"]) for run in selection.left_out}  # they have run, and are named before
+    by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for cell, seeds in selection.not_run:
+        if missing := tuple(seed for seed in seeds if (cell, seed) not in left_out):
+            by_seeds.setdefault(missing, []).append(cell)
+    named = [f"{_listed(cells, ', ')} ({_seeds(seeds)})" for seeds, cells in by_seeds.items()]
+    return [f"This is a part of the study. Planned and not run: {_listed(named)}."] if named else []
+
+
+def _renamed(selection: Selection) -> list[str]:
+    looks: dict[str, list[int]] = {}
+    for study, seeds in selection.renamed:
+        looks.setdefault(study, []).append(seeds)
+    return [
+        f"These runs were judged before in the study {study}, with {_listed([str(n) for n in sorted(seeds)], ', ')} seeds; the "
+        "verdicts are corrected for it."
+        for study, seeds in looks.items()
+    ]
+
+
+def _effects(label: str, choice: Choice, cells: Sequence[CellSummary]) -> list[str]:
+    """Return a sentence as in "With them: no_wo inconclusive, p 0.039 (instead of better, p 0.022)."; [] without a change."""
+    texts, several = [], any(cell.further for cell in cells)
+    for cell in comparisons(cells):
+        name = comparison_name(cell.name, cell.baseline) if several else cell.name
+        for correction in cell.verdict.corrections if cell.verdict else ():
+            if correction.choice == choice:
+                texts.append(f"{name} {describe_correction(correction)} (instead of {_verdict(cell)})")
+    return [f"{label}: {_listed(texts)}."] if texts else []
+
+
+def _verdict(cell: CellSummary) -> str:
+    if cell.verdict is None or cell.difference is None:
+        return "without a verdict"
+    p = format_p_value(cell.difference.p_holm)
+    return f"{cell.verdict.kind.value}{f', p {p}' if p else ''}"
+
+
+def _listed(texts: Sequence[str], separator: str = "; ") -> str:
+    more = len(texts) - MAX_NAMED
+    return separator.join(texts[:MAX_NAMED]) + (f"{separator}and {more} more" if more > 0 else "")
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    numbers = sorted(seeds)
+    return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+# ---------------------------------------------------------------- questions
+
+
+def describe_changes_of(selection: Selection, study: str) -> list[str]:
+    """Return a sentence for each earlier comparison of the same runs that asked something else."""
+    now = selection.question or {}
+    texts = []
+    for name, before in selection.questions:
+        changed = _describe_change(before, now)
+        opening = "The comparison was changed after the study had results"
+        texts.append(f"{opening if name == study else f'The same runs were compared in the study {name}'}. Before: {changed}.")
+    return texts
+
+
+def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
+    before, now = ({"moderate": True, **asked, "estimand": _estimand(asked)} for asked in (before, now))
+    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(now.get(name))})" for name in names)
+
+
+def _estimand(question: Mapping[str, Any]) -> str:
+    """Return the label of the estimand of a recorded question, which has one unless it is the mean."""
+    return EstimandConfig.model_validate(question.get("estimand") or {}).label
+
+
+def _field_text(value: Any) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(_field_text, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{axis} {axis_text(axis_value)}" for axis, axis_value in value.items())
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value is None else axis_text(value)

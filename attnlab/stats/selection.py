@@ -1,0 +1,284 @@
+"""The choice of records behind a table: results that it leaves out, and what its verdicts would be without that choice.
+
+A verdict is valid if its runs, its seeds and its question were chosen before their results were known. Where they were not, or
+where that is not known, the verdict from all results, or from the question that was asked first, is computed as well.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from attnlab._util.run_state import RunState
+from attnlab.config.estimand import EstimandConfig
+from attnlab.stats.cells import CellSummary, ComparisonSpec, TaskMetric, comparisons
+from attnlab.stats.compare import cell_of, summarize_cells
+from attnlab.stats.margin import with_margin
+from attnlab.stats.records import finite
+from attnlab.stats.search import NOT_CONFIRMED
+from attnlab.stats.seen import Seeds, Seen
+from attnlab.stats.verdict import Correction, Verdict, VerdictKind
+
+RunRecord = Mapping[str, Any]
+Pairs = Sequence[tuple[str, str]]  # a cell and its baseline
+NOISE = 1e-6  # relative difference of results that are equal to rounding
+
+
+class Choice(StrEnum):
+    """The choice that a corrected verdict does without."""
+
+    RUNS = "with the results that are left out"
+    QUESTION = "as first asked"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The choice of records behind a table; without a choice, everything is empty.
+
+    Attributes:
+        left_out: Runs with a result that the table leaves out, as `attnlab.tracking.left_out.left_out_runs` returns them.
+        lost: (cell, seeds, study) that were judged in a table of a study, or withdrawn, and whose results are not at hand.
+        not_run: (cell, seeds) that the study plans and that have not ended.
+        questions: (study, question) of earlier tables of the same runs, which asked something else.
+        first_question: The question that was asked first; None if it is the present one.
+        question: The present one; None if it is not recorded.
+        renamed: (study, seeds) of earlier tables of the same runs under another name, with the number of common seeds.
+    """
+
+    left_out: tuple[RunRecord, ...] = ()
+    lost: tuple[tuple[str, Seeds, str], ...] = ()
+    not_run: tuple[tuple[str, Seeds], ...] = ()
+    questions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    first_question: Mapping[str, Any] | None = None
+    question: Mapping[str, Any] | None = None
+    renamed: tuple[tuple[str, int], ...] = ()
+
+
+def compared_pairs(records: Sequence[RunRecord], spec: ComparisonSpec) -> Pairs:
+    """Return (cell, baseline) of each comparison of a table."""
+    return [(cell.name, cell.baseline) for cell in comparisons(summarize_cells(records, spec)) if cell.baseline]
+
+
+def seeds_by_cell(records: Iterable[RunRecord], spec: ComparisonSpec) -> dict[str, set[int]]:
+    """Return name -> seeds of each cell."""
+    seeds: dict[str, set[int]] = {}
+    for run in records:
+        seeds.setdefault(cell_of(run, spec), set()).add(int(run["seed"]))
+    return seeds
+
+
+def relevant_runs(
+    left_out: Sequence[RunRecord], records: Sequence[RunRecord], spec: ComparisonSpec, pairs: Pairs
+) -> list[RunRecord]:
+    """Return the runs that a table leaves out and that may matter to it.
+
+    A run of another study matters if it makes a pair with its baseline, or another cell with it. A withdrawn run that was
+    trained again with an equal result does not matter.
+    """
+    shown, cells = {_place(run, spec): run for run in records}, seeds_by_cell(records, spec)
+    known = seeds_by_cell([run for run in (*records, *left_out) if run["state"] == RunState.COMPLETED], spec)
+
+    def matters(run: RunRecord) -> bool:
+        name, seed = cell_of(run, spec), int(run["seed"])
+        if run.get("other_study"):
+            return any(name in pair and all(seed in known.get(cell, ()) for cell in pair) for pair in pairs)
+        if run.get("withdrawn") and (again := shown.get(_place(run, spec))) is not None:
+            return not _are_equal(run, again, spec)
+        return run["left_out"] == "cell" or name in cells
+
+    return [run for run in left_out if matters(run)]
+
+
+def everything(records: Sequence[RunRecord], left_out: Sequence[RunRecord], spec: ComparisonSpec) -> list[RunRecord]:
+    """Return the runs of a table with those that it leaves out; a withdrawn run counts instead of the one that replaced it."""
+    withdrawn = {_place(run, spec) for run in left_out if run.get("withdrawn")}
+    return [*(run for run in records if _place(run, spec) not in withdrawn), *left_out]
+
+
+def corrected(
+    cells: Sequence[CellSummary], records: Sequence[RunRecord], spec: ComparisonSpec, selection: Selection
+) -> list[CellSummary]:
+    """Return the cells with the verdicts that they would have without the choice of runs and of the question."""
+    if not spec.baseline:
+        return list(cells)
+    corrections: dict[str, list[Correction]] = {}
+    if selection.left_out:
+        table = summarize_cells(everything(records, selection.left_out, spec), spec)
+        _add(corrections, cells, table, Choice.RUNS)
+    first = selection.first_question
+    if first is not None and (before := with_question(spec, first, records)) is not None:
+        _add(corrections, cells, summarize_cells(records, before), Choice.QUESTION)
+    return [_with_corrections(cell, corrections) for cell in cells]
+
+
+def _add(
+    corrections: dict[str, list[Correction]], cells: Sequence[CellSummary], table: Sequence[CellSummary], choice: Choice
+) -> None:
+    """Add the verdicts of another table that differ from those of the cells, by the name of the comparison."""
+    after = {(cell.name, cell.baseline): cell for cell in comparisons(table) if cell.difference is not None}
+    first = {cell.name: cell for cell in reversed(list(after.values()))}
+    after = {(cell.name, cell.baseline): cell for cell in map(_mirrored, after.values())} | after
+    known = {cell.name for cell in table}
+    for cell in comparisons(cells):
+        other = after.get((cell.name, cell.baseline)) or (first.get(cell.name) if choice is Choice.QUESTION else None)
+        if cell.verdict is None or not cell.baseline or cell.name not in known:
+            continue
+        if other is None or other.verdict is None:
+            if choice is Choice.RUNS and cell.difference is not None:
+                corrections.setdefault(_id(cell), []).append(Correction(choice.value))
+        elif other.baseline != cell.baseline or _outcome(other) != _outcome(cell):
+            p = other.difference.p_holm if other.difference else None
+            against = other.baseline if other.baseline != cell.baseline else ""
+            corrections.setdefault(_id(cell), []).append(Correction(choice.value, other.verdict.kind, p, against))
+
+
+def _mirrored(cell: CellSummary) -> CellSummary:
+    """Return the comparison of a baseline with its cell."""
+    flipped = {VerdictKind.BETTER: VerdictKind.WORSE, VerdictKind.WORSE: VerdictKind.BETTER}
+    verdict = cell.verdict and replace(cell.verdict, kind=flipped.get(cell.verdict.kind, cell.verdict.kind))
+    return replace(cell, name=cell.baseline, baseline=cell.name, verdict=verdict, further=())
+
+
+def _with_corrections(cell: CellSummary, corrections: Mapping[str, Sequence[Correction]]) -> CellSummary:
+    verdict: Verdict | None = cell.verdict
+    if verdict is not None and (own := corrections.get(_id(cell))):
+        verdict = replace(verdict, corrections=tuple(own))
+    return replace(cell, verdict=verdict, further=tuple(_with_corrections(further, corrections) for further in cell.further))
+
+
+def _id(cell: CellSummary) -> str:
+    return json.dumps([cell.name, cell.baseline])
+
+
+def _outcome(cell: CellSummary) -> tuple[str, str]:
+    """Return the verdict and its p-value as tables show it."""
+    p = cell.difference.p_holm if cell.difference else None
+    return (cell.verdict.kind.value if cell.verdict else "", "" if p is None else f"{p:.3f}")
+
+
+def find_lost(
+    seen: Iterable[Seen], runs: Iterable[RunRecord], spec: ComparisonSpec, pairs: Pairs
+) -> list[tuple[str, Seeds, str]]:
+    """Return (cell, seeds, study) of results that were known and are not among ``runs``: the table's and those left out."""
+    known = seeds_by_cell(runs, spec)
+    lost: dict[tuple[str, str], set[int]] = {}
+    for table in seen:
+        if table.question is None:
+            seeds = {cell: {*of_cell} for cell, of_cell in table.seeds.items()}
+        else:
+            seeds = {}
+            for pair in pairs:
+                for cell in pair:
+                    seeds[cell] = seeds.get(cell, set()) | _common(table.seeds, pair)
+        for cell, of_cell in seeds.items():
+            if cell in known and (missing := of_cell - known[cell]):
+                lost.setdefault((cell, table.study), set()).update(missing)
+                known[cell] |= missing
+    return [(cell, tuple(sorted(seeds)), study) for (cell, study), seeds in lost.items()]
+
+
+def find_not_run(
+    planned: Mapping[str, Seeds], records: Sequence[RunRecord], spec: ComparisonSpec, *, unconfirmed: Iterable[str] = ()
+) -> list[tuple[str, Seeds]]:
+    """Return (cell, seeds) of planned runs that have not ended.
+
+    Args:
+        planned: Name of a cell -> its planned seeds.
+        unconfirmed: Cells whose search chose nothing that could be confirmed.
+    """
+    ended: dict[str, set[int]] = {}
+    refused = {*unconfirmed}
+    for run in records:
+        name = cell_of(run, spec)
+        if run["state"] in (RunState.REFUSED, NOT_CONFIRMED):
+            refused.add(name)
+        elif run["state"] not in (RunState.RUNNING, RunState.INTERRUPTED):
+            ended.setdefault(name, set()).add(int(run["seed"]))
+    missing = {
+        name: tuple(seed for seed in seeds if seed not in ended.get(name, ()))
+        for name, seeds in planned.items()
+        if name not in refused
+    }
+    return [(name, seeds) for name, seeds in missing.items() if seeds]
+
+
+def earlier_questions(
+    seen: Iterable[Seen], recorded: Sequence[Mapping[str, Any]], *, study: str, present: Mapping[str, set[int]], pairs: Pairs
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return (study, question) of earlier comparisons of the present runs, each question once, the first one first.
+
+    The first one may be the present one.
+
+    Args:
+        recorded: The questions that the study has asked since it had results, the first one first and the present one last.
+        study: The study's name.
+        present: Name -> seeds of its cells.
+    """
+    now, tables = recorded[-1], [table for table in seen if table.question is not None]
+    own = min((table.time for table in tables if table.study == study and table.question == now), default=math.inf)
+    tables = [table for table in tables if table.time < own and (table.study != study or table.question not in recorded)]
+    asked = [(table.study, table.question) for table in tables if common_seeds(table, present, pairs) > 1]
+    asked += [(study, question) for question in recorded]
+    unique: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for name, question in asked:
+        if question is not None:
+            unique.setdefault(json.dumps(question, sort_keys=True), (name, question))
+    return list(unique.values())
+
+
+def common_seeds(table: Seen, present: Mapping[str, set[int]], pairs: Pairs) -> int:
+    """Return the largest number of seeds that an earlier table and the present one have in a pair of compared cells."""
+    return max((len(_common(table.seeds, pair) & _common(present, pair)) for pair in pairs), default=0)
+
+
+def _common(seeds: Mapping[str, Iterable[int]], pair: tuple[str, str]) -> set[int]:
+    """Return the seeds that both cells of a pair have."""
+    return {*seeds.get(pair[0], ())} & {*seeds.get(pair[1], ())}
+
+
+def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> ComparisonSpec:
+    """Return a comparison with the question that a study recorded, without its margin (`attnlab.stats.margin`)."""
+    baselines = question["baseline"] or {}
+    first, *others = baselines if isinstance(baselines, list) else [baselines]
+    return replace(
+        spec,
+        metric=question["metric"],
+        direction=question["direction"],
+        baseline=first,
+        further_baselines=tuple(others),
+        margin=None,
+        margin_share=None,
+        control=question.get("control"),
+        over=question.get("over") or "",
+        moderate=question.get("moderate", True),
+        estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
+        task_axis=question.get("task_axis") or "",
+        tasks={task: TaskMetric(*of_task) for task, of_task in (question.get("tasks") or {}).items()},
+    )
+
+
+def with_question(spec: ComparisonSpec, question: Mapping[str, Any], records: Sequence[RunRecord]) -> ComparisonSpec | None:
+    """Return a comparison with another question; None if the runs cannot answer it."""
+    before = question_of(spec, question)
+    axes = {axis for baseline in (*before.baselines, before.control or {}) for axis in baseline}
+    if before.tasks or spec.tasks or not before.baseline or not axes <= {*spec.axes}:
+        return None
+    return with_margin(before, question["margin"], records)
+
+
+def _place(run: RunRecord, spec: ComparisonSpec) -> tuple[str, int, str]:
+    """Return the cell and the seed of a run, and the value that a sweep set."""
+    params = run.get("params") if spec.sweep else None
+    return cell_of(run, spec), int(run["seed"]), json.dumps(params, sort_keys=True, default=str)
+
+
+def _are_equal(run: RunRecord, again: RunRecord, spec: ComparisonSpec) -> bool:
+    """Return whether two runs have the same state and, up to rounding, the same values of the metrics that are compared."""
+    if str(run["state"]) != str(again["state"]):
+        return False
+    values = [(finite(run.get(part.metric)), finite(again.get(part.metric))) for part in spec.parts]
+    return all(a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=NOISE)) for a, b in values)
