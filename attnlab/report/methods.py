@@ -59,7 +59,7 @@ class StudyInfo:
         skipped: (name, reason) of the cells that the study leaves out.
         calls: The calls that ran it, as recorded; empty for a study of an older version.
         selection: The choice of its records.
-        changes: Sentences on earlier comparisons of the same runs that asked something else.
+        changes: The changed fields of earlier comparisons of the same runs, as `describe_changes_of` returns them.
         uncertainty: The uncertainty of each difference, split into seeds and test items.
         question: The question that the study answers, if it states one.
         task: The task that the page is about, for a study of several tasks, each of which has a page.

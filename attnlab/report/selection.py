@@ -30,7 +30,7 @@ def describe_selection(
         *_left_out(selection, cells, spec),
         *_lost(selection),
         *_not_run(selection),
-        *changes,
+        *(f"The comparison was changed after the study had results. Before: {change}." for change in changes),
         *_effects("As first asked", Choice.QUESTION, cells),
         *_renamed(selection),
     ]
@@ -125,14 +125,10 @@ def _seeds(seeds: Iterable[int]) -> str:
 
 
 def describe_changes_of(selection: Selection, study: str) -> list[str]:
-    """Return a sentence for each earlier comparison of the same runs that asked something else."""
+    """Return the changed fields of each earlier comparison of the same runs, with its study if that had another name."""
     now = selection.question or {}
-    texts = []
-    for name, before in selection.questions:
-        changed = _describe_change(before, now)
-        opening = "The comparison was changed after the study had results"
-        texts.append(f"{opening if name == study else f'The same runs were compared in the study {name}'}. Before: {changed}.")
-    return texts
+    texts = [(name, _describe_change(before, now)) for name, before in selection.questions]
+    return [text if name == study else f"{text}, in the study {name}" for name, text in texts]
 
 
 def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

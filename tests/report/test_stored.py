@@ -13,6 +13,7 @@ from attnlab.report import write
 from attnlab.report.methods import StudyInfo
 from attnlab.report.rerender import main, rerender
 from attnlab.report.stored import FILE, load, stored_version
+from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
 from attnlab.tracking.calls import Call
@@ -45,7 +46,7 @@ STUDIES = {
         replace(
             INFO,
             calls=(Call("attnlab run x.yaml", "x.yaml", "study: x\n", time=5),),
-            left_out=({**made_up()[0].to_dict("records")[0], "seed": 9, "left_out": "seed"},),
+            selection=Selection(({**made_up()[0].to_dict("records")[0], "seed": 9, "left_out": "seed"},)),
         ),
         *made_up(),
         [],
