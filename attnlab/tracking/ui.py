@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -137,7 +138,9 @@ class Server:
         self.base = f"http://{host}:{port}"
         settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
         settings |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        # The server's folder is a stranger's when the runs are: neither it nor its children may import a module from there.
+        # The runs folder may be a stranger's: neither the server nor its children may import a module from there. uvicorn
+        # puts its working directory first, whatever Python is told.
+        self._empty = tempfile.TemporaryDirectory(prefix="attnlab-ui-")
         environment = {**os.environ, **settings, "PYTHONSAFEPATH": "1"}
         environment.pop("MLFLOW_TRACKING_URI", None)
         command = [sys.executable, "-P", supervise.__file__]
@@ -149,7 +152,7 @@ class Server:
                 "stdout": log,
                 "stderr": log,
             }  # the pipe closes with this process
-            self._process = subprocess.Popen(command, env=environment, cwd=root, start_new_session=True, **options)
+            self._process = subprocess.Popen(command, env=environment, cwd=self._empty.name, start_new_session=True, **options)
 
     @property
     def pid(self) -> int:
@@ -181,6 +184,7 @@ class Server:
         """Stop the server and its children."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self._empty.cleanup()
         try:
             self._process.wait(timeout=2 * supervise.GRACE_SECONDS)
         except subprocess.TimeoutExpired:  # the group is stopped

@@ -87,10 +87,17 @@ def test_an_experiment_that_was_deleted_is_one_clear_line(shared: Path) -> None:
 
 
 def test_a_study_uses_an_experiment_that_someone_made_for_it(root: Path) -> None:
-    connect(root).create_experiment("small")
+    connect(root).create_experiment("small", artifact_location=(root / "artifacts/7").as_uri())
     with Tracker(small(), root) as tracker:
         tracker.finish(tracker.start(small().runs[0]), RunState.COMPLETED)
     assert len(load_runs("small", root)) == 1
+
+
+def test_an_experiment_with_files_outside_of_the_runs_folder_is_refused(root: Path, tmp_path: Path) -> None:
+    connect(root).create_experiment("small", artifact_location=(tmp_path / "elsewhere").as_uri())
+    with pytest.raises(UserError, match="expected artifacts in .*elsewhere"):
+        Tracker(small(), root)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @contextmanager
