@@ -191,7 +191,8 @@ def interval(values: Sequence[float], *, looks: Looks | None = None) -> Interval
     n = len(values)
     if n == 0:
         raise ValueError("expected at least one value, got none")
-    mean = math.fsum(values) / n
+    # The mean of equal values, as rounded, can differ from them: their standard deviation would be tiny instead of zero.
+    mean = float(values[0]) if min(values) == max(values) else math.fsum(values) / n
     if n == 1:
         return Interval(1, mean)
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
