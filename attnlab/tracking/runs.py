@@ -206,7 +206,8 @@ def row_of(record: Record, root: Path) -> dict[str, Any]:
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
     row |= {"params": json.loads(tag.get("params", "{}"))}
     config = json.loads(tag["config"])
-    row |= {**flatten_config(config), **json.loads(tag["axes"])}
+    axes = {axis: label for axis, label in json.loads(tag["axes"]).items() if axis not in row}
+    row |= {**flatten_config(config), **axes}
     row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
     # A program may print a metric with the name of an axis, which stays.
     row |= {name: value for name, value in final_metrics(record).items() if name not in row}

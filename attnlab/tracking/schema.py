@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,6 +32,25 @@ class _Call:
     text: tuple[str, int]
     partial: bool = False
     time: int = 0
+
+
+@dataclass
+class _Named:
+    name: str
+
+
+@dataclass
+class _Config:
+    """The fields of a run's configuration that its readers take for granted, also in records of other versions."""
+
+    task: _Named
+    train: dict[str, Any]
+    evaluate: dict[str, Any]
+    data: Any
+    seed: int = 0
+    model: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
 
 
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
@@ -66,12 +85,14 @@ def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdap
             try:
                 adapter.validate_python(tags[tag])
             except ValidationError as error:
-                return tag, f"is damaged: {error.errors()[0]['msg']}"
+                return tag, f"is damaged: {_first_line(error)}"
     return None
 
 
 def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
     """Return the tag of a configuration whose sections are not those of a run: all readers flatten it."""
+    from attnlab.config.command import CommandConfig
+    from attnlab.config.comparability import identity_of_test, test_identity
     from attnlab.tracking.tags import flatten_config
 
     config = json.loads(tags["attnlab.config"])
@@ -79,10 +100,32 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
     if missing := [name for name in sections if name not in config]:
         return "attnlab.config", f"is damaged: it has no {missing[0]!r}"
     try:
+        if "command" in config:
+            identity_of_test(CommandConfig.model_validate(config))
+        else:
+            _config().validate_python(config)
+            test_identity(config, None)
         flatten_config(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return "attnlab.config", f"is damaged: {error}"
+        return "attnlab.config", f"is damaged: {_first_line(error)}"
     return None
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error says in one line, with the field that pydantic names."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    first = error.errors()[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+
+
+@cache
+def _config() -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_Config)
 
 
 @cache

@@ -1,6 +1,7 @@
 """The final metrics of a run: with six significant digits where MLflow shows them, and exact in a tag.
 
-MLflow's databases have no infinity: they hold the largest float in its place, with which `restored` reads infinity again.
+MLflow's databases have no infinity: they hold the largest float in its place, which `restored` reads as infinity again, like
+every value too large for statistics.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab._util.metrics import is_curve
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 SUMMARY_TAG = "attnlab.summary"  # the exact values, as JSON
-LARGEST = 1.7976e308  # MLflow writes 1.7976931348623157e308 for infinity
+LARGEST = 1e70  # moments of larger values overflow; MLflow writes 1.7976931348623157e308 for infinity
 MAX_TAG = 8_000  # characters; MLflow rejects longer tags of a run
 
 
@@ -33,14 +34,15 @@ def split_summary(summary: Mapping[str, float]) -> tuple[dict[str, float], str]:
 
 
 def restored(value: float) -> float:
-    """Return a metric as it was logged: infinite where MLflow has stored the largest float."""
+    """Return a metric as statistics read it: infinite from `LARGEST` on, where the run counts as diverged."""
     return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
 
 
 def final_metrics(record: Record) -> dict[str, float]:
     """Return the exact final metrics of a record; those of versions before 0.4.0 have no tag."""
-    metrics = {name: restored(value) for name, value in record.data.metrics.items() if not is_curve(name)}
-    return metrics | json.loads(record.data.tags.get(SUMMARY_TAG, "{}"))
+    rounded = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
+    metrics: dict[str, Any] = rounded | json.loads(record.data.tags.get(SUMMARY_TAG) or "{}")
+    return {name: value if value is None else restored(value) for name, value in metrics.items()}
 
 
 def _rounded(value: float) -> float:

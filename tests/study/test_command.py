@@ -111,6 +111,7 @@ ENDINGS = {
     "sys.exit(7)\n": ("failed", ("exit code 7",)),
     "print(json.dumps({'score': float('nan')}))\n": ("diverged", ("score is nan",)),
     "print(json.dumps({'score': float('inf')}))\n": ("diverged", ("score is inf",)),
+    "print(json.dumps({'score': 1e308}))\n": ("diverged", ("score is 1e+308",)),
     "print('{\"loss\": 1}')\n": ("failed", ("without its metric", "only with a 'step'")),
     "time.sleep(60)\n": ("timed_out", ("run.timeout",)),
     "os.kill(os.getpid(), signal.SIGTERM)\n": ("failed", ("SIGTERM",)),
@@ -229,6 +230,7 @@ inf = float("inf")
 print(json.dumps({"step": 30, "score": -inf if seed == 1 else 1.0, "loss": inf, "a//b": 1}))
 print(json.dumps({"step": 40, "score": 1.0, "loss": float("nan")}))
 gated = how == "gated"
+print('{"huge": %g}' % (1e308 if gated else -1e308))
 print(json.dumps({"score": score, "snr": inf if gated else 3.0, "parameters": inf if gated else 7, "low": -inf, ".": 1}))
 """
 

@@ -14,7 +14,8 @@ from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 
-COMMAND = {"command": ["a"], "values": {}, "env": {}, "files": {}}
+COMMAND = {"command": "a {kind}", "values": {"kind": 1}, "env": {}, "files": {}}
+OWN = {"task": {"name": "pydocs"}, "data": "", "train": {}, "evaluate": {}, "variant": {"name": "dense"}, "seed": 0}
 RUN = {
     "attnlab.fingerprint": "0123abcd",
     "attnlab.cell": "dense",
@@ -28,6 +29,7 @@ GOOD = {
     "attnlab.commit": ["", "0123456789ab", "0123456789ab+dirty"],
     "attnlab.folder": ["work/0123abcd", "work/0123abcd.89ab"],
     "attnlab.failures": ["", "2"],
+    "attnlab.config": [json.dumps(OWN), json.dumps({**OWN, "of_another_version": 1})],
 }
 BAD = {
     "attnlab.fingerprint": ["", "..", "../x", "/etc", "a/b", "a\0", "x" * 300, ".hidden", "a\n"],
@@ -47,6 +49,23 @@ BAD = {
     "attnlab.commit": ["x; rm -rf /", "$(id)", "-f", "0123456789ab; id", "0123456789ab\nid"],
     "attnlab.current": ["maybe"],
 }
+BAD["attnlab.config"] += [
+    json.dumps(config)
+    for config in (
+        *(
+            {**COMMAND, key: value}
+            for key, value in (("command", 5), ("command", "a 'b"), ("command", "a {kind!r}"), ("seed", "x"))
+        ),
+        *({**COMMAND, key: value} for key, value in (("values", [1]), ("values", {"kind": [1]}), ("env", {"A": 5}))),
+        *({**COMMAND, "files": {"a.py": 5}}, {**COMMAND, "other": 1}),
+        *({**OWN, key: value} for key, value in (("task", "pydocs"), ("task", {}), ("train", 3), ("evaluate", []))),
+        *(
+            {**OWN, key: value}
+            for key, value in (("seed", "x"), ("sources", ["a.py"]), ("sources", {"a.py": 5}), ("model", "x"))
+        ),
+        *({**OWN, "init": value} for value in ("x", {"from": "a"})),
+    )
+]
 BAD_OF_STUDY = {
     "attnlab.study": ["", "../x", "a b", "$(id)", "a\nid"],
     "attnlab.questions": ["{}", "x", "[3]"],
@@ -113,6 +132,9 @@ def test_a_strangers_record_is_read_as_data(
     client.set_tag(first.info.run_id, "attnlab.fingerprint", "../../outside")
     assert len(load_runs("s", root)) == 3
     client.set_tag(first.info.run_id, "attnlab.fingerprint", "0" * 16)
+    client.set_tag(first.info.run_id, "attnlab.axes", '{"how": "a", "seed": "x", "name": "y"}')
+    runs = load_runs("s", root)
+    assert set(runs["seed"]) == {0, 1} and "y" not in set(runs["name"])
     client.set_tag(first.info.run_id, "attnlab.axes", '{"how": "a", "task": "evil.py:Task"}')
     client.set_experiment_tag(experiment.experiment_id, "attnlab.questions", "[]")
     assert main(["report", "s"]) == 2 and "has no question" in capsys.readouterr().err
