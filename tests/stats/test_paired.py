@@ -83,7 +83,7 @@ def test_a_constant_difference_has_no_test(n: int, margin: float | None) -> None
 
 @pytest.mark.parametrize("n", [3, 5, 7, 10, 14])
 def test_equal_values_have_no_scatter_however_their_mean_is_rounded(n: int) -> None:
-    values = numpy.random.RandomState(n).uniform(-1, 1, 200).tolist()
+    values: list[float] = numpy.random.RandomState(n).uniform(-1, 1, 200).tolist()
     assert {paired.interval([value] * n).sd for value in values} == {0.0}
     differences = [paired.difference(dict.fromkeys(range(n), value), dict.fromkeys(range(n), 0.5)) for value in values]
     assert {difference and difference.no_test for difference in differences} == {NoTest.CONSTANT}

@@ -229,6 +229,7 @@ INFINITE = """
 inf = float("inf")
 print(json.dumps({"step": 30, "score": -inf if seed == 1 else 1.0, "loss": inf, "a//b": 1}))
 print(json.dumps({"step": 40, "score": 1.0, "loss": float("nan")}))
+print(json.dumps({"step": 50, "score": (-1) ** seed * 1.7e308, "loss": 1e160}))
 gated = how == "gated"
 print('{"huge": %g}' % (1e308 if gated else -1e308))
 print(json.dumps({"score": score, "snr": inf if gated else 3.0, "parameters": inf if gated else 7, "low": -inf, ".": 1}))

@@ -23,6 +23,15 @@ def printed(*lines: str, metric: str = "score") -> tuple[PrintedMetrics, list[st
     return metrics, notices
 
 
+@pytest.mark.parametrize("last", ["null", '"nan"', HUGE, "[0.5]"])
+def test_a_last_value_that_is_no_number_leaves_no_earlier_one(last: str) -> None:
+    metrics, _ = printed('{"score": 0.7, "loss": 1}', f'{{"score": {last}}}')
+    assert metrics.results == {"loss": 1.0} and "instead of a number" in describe_missing(metrics)
+    assert printed('{"score": 0.7}', f'{{"step": 3, "score": {last}}}')[0].results == {"score": 0.7}
+    assert printed('{"score": 0.7}', f'{{"best": {{"score": {last}}}}}')[0].results == {"score": 0.7}
+    assert printed('{"score": 0.7}', f'{{"score": {last}}}', '{"score": 0.8}')[0].results == {"score": 0.8}
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -55,6 +55,8 @@ class PrintedMetrics:
             self._take(*metrics)
         if self.metric in line and (metrics is None or self.metric not in map(result_name, metrics[1])):
             self.mention = visible(line)
+            if _is_result_without_number(self.mention, self.metric):
+                self.results.pop(self.metric, None)  # the last value counts, and it is none: the earlier one is out of date
 
     def read_error(self, line: str) -> None:
         """Take a line of stderr."""
@@ -134,6 +136,12 @@ def _json_object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+def _is_result_without_number(line: str, metric: str) -> bool:
+    """Return True for an object without a step whose value of the metric is no number, such as ``null`` for NaN."""
+    fields = _json_object(line.strip())
+    return fields is not None and "step" not in fields and metric in fields and _number(fields[metric]) is None
 
 
 def _whole_number(digits: str) -> int | str:
