@@ -7,6 +7,7 @@ file stay inside the folder, a commit is a commit, and no text of it is run or i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
+SURROGATE = re.compile(r"(?<=\\)u[dD][89a-fA-F][0-9a-fA-F]{2}")  # in JSON: of a file name that is not UTF-8
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
 
 
@@ -83,7 +85,7 @@ def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdap
             return name, "is missing"
         for tag in found:
             try:
-                adapter.validate_python(tags[tag])
+                adapter.validate_python(_without_surrogates(tags[tag]))
             except ValidationError as error:
                 return tag, f"is damaged: {_first_line(error)}"
     return None
@@ -95,7 +97,7 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
     from attnlab.config.comparability import identity_of_test, test_identity
     from attnlab.tracking.tags import flatten_config
 
-    config = json.loads(tags["attnlab.config"])
+    config = json.loads(_without_surrogates(tags["attnlab.config"]))
     sections = ("command", "values", "env", "files") if "command" in config else ("task", "data", "train", "evaluate")
     if missing := [name for name in sections if name not in config]:
         return "attnlab.config", f"is damaged: it has no {missing[0]!r}"
@@ -109,6 +111,11 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return "attnlab.config", f"is damaged: {_first_line(error)}"
     return None
+
+
+def _without_surrogates(text: str) -> str:
+    """Return a JSON text with spaces in place of surrogates, which Python reads and pydantic refuses."""
+    return SURROGATE.sub("u0020", text)
 
 
 def _first_line(error: Exception) -> str:

@@ -89,6 +89,14 @@ def test_a_record_fits_its_schema(tag: str, text: str) -> None:
     assert misfit_of_run(RUN) is None and misfit_of_run({**RUN, tag: text}) is None
 
 
+@pytest.mark.parametrize("name", ["étude-\udcff", "\\udcff", "\ud83d\ude00", "\\\udcff"])
+def test_a_name_of_any_bytes_fits(name: str) -> None:
+    call = {"command": f"attnlab run {name}.yaml", "file": f"{name}.yaml", "text": ["0a", 1]}
+    assert misfit_of_study({"attnlab.call.0000": json.dumps(call)}) is None
+    config = {**COMMAND, "files": {f"{name}.py": "0a"}, "env": {"A": name}}
+    assert misfit_of_run({**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}) is None
+
+
 @pytest.mark.parametrize(("tag", "text"), _cases(BAD))
 def test_a_damaged_tag_of_a_run_is_named(tag: str, text: str) -> None:
     misfit = misfit_of_run({**RUN, tag: text})
