@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any
-
-LARGEST = 1e75  # powers of larger numbers, as a skewness has them, are no floats: they count as infinite
 
 
 def is_present(value: Any) -> bool:
@@ -14,15 +13,15 @@ def is_present(value: Any) -> bool:
 
 
 def finite(value: Any) -> float | None:
-    """Return a value as a float, or None if it is absent or infinite (`is_infinite`)."""
+    """Return a value as a float, or None if it is absent or infinite."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    return float(value) if abs(float(value)) <= LARGEST else None
+    return float(value) if math.isfinite(value) else None
 
 
 def is_infinite(value: Any) -> bool:
-    """Return True for positive and negative infinity, and for numbers beyond `LARGEST`."""
-    return isinstance(value, Real) and abs(float(value)) > LARGEST
+    """Return True for positive and negative infinity."""
+    return isinstance(value, Real) and math.isinf(value)
 
 
 def comparison_name(cell: str, baseline: str) -> str:

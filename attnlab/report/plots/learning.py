@@ -15,7 +15,6 @@ from attnlab.config.grid import cell_name
 from attnlab.report.plots import svg
 from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
-from attnlab.stats.records import LARGEST
 
 if TYPE_CHECKING:
     import pandas
@@ -140,7 +139,7 @@ def _group_points(
     for run_ids in groups.values():
         selected = points[points["run_id"].isin(run_ids)]
         values: Any = selected["value"]
-        values = values.where(values.abs() <= LARGEST)
+        values = values.where(values.abs() < math.inf)
         steps = values.groupby(selected["step"]).agg(["mean", "min", "max"])
         steps[values.isna().groupby(selected["step"]).any()] = math.nan
         grouped.append((*runs[run_ids[0]], _thin(list(steps.itertuples(name=None)))))

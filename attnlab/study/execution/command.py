@@ -23,9 +23,9 @@ from attnlab._util.run_state import RunState
 from attnlab.config.command import SEED, CommandConfig, describe_bad_name
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import find_program
-from attnlab.stats.records import finite
 from attnlab.study.execution.messages import Ended, Killed, Raised
 from attnlab.study.execution.printed_metrics import PrintedMetrics, describe_missing
+from attnlab.tracking.summary import restored
 from attnlab.training.result import Report, Result, load_result, save_result
 
 POLL_SECONDS = 0.2
@@ -79,7 +79,7 @@ def run_command(
     if metric not in output.results:
         return Raised(redact(one_line(describe_missing(output))))
     result = Result(str(RunState.COMPLETED), {**output.results, **costs})
-    if finite(value := output.results[metric]) is None:
+    if not math.isfinite(restored(value := output.results[metric])):
         result.state, result.reason = str(RunState.DIVERGED), f"{metric} is {value:g}"
     save_result(result, output.history, config=config, folder=folder)
     return Ended(RunState(result.state), result.summary, result.reason)
