@@ -65,6 +65,13 @@ def _overlaps(drawing: str) -> list[tuple[str, str]]:
     return covered + [(box.text, "zero line") for box in boxes for line in _zero_lines(drawing) if box.overlaps(line, slack=0)]
 
 
+@pytest.mark.parametrize("values", [(5e-324, 1e-323), (1e-310, 3e-310), (1e-15, 3e-15), (0.0, 0.0), (0.1, 0.3), (-1e69, 1e69)])
+def test_ticks_of_any_range_are_distinct_and_inside(values: tuple[float, float]) -> None:
+    low, high = svg.padded_limits(values)
+    ticks = svg.ticks(low, high)
+    assert 3 <= len(set(ticks)) == len(ticks) and low <= min(ticks) and max(ticks) <= high
+
+
 def test_the_measure_of_overlaps_sees_one() -> None:
     assert _overlaps(svg.document(50, "t", [svg.text(10, 20, "one"), svg.text(20, 24, "two")])) == [("one", "two")]
     crossed = svg.document(50, "t", [svg.text(10, 20, "crossed"), svg.line((30, 0), (30, 50), svg.INK, width=1)])

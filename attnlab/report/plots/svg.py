@@ -22,6 +22,7 @@ FONT = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
 TITLE_SIZE = 14.5
 LETTER = 0.58  # average width of a letter, relative to the font size
 Point = tuple[float, float]
+SMALLEST = 1e-290  # range of values; steps between ticks of smaller ones are no floats
 Limits = tuple[float, float]  # of an axis, in the units of its values
 
 
@@ -34,7 +35,7 @@ def scale(values: Limits, places: Limits) -> Callable[[float], float]:
 def padded_limits(values: Sequence[float]) -> Limits:
     """Return the range of the finite values with 5 % padding; a range of positive width for any input."""
     finite = [v for v in values if math.isfinite(v)] or [0.0]
-    size = (max(finite) - min(finite)) or abs(max(finite)) * 0.05 or 1.0
+    size = max((max(finite) - min(finite)) or abs(max(finite)) * 0.05 or 1.0, SMALLEST)
     return min(finite) - 0.05 * size, max(finite) + 0.05 * size
 
 
@@ -56,10 +57,11 @@ def ends_beyond(ends: Limits, limits: Limits) -> list[tuple[float, int]]:
 def ticks(low: float, high: float, *, about: int = 5) -> list[float]:
     """Return round numbers inside a range, 1, 2 or 5 times a power of ten apart."""
     rough = (high - low) / about or 1.0
-    power = 10.0 ** math.floor(math.log10(rough))
+    exponent = math.floor(math.log10(rough))
+    power = 10.0**exponent
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
     first, final = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, final + 1)]
+    return [round(i * step, max(12, 2 - exponent)) for i in range(first, final + 1)]
 
 
 def tick_label(value: float) -> str:
