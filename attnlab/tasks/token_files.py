@@ -19,7 +19,10 @@ FEW = 64  # numbers, below which nothing is concluded from their distribution
 MANY = 1_000  # numbers from which the entropy of their bytes is estimated
 LEAD = 512  # numbers that a header may take
 ALTERNATING = 0.5  # total variation distance between numbers at different positions
+ALIKE = 0.2  # likewise, of numbers at positions that do not differ
+UNIFORM = 7.0  # bits of a byte: of hashed tokens it has about 8, of a text or of frequent tokens fewer
 PADDED = 0.5  # share of one token that is noted
+SENTINEL = 128  # largest number n such that -n is likely to mark padding or ignored targets
 SWAPPED = 1.5  # bits: by so much the upper byte's entropy exceeds the lower one's if they are swapped
 
 FORMATS = {  # the first bytes of files that are no plain array
@@ -113,12 +116,36 @@ def _hint(tokens: np.ndarray, vocabulary: int) -> str:
     size = whole.dtype.itemsize
     if int(whole.byteswap().max()) < vocabulary:
         return "; they fit with their bytes in the other order: is it a big-endian file?"
-    if int(whole.max()) == (1 << 8 * size) - 1:
-        return f"; is it a file of signed numbers, with -1 for {int(whole.max()):,}?"
+    signed = whole.view(f"i{size}")
+    if (signed < 0).any() and int(signed.min()) >= -SENTINEL and int(signed.max()) < vocabulary:
+        return f"; is it a file of signed numbers, with {int(signed.min())} for {int(whole.max()):,}?"
+    if size == 4 and _are_whole(whole.view("f4")):
+        return "; is it a file of float32?"
     for kind in ("uint16", "uint8"):
-        if np.dtype(kind).itemsize < size and int(whole.view(kind).max()) < vocabulary:
+        if np.dtype(kind).itemsize < size and _is_narrower(whole.view(kind), size // np.dtype(kind).itemsize, vocabulary):
             return f"; is it a file of {kind}?"
     return "; is it a file of uint16?" if size == 4 and int(whole.max()) >= 1 << 20 else ""
+
+
+def _are_whole(numbers: np.ndarray) -> bool:
+    return bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
+
+
+def _is_narrower(tokens: np.ndarray, parts: int, vocabulary: int) -> bool:
+    """Return True if numbers fit into the vocabulary, and are alike at all ``parts`` positions, as those of a narrower type."""
+    return int(tokens.max()) < vocabulary and _distance(tokens, parts) <= ALTERNATING
+
+
+def _is_of_bytes(tokens: np.ndarray) -> bool:
+    """Return True if the halves of uint16 numbers are alike, and far from uniform, as the bytes of hashed tokens are."""
+    return _distance(tokens.view(np.uint8), 2) <= ALIKE and _entropy(tokens & 255) < UNIFORM
+
+
+def _distance(tokens: np.ndarray, parts: int) -> float:
+    """Return the largest total variation distance between the numbers at ``parts`` positions in turn."""
+    columns = tokens[: len(tokens) // parts * parts].reshape(-1, parts).T.astype(np.int64)
+    shares = np.stack([np.bincount(column, minlength=int(tokens.max()) + 1) / len(column) for column in columns])
+    return float((np.abs(shares - shares[:1]).sum(-1) / 2).max())
 
 
 def token_notes(tokens: np.ndarray, *, first: int, path: Path, split: str, vocabulary: int) -> Iterator[str]:
@@ -147,6 +174,8 @@ def token_notes(tokens: np.ndarray, *, first: int, path: Path, split: str, vocab
     counts = np.bincount(head)
     if (share := counts.max() / len(head)) > PADDED:
         yield f"{100 * share:.0f} % of the tokens of {name} are {int(counts.argmax()):,}: are rows padded?"
+    if tokens.dtype.itemsize == 2 and len(head) >= 4 * MANY and _is_of_bytes(head):
+        yield f"the upper and the lower bytes of the tokens of {name} are alike: is it a file of uint8?"
     if tokens.dtype.itemsize == 2 and _alternate(head):
         yield f"the tokens of {name} alternate between different ranges: is it a file of wider numbers?"
     if split == "train":

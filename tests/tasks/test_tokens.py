@@ -227,7 +227,10 @@ def test_another_type_or_byte_order_is_refused_or_noted(declared: str, actual: s
         (ZIPF % 200, ">u2", "uint16", 256, "big-endian"),
         (ZIPF % 256, "u1", "uint16", 256, "uint8"),
         (ZIPF % 300, "<u2", "uint32", 300, "uint16"),
-        (np.where(ZIPF > 999, -1, ZIPF), "<i2", "uint16", 50_257, "signed"),
+        (np.where(ZIPF > 999, -1, ZIPF), "<i2", "uint16", 50_257, "signed numbers, with -1"),
+        (np.where(ZIPF > 999, -100, ZIPF), "<i2", "uint16", 50_257, "signed numbers, with -100"),
+        (np.where(ZIPF > 999, -100, ZIPF), "<i4", "uint32", 50_257, "signed numbers, with -100"),
+        (ZIPF, "<f4", "uint32", 50_257, "float32"),
         (np.zeros(3_000), "<u2", "uint16", 300, "different tokens in train"),
         (np.full(3_000, 7), "<u4", "uint32", 300, "different tokens in train"),
         (np.concatenate([ZIPF % 300, np.zeros(5_000)]), "<u2", "uint16", 300, "different tokens in valid"),
@@ -239,6 +242,21 @@ def test_a_contradiction_is_one_line_that_names_it(
     with pytest.raises(UserError) as refusal:
         tokens(path=saved(corpus, numbers, kind), dtype=declared, vocabulary=vocabulary)
     assert words in refusal.value.message and "t.bin" in refusal.value.message and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["uint16", "uint32"])
+def test_a_vocabulary_that_is_too_small_by_one_has_no_other_cause(kind: str, corpus: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        tokens(path=saved(corpus, ZIPF % 500 + 1, kind), dtype=kind, vocabulary=500)
+    assert "500" in refusal.value.message and "is it a file of" not in refusal.value.message
+
+
+def test_bytes_are_no_uint16_and_hashed_tokens_are_no_bytes(corpus: Path) -> None:
+    notes = tokens(path=saved(corpus, ZIPF % 256, "u1"), dtype="uint16", vocabulary=65_536).data_notes()
+    assert any("uint8" in note for note in notes)
+    for vocabulary in (1_024, 50_257, 65_536):
+        hashed = np.random.RandomState(0).randint(0, vocabulary, 40_000)
+        assert tokens(path=saved(corpus, hashed, "<u2"), dtype="uint16", vocabulary=vocabulary).data_notes() == []
 
 
 @pytest.mark.parametrize("option", ["path", "valid", "test"])
