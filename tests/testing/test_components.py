@@ -44,6 +44,30 @@ def test_builtin_component_keeps_the_contract(name: str) -> None:
     assert "components take effect" in {result.check for result in results if result.status == "passed"}
 
 
+class MixesHeads(Component):
+    """Correct, and without effect at its initial value."""
+
+    def __init__(self, config: ComponentConfig) -> None:
+        super().__init__(config)
+        self.mix = nn.Parameter(torch.eye(config.heads))
+
+    def head_outputs(self, y: Tensor, *, x: Tensor, v: Tensor) -> Tensor:
+        return torch.einsum("gh,bhtd->bgtd", self.mix.to(y.dtype), y)
+
+
+class RectifiedWeights(Component):
+    """Correct: about half of the weights are zero, without dropout."""
+
+    def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
+        return logits.relu() * visible / visible.sum(-1, keepdim=True).clamp(min=1)
+
+
+@pytest.mark.parametrize(("component", "name"), [(MixesHeads, "components take effect"), (RectifiedWeights, "dropout share")])
+def test_correct_components_are_not_accused(component: type[Component], name: str) -> None:
+    [result] = check_component(component, only=[name])
+    assert result.status == "passed", result.detail
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMPONENTS.names())
 def test_builtin_component_keeps_the_whole_contract(name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.cli import main
 from attnlab.errors import UserError
@@ -20,7 +21,7 @@ from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import CheckResult, check
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.contract import STATUSES
-from attnlab.variants import ROLES, AttentionConfig, Variant
+from attnlab.variants import ROLES, AttentionConfig, Projections, Variant, merge_heads
 from attnlab.variants.dense import Dense
 from tests.mutants.base import ByHand
 from tests.support.paths import ROOT
@@ -249,6 +250,33 @@ class Gated(Dense):
 
 def test_a_gate_at_zero_fails_no_check() -> None:
     assert not [result for result in check(Gated, only=CHEAP) if result.status == "failed"]
+
+
+class FewKeys(Variant):
+    """Correct: each query attends to the four keys with the largest logits."""
+
+    hooks = frozenset({"embed"})
+    supports_memory = True
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.project = Projections(config.dim, config.dim, heads=config.heads)
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
+        logits = q @ k.mT
+        visible = torch.ones_like(logits, dtype=torch.bool)
+        visible = visible.tril(k.shape[2] - q.shape[2]) if self.causal else visible
+        visible = visible if mask is None else visible & mask[:, None, None]
+        logits = logits.masked_fill(~visible, torch.finfo(logits.dtype).min)
+        least = logits.topk(min(4, k.shape[2]), -1).values[..., -1:]
+        weights = logits.masked_fill(logits < least, torch.finfo(logits.dtype).min).softmax(-1) * visible
+        return merge_heads(F.dropout(weights, self.dropout, self.training) @ v)
+
+
+def test_keys_that_content_selects_are_no_causal_mask() -> None:
+    [result] = check(FewKeys, only=["full visibility"])
+    assert result.status == "passed", result.detail
 
 
 class Linear(Variant):

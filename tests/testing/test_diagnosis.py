@@ -161,6 +161,7 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("statistic", variant(lambda self, y: y * y.softmax(1)), PADDING),
     ("statistic", variant(lambda self, y: F.instance_norm(y.mT).mT), PADDING),
     ("statistic", variant(lambda self, y: y / y.abs().max()), PADDING),
+    ("statistic", variant(lambda self, y: y.cumsum(1)), PADDING),
     # randomness is no mask
     ("randomness", variant(lambda self, y: F.dropout(y, 0.1)), PADDING),
     ("randomness", variant(lambda self, y: y + torch.randn_like(y)), ROWS),
@@ -176,6 +177,8 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("batch", variant(lambda self, y: y - y.mean(0, keepdim=True)), PADDING),
     ("batch", variant(lambda self, y: y - y.mean(0, keepdim=True)), ROWS),
     ("batch", variant(lambda self, y: self.norm(y.mT).mT), "dropout share"),
+    ("batch size", variant(lambda self, y: y * len(y)), ROWS),
+    ("batch", masked(lambda mask: mask | mask.all(1).any()), ROWS),
     # arguments that are changed in place are no reshape
     ("mutation", masked(lambda mask: ~mask.logical_not_()), ROWS),
     ("mutation", masked(show_first), PADDING),
@@ -199,7 +202,20 @@ def test_the_cause_of_a_failure_is_named(cause: str, cls: type[Variant], name: s
     assert (result.status, result.cause) == ("failed", cause), result.detail
 
 
+class BelowMean(Plain):
+    """Keys count where their logit is above the mean of all, later ones included."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
+        logits = q @ k.mT
+        visible = relative_distance(q.shape[2], k.shape[2], device=x.device) >= 0
+        visible = visible if self.causal else torch.ones_like(visible)
+        weights = (logits - logits.mean(-1, keepdim=True)).relu() * (visible if mask is None else visible & mask[:, None, None])
+        return merge_heads(weights @ v)
+
+
 CAUSALITY: list[tuple[str, type[Variant]]] = [
+    ("statistic", BelowMean),
     ("statistic", variant(lambda self, y: y / (1 + y.norm(dim=1, keepdim=True)))),
     ("state", variant(count_calls)),
     ("batch", variant(lambda self, y: self.norm(y.mT).mT)),
@@ -212,10 +228,50 @@ CAUSALITY: list[tuple[str, type[Variant]]] = [
 ]
 
 
+class EveryThird(Plain):
+    """Another function in each third module, which a class attribute counts."""
+
+    made = 0
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        EveryThird.made += 1
+        self.leaks = EveryThird.made % 3 == 0
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
+        return y + x.flip(1) if self.leaks else y
+
+
 @pytest.mark.parametrize(("cause", "cls"), CAUSALITY)
 def test_the_cause_of_a_leak_is_named(cause: str, cls: type[Variant]) -> None:
     [result] = small(cls, "causality by value")
     assert (result.status, result.cause) == ("failed", cause), result.detail
+
+
+def of_blocks(self: Any, y: Tensor) -> Tensor:
+    b, t, width = y.shape
+    return y if t % 8 else y + y.view(b, t // 8, 8, width).mean(2).repeat_interleave(8, 1)
+
+
+def where_wide(self: Any, y: Tensor) -> Tensor:
+    return y + y.mean(1, keepdim=True) if y.shape[2] > 64 else y
+
+
+@pytest.mark.parametrize(("cause", "change"), [("length", of_blocks), ("no mask", where_wide)])
+def test_a_leak_at_some_sizes_alone_is_no_forgotten_mask(cause: str, change: Callable[[Any, Tensor], Tensor]) -> None:
+    cls = variant(change)
+    cls.roles, cls.permutation_equivariant = frozenset({"causal"}), False
+    target = CheckTarget(cls, {}, NoPosition).with_supported_shape()
+    [result] = run_checks(select_checks(CHECKS, ["causality by value"]), target, classes=(cls, NoPosition))
+    assert (result.status, result.cause) == ("failed", cause), result.detail
+    assert "AttentionMask" not in result.advice.split(":")[0]
+
+
+def test_modules_that_differ_by_a_class_attribute_are_named() -> None:
+    EveryThird.made = 0
+    failed = [result for result in small(EveryThird, "causality by value", PADDING, "seed", ROWS) if result.status == "failed"]
+    assert failed and {result.cause for result in failed} == {"state"}
 
 
 def test_the_advice_names_the_line_that_draws_or_reduces() -> None:

@@ -21,6 +21,9 @@ def take_effect(target: CheckTarget) -> str:
     x, context = target.inputs(role, 1, LONG_LENGTH)
     layer = target.build(role, length=LONG_LENGTH)
     with torch.no_grad():
+        generator = torch.Generator().manual_seed(11)
+        for p in layer.attention.components.parameters():  # which may start where the component changes nothing
+            p += 0.1 * torch.randn(p.shape, dtype=torch.float64, generator=generator).to(p)
         y = layer(x, context)
         for component in components:
             others = [other for other in components if other is not component]

@@ -12,6 +12,7 @@ from attnlab.testing.checks.target import AttentionLayer, CheckTarget, seed_gene
 SAMPLES = 4096
 P = 0.3  # away from 0.5, so that dropping with the probability of keeping is noticed
 LOW_P = 0.01
+OTHER_INPUTS = 8  # of a query with a single key, the weight of which may be 0 without dropout
 MAX_OUTCOMES = 512  # different outputs of ``SAMPLES`` samples that can be taken to be all that there are
 DEVIATIONS = 6  # standard errors
 ADVICE = (
@@ -76,17 +77,18 @@ def share(target: CheckTarget) -> str:
     for role in target.roles:
         heads = _fewest_heads(target, role)
         for backend in target.backends:
-            x, context = target.inputs(role, 1, 1, s=1)
             layer = target.build(role, heads=heads, dropout=P, backend=backend)
-            samples = _samples(layer, x, context)[:, 0]
-            outcomes = _outcomes(samples)
+            for seed in range(1, 1 + OTHER_INPUTS):
+                samples = _samples(layer, *target.inputs(role, 1, 1, s=1, seed=seed))[:, 0]
+                if len(outcomes := _outcomes(samples)) > 1:
+                    break
             case = f"{role}, {backend}, {heads} head{'s' * (heads > 1)}, a query with a single key, {SAMPLES} samples"
             if heads == 1:
                 _require_whole(samples, case)
             if len(outcomes) == 1:
                 raise Failure(f"{case}: dropout {P} drops nothing in training mode", ADVICE)
             shares += _shares(outcomes, case)
-            _require_kept(target, role, heads, backend)
+            _require_kept(target, role, heads, backend, seed)
     if not shares:
         return "not determined: the output takes too many values with a single key"
     dropped = f"{100 * min(shares):.1f} to {100 * max(shares):.1f} % of the weights"
@@ -125,9 +127,9 @@ def _require_whole(samples: Tensor, case: str) -> None:
         raise Failure(f"{case}: {share:.0f} % of the numbers of the output are dropped, each by itself", ADVICE)
 
 
-def _require_kept(target: CheckTarget, role: str, heads: int, backend: str) -> None:
+def _require_kept(target: CheckTarget, role: str, heads: int, backend: str, seed: int) -> None:
     """Raise ``Failure`` unless a low probability of dropping leaves most outputs nearly as they are."""
-    x, context = target.inputs(role, 1, 1, s=1)
+    x, context = target.inputs(role, 1, 1, s=1, seed=seed)
     layer = target.build(role, heads=heads, dropout=LOW_P, backend=backend)
     with torch.no_grad():
         y = layer(x, context)[0, 0].double()

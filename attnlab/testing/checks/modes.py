@@ -44,6 +44,11 @@ ADVICE = (
     "that they select."
 )
 
+AT_SIZES = (
+    "It fails in evaluation mode and without autocast, too: look for code that the length, the width of a head or the block "
+    "selects."
+)
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -269,7 +274,7 @@ def _run(
                 y, gradient = _examine(target, layers[exact], probe, exact, thorough=thorough)
             except Failure as failure:
                 if target.sizes.name == WIDE or target.study_layers:
-                    raise
+                    raise Failure(failure.case, failure.advice.replace(ADVICE, AT_SIZES)) from failure
                 raise NotDeclared("the property fails in float64, too") from failure
             for mode in modes:
                 z, other = _examine(target, layers[mode], probe, mode, thorough=thorough)

@@ -13,7 +13,7 @@ from attnlab.testing.checks.result import Check
 from attnlab.testing.checks.target import AttentionLayer, CheckTarget
 from attnlab.testing.composition import component_classes
 from attnlab.testing.diagnosis.evidence import KEYS, QUERIES, ROWS, Candidate, Cause, Evidence, Subject
-from attnlab.testing.diagnosis.patterns import of_causality, of_padding
+from attnlab.testing.diagnosis.patterns import LENGTH, of_causality, of_padding
 from attnlab.testing.diagnosis.treatments import Treatment, with_copies, with_restored_module
 from attnlab.testing.position_checks.target import SchemeTarget, logits
 from attnlab.training.device import autocast
@@ -21,6 +21,7 @@ from attnlab.training.device import autocast
 OBSERVED = ("mutation", "state", "randomness", "batch", "statistic")
 MODES = "precisions and modes"
 SEGMENTS = ("memory", "masked memory", "decoding", "key-value cache")
+EFFECTS = ("effect", "components take effect", "backends")  # which another function may pass: no operation is blamed
 MASKED = ("padding", "leading padding", "all padding", "batch independence", "training mode")
 
 
@@ -56,11 +57,12 @@ class Diagnosis:
 
     def _removed(self, check: Check[Any]) -> Cause | None:
         """Return the fewest candidates without which the check passes, as one cause."""
-        if not self.candidates:
+        candidates = [one for one in self.candidates if check.name not in EFFECTS or one.cause.name != "statistic"]
+        if not candidates:
             return None
         target = self._where_it_fails(check)
-        for count in dict.fromkeys([1, 2, len(self.candidates)]):
-            for some in combinations(self.candidates, count):
+        for count in dict.fromkeys([1, 2, len(candidates)]):
+            for some in combinations(candidates, count):
                 if self._passes(check, target, [candidate.treatment for candidate in some]):
                     advice = dict.fromkeys(candidate.cause.advice for candidate in some)
                     return Cause(some[0].cause.name, " Also: ".join(advice))
@@ -115,7 +117,9 @@ class Diagnosis:
         if check.name == MODES:
             return self._of_modes()
         found = None
-        if check.name.startswith("causality") or check.name in SEGMENTS:
+        if check.name.startswith("causality"):
+            found = self._causality or self._causality_of_sizes(check)
+        elif check.name in SEGMENTS:
             found = self._causality
         elif check.name in ("padding", "leading padding"):
             found = self._causality or self._padding
@@ -126,6 +130,21 @@ class Diagnosis:
     @cached_property
     def _causality(self) -> Cause | None:
         return of_causality(self._undisturbed)
+
+    def _causality_of_sizes(self, check: Check[Any]) -> Cause | None:
+        """Return the cause of a failure at some sizes alone; None if the check fails at small sizes."""
+        if self._where_it_fails(check) is not self.target:
+            return None
+        for drawn in self._undisturbed.drawn():
+            if found := of_causality(drawn):
+                block = f", in block {drawn.layer}" if drawn.layer else ""
+                where = f"With {drawn.heads} heads of width {drawn.dim // drawn.heads}{block}, not at the other sizes: "
+                return Cause(found.name, where + found.advice)
+        return Cause(
+            "length",
+            f"At length {LENGTH} no output reads a later input, at the length above outputs do: look for x.shape[1] and code "
+            "that it selects, such as blocks, a mean over a block, or a mask of a fixed size.",
+        )
 
     @cached_property
     def _padding(self) -> Cause | None:

@@ -1,7 +1,7 @@
 """Evidence for causes of failures: what one call of a module changes, draws and reduces."""
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from attnlab.testing.checks.target import seed_generators
 from attnlab.testing.diagnosis import treatments
-from attnlab.testing.diagnosis.operations import Operation, Recorder
+from attnlab.testing.diagnosis.operations import SCANS, Operation, Recorder
 from attnlab.testing.diagnosis.treatments import Snapshot, Treatment
 
 ROWS, QUERIES, KEYS = 31, 37, 41  # sizes that no width of a layer equals, so that dimensions can be told apart
+MODULES = 5  # new modules that are compared: one in a few may differ
 
 
 class Cause(NamedTuple):
@@ -63,6 +64,7 @@ class Evidence:
         operations: reductions and draws of random numbers.
         random_modes: ``evaluation`` and ``training``, where outputs depend on the seed.
         mixes_rows: whether a row has another output alone.
+        reads_rows: whether a row has another output where the content of the other rows is another.
         outside: the cause that equal calls of equal modules differ: ``randomness`` of other generators than torch's, or
             ``state`` outside of the module; "" if they do not.
     """
@@ -72,6 +74,7 @@ class Evidence:
     operations: dict[Any, Operation] = field(default_factory=dict)
     random_modes: dict[str, None] = field(default_factory=dict)
     mixes_rows: bool = False
+    reads_rows: bool = False
     outside: str = ""
 
     def collect(self, subject: Subject, device: str) -> None:
@@ -84,13 +87,11 @@ class Evidence:
         self.arguments |= dict.fromkeys(name for name, z in inputs.items() if z is not None and _differ(z, before[name]))
         self.attributes |= dict.fromkeys(snapshot.changed())
         self.operations = recorder.found | self.operations
-        if not _close(_repeated(subject, device), _repeated(subject, device)):
-            same = [_repeated(subject, device, every_generator=True) for _ in range(2)]
-            self.outside = "randomness" if _close(*same) else "state"
-        with torch.no_grad():
-            seed_generators(1, device)
-            alone = subject.call(subject.build(), **{n: None if z is None else z[:1] for n, z in subject.inputs().items()})
-        self.mixes_rows |= not _close(alone, y[:1])
+        if not _all_close(_repeated(subject, device) for _ in range(MODULES)):
+            same = _all_close(_repeated(subject, device, every_generator=True) for _ in range(MODULES))
+            self.outside = "randomness" if same else "state"
+        self.mixes_rows |= not _close(_changed(subject, device, _first), y[:1])
+        self.reads_rows |= not _close(_changed(subject, device, _among_others)[:1], y[:1])
         if any("random" in one.kinds for one in recorder.found.values()) and _is_random(subject, y, device):
             self.random_modes["training" if subject.training else "evaluation"] = None
 
@@ -125,13 +126,18 @@ class Evidence:
                 yield Candidate(cause, treatments.without(kept))  # a running statistic
         if self.random_modes and draws:
             yield Candidate(Cause("randomness", _random(draws[0], self.random_modes)), treatments.without(draws))
-        if self.mixes_rows:
-            yield Candidate(_batch(rows), treatments.row_by_row)
+        if self.mixes_rows and not self.outside:
+            yield Candidate(_batch(rows) if rows or self.reads_rows else _BATCH_SIZE, treatments.row_by_row)
         norms = [one for one in rows if one.keeps_shape or one not in positions]
         if norms:
             yield Candidate(_batch(norms), treatments.without(norms))
         if positions:
             yield Candidate(Cause("statistic", _statistic(positions[0], roles)), treatments.without(positions))
+        for one in self.of_kind("keys"):
+            advice = f"A statistic of all keys of a query, hidden ones included, reaches its output: {one} computes it. "
+            cause = Cause("statistic", f"{advice}Leave out the keys that `mask` or the causal role hides.")
+            for value in (1.0, 0.0):  # without effect on a quotient, and on a difference
+                yield Candidate(cause, treatments.without([one], value=value))
 
     def elsewhere(self) -> Cause | None:
         """Return the cause that lies outside of the module, or None."""
@@ -139,7 +145,8 @@ class Evidence:
             return Cause("randomness", "Two calls with equal inputs differ: use torch's random generator, not random or numpy.")
         if self.outside == "state":
             advice = (
-                "Equal calls of two new modules differ: an output depends on a class attribute or a global that calls change."
+                "Equal calls of new modules differ: an output depends on a class attribute or a global that calls or "
+                "constructors change."
             )
             return Cause("state", advice)
         return None
@@ -167,6 +174,27 @@ def _repeated(subject: Subject, device: str, *, every_generator: bool = False) -
             np.random.set_state(states[1])
 
 
+def _changed(subject: Subject, device: str, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the output of a new module for changed inputs."""
+    seed_generators(1, device)
+    with torch.no_grad():
+        return subject.call(subject.build(), **{name: None if z is None else change(z) for name, z in subject.inputs().items()})
+
+
+def _first(z: Tensor) -> Tensor:
+    return z[:1]
+
+
+def _among_others(z: Tensor) -> Tensor:
+    """Return inputs (b, ...) with the first row as it is, and other content in the others; of a mask, with other padding."""
+    others = z[1:].clone()
+    if z.is_floating_point():
+        others *= -2
+    else:
+        others[:, 0] = False
+    return torch.cat([z[:1], others])
+
+
 def _is_random(subject: Subject, y: Tensor, device: str) -> bool:
     """Return True if a new module with the same weights computes another output than ``y`` from another seed alone."""
     outputs = []
@@ -187,9 +215,23 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+def _all_close(outputs: Iterable[Tensor]) -> bool:
+    first, *others = outputs
+    return all(_close(first, other) for other in others)
+
+
+_BATCH_SIZE = Cause(
+    "batch size",
+    "The number of rows changes the output of a row, their content does not: look for x.shape[0] and code that it selects.",
+)
+
+
 def _batch(rows: list[Operation]) -> Cause:
     advice = "Rows of a batch affect each other" + (f": {rows[0]} reduces the batch." if rows else ".")
-    return Cause("batch", f"{advice} Look for a norm or mean over the batch, or a reshape that swaps b and t.")
+    return Cause(
+        "batch",
+        f"{advice} Look for a norm or mean over the batch, a branch on all masks, or a reshape of b and t.",
+    )
 
 
 def _state(method: str, names: list[str]) -> str:
@@ -210,6 +252,11 @@ def _random(draw: Operation, modes: Collection[str]) -> str:
 
 
 def _statistic(operation: Operation, roles: Collection[str]) -> str:
+    if operation.function in SCANS:
+        return (
+            f"Each output depends on a running sum over the positions, padding included: {operation} computes it. Set the "
+            "positions where `mask` is False to zero before it, and count the others alone."
+        )
     what = "all positions of all rows" if "rows" in operation.kinds else "all positions"
     advice = f"Each output depends on a statistic of {what}{', padding included' if roles else ''}: {operation} computes it. "
     advice += "Compute it from the features of each position"

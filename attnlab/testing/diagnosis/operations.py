@@ -2,6 +2,7 @@
 
 import linecache
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ TORCH = str(Path(torch.__file__).parent)
 DROPOUT = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "dropout_"}
 DRAWS = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal"}
 DRAWS |= {"bernoulli", "multinomial", "bernoulli_", "normal_", "uniform_", "exponential_", "cauchy_", "random_"}
+SCANS = {"cumsum", "cumprod", "logcumsumexp"}
 SELECTIONS = {"__getitem__", "select", "narrow", "index_select", "gather", "take", "split", "chunk", "unbind", "diagonal"}
 
 
@@ -25,7 +27,7 @@ class Operation(NamedTuple):
     Attributes:
         file, line: the innermost line outside of torch.
         function: the name of the function.
-        kinds: ``positions`` or ``rows``, which it reduces, or ``random``.
+        kinds: ``positions``, ``rows`` or ``keys`` (of each query), which it reduces, or ``random``.
         keeps_shape: True for a norm or softmax, whose result has the shape of its input.
     """
 
@@ -83,6 +85,9 @@ class Recorder(TorchFunctionMode):
         if results[0].numel() >= whole.numel():
             return set(), False
         left = set(results[0].shape)
+        lost = Counter(whole.shape) - Counter(results[0].shape)
+        if len(operands) == 1 and self.lengths.intersection(lost) and self.lengths & left:
+            return {"keys"}, False
         return self._named({n for z in operands for n in z.shape if n not in left}, left), False
 
     def _named(self, sizes: set[int], left: Collection[int] = ()) -> set[str]:
@@ -92,10 +97,11 @@ class Recorder(TorchFunctionMode):
 
 
 class Replacer(TorchFunctionMode):
-    """Within this context, replace the results of operations by constants: ones, the input of a norm, the mean for a draw."""
+    """Within this context, replace results of operations by constants: ``value``, the input of a norm, the mean for a draw."""
 
-    def __init__(self, operations: Collection[Operation]) -> None:
+    def __init__(self, operations: Collection[Operation], value: float = 1.0) -> None:
         super().__init__()
+        self.value = value
         self.operations = {operation.place: operation for operation in operations}
         self.names = {operation.function for operation in operations}
 
@@ -109,7 +115,7 @@ class Replacer(TorchFunctionMode):
         if operation is None:
             return result
         if "random" not in operation.kinds:
-            return tree_map(torch.ones_like, result)
+            return tree_map(lambda z: torch.full_like(z, self.value), result)
         mean = 0.0 if name.startswith("randn") or "normal" in name else 0.5
         return tree_map(partial(_filled, mean), result)
 
@@ -125,6 +131,8 @@ def _normed(name: str, x: Tensor, args: Any, kwargs: Any) -> list[int] | None:
         dim = kwargs.get("dim", args[1] if len(args) > 1 and name != "normalize" else args[2] if len(args) > 2 else 1)
         dims = [dim % x.dim()] if isinstance(dim, int) else []
         return [] if dims == [x.dim() - 1] else dims  # of the features, or of the keys of each query
+    if name in SCANS:
+        return [kwargs.get("dim", args[1] if len(args) > 1 else -1) % x.dim()]
     first = {"batch_norm": (0, *range(2, x.dim())), "instance_norm": range(2, x.dim()), "group_norm": range(2, x.dim())}
     if name == "layer_norm":
         shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())

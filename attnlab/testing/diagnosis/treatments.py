@@ -47,13 +47,15 @@ def row_by_row(module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs
     return torch.cat(results) if isinstance(results[0], Tensor) else tuple(torch.cat(z) for z in zip(*results, strict=True))
 
 
-def without(operations: Collection[Operation]) -> Treatment:
-    """Return the treatment that replaces the results of operations by constants."""
-    return partial(_replaced, tuple(operations))
+def without(operations: Collection[Operation], *, value: float = 1.0) -> Treatment:
+    """Return the treatment that replaces the results of operations by constants; ``value`` in place of a sum."""
+    return partial(_replaced, tuple(operations), value)
 
 
-def _replaced(operations: tuple[Operation, ...], module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with Replacer(operations):
+def _replaced(
+    operations: tuple[Operation, ...], value: float, module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    with Replacer(operations, value):
         return call(*args, **kwargs)
 
 
