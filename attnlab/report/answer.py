@@ -59,11 +59,14 @@ def make_answer(result: JointResult, *, noun: str = "study") -> Answer | None:
         return None
     shared = [contrast for contrast in result.contrasts if len(contrast.studies) > 1]
     unit = Unit(noun, "studies" if noun == "study" else f"{noun}s")
+    shared.sort(key=lambda contrast: not _has_verdict(contrast))
     paragraphs = [_paragraph(contrast, unit, of=len(result.tables)) for contrast in shared[:MAX_NAMED]]
     single = [contrast for contrast in result.contrasts if len(contrast.studies) == 1]
     details = [text for contrast in shared[:MAX_NAMED] if (text := _details(contrast, unit))]
     if single:
         (details if shared else paragraphs).append(_single_studies(single, unit))
+    if more := shared[MAX_NAMED:]:
+        paragraphs.append([f"In the table only: {'; '.join(contrast.label for contrast in more)}."])
     if controls := _controls(result.tables):
         paragraphs.append([controls])
     plots = [
@@ -82,6 +85,13 @@ def _paragraph(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
     by_study = _by_study(contrast, unit, of=of)
     mean, trends = _mean_sentence(contrast, unit), _trend_sentences(contrast)
     return [*mean, " ", *by_study, *trends] if contrast.pooled else [*by_study, " ", *mean, *trends]
+
+
+def _has_verdict(contrast: Contrast) -> bool:
+    """Return True if a contrast has a conclusive verdict in any study, or its mean has one."""
+    kinds = [cell.verdict.kind for study in contrast.studies for cell in study.comparisons if cell.verdict]
+    kinds += [mean_kind(contrast.pooled.mean)] if contrast.pooled else []
+    return any(kind in CONCLUSIVE for kind in kinds)
 
 
 def _by_study(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:

@@ -72,6 +72,13 @@ def test_an_inconclusive_mean_is_shown_with_the_interval_that_agrees() -> None:
     assert "page: ±" in row.cells[3] and row.cells[-1].startswith("inconclusive")
 
 
+def test_contrasts_with_a_verdict_have_the_paragraphs_and_the_others_are_named() -> None:
+    cells = {"a": 0.0, "b": 0.0, "c": 0.0, "no_wo": 0.02}
+    answer = answer_of(*(made_up_study(name, cells) for name in "xy"))
+    assert strong(answer)[0] == "no_wo is worse than dense in both studies" and len(answer.plots) == 3
+    assert "c against dense" in "".join(answer.paragraphs[3]) and "no_wo" not in "".join(answer.paragraphs[3])
+
+
 def test_accuracy_counts_as_error_rate() -> None:
     answer = answer_of(
         made_up_study("text", {"no_wo": 0.02}), made_up_study("reviews", {"no_wo": -0.01}, metric="accuracy", base=0.9)

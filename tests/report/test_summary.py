@@ -150,6 +150,12 @@ def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(directi
     assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in sentence
 
 
+def test_a_single_cell_is_not_the_best_of_others() -> None:
+    spec = replace(ONE, baseline={})
+    summary = summarize(study({"a": [2.0]}, spec), spec)
+    assert "the mean of a is 2.0000 (1 seed)" in first(summary) and not second(summary)
+
+
 def test_cells_with_the_same_best_value_are_all_named() -> None:
     spec = replace(ONE, baseline={})
     sentence = first(summarize(study({"a": [2.0, 2.1], "b": [1.9, 1.9], "c": [1.9, 1.9]}, spec), spec))
