@@ -232,7 +232,8 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
     best = [cell for cell, score in zip(completed, scores, strict=True) if score == min(scores)]
     seeds, name = count(best[0].seeds, "seed"), spec.estimand.name_of_cell
     if len(cells) == 1:
-        return Summary([f"{opening}, the {name} of {best[0].name} is {format_value(best[0])} ({seeds})."], [])
+        first = f"{opening}, the {name} of {best[0].name} is {format_value(best[0])} ({seeds})."
+        return Summary([first], ["The study has one cell, so nothing is compared."])
     first = f"{opening}, the best {name} is that of {best[0].name}: {format_value(best[0])} ({seeds})."
     if len(best) > 1:
         names = ", ".join(cell.name for cell in best[:MAX_NAMED]) + (

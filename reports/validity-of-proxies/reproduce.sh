@@ -110,9 +110,9 @@ cat > ablations/validity-of-proxies.yaml <<'END_OF_STUDY_FILE'
 # 100 and 300 steps; those of 900 steps have not been run.
 #
 # The learning rate is the same for all layers and lengths and was not tuned: the verdicts are those of this recipe, and a layer
-# that needs another rate may rank differently at its own. The model is small (0.1 million parameters) and reads 0.05 to 0.46 of
-# enwik8's 90 million training bytes, 0.15 in the longest runs of the report: the answer is about these lengths, not about full
-# training.
+# that needs another rate may rank differently at its own. The model is small (0.1 million parameters) and reads 0.05 to 0.46
+# million of enwik8's 90 million training bytes, 0.15 million in the longest runs of the report: the answer is about these
+# lengths, not about full training.
 #
 # 90 runs; the 60 shorter ones took 44 minutes in all. To have the short trainings of all layers first, run it in three calls:
 #

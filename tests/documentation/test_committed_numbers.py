@@ -194,7 +194,7 @@ CLAIMS = [
     ),
     Claim(
         "validity-of-proxies",
-        "# in the longest runs of the report",
+        "# million in the longest runs of the report",
         lambda: (runs("validity-of-proxies")["tokens"].max() / 1e6,),
     ),
     Claim("components-cpu", "from all # runs", lambda: (len(runs("components-cpu")),)),
