@@ -118,6 +118,11 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     if not (asked := questions(study.study, root)):  # a record says what it compares: nothing is imported to find it out
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)
     now = asked[-1]
+    for name in ("over", "task_axis"):
+        if now.get(name) and now[name] not in runs:
+            raise UserError(
+                f"the record of the study {study.study!r} compares over {now[name]!r}, which no run has", experiment.name
+            )
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     spec = question_of(ComparisonSpec(study.study, axes, now["metric"], now["direction"]), now)
     spec = replace(spec, doubles=doubles(study.study, root), factorial=factorial_design(study), sweep=swept_path(records))

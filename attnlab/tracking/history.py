@@ -20,6 +20,7 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.tracking.experiment import find_or_create
+from attnlab.tracking.schema import require_entry
 from attnlab.tracking.tags import flatten_config, versions
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "attnlab history"  # no study can have this name, because it has a space
 NOTE = "Written by attnlab: at which seeds each configuration was judged, in which study. Reports need it; please keep it."
+LARGEST = 1 << 24  # bytes of an entry
 PART_LENGTH = 4_500  # characters; MLflow rejects an experiment's tag longer than 5,000
 
 
@@ -76,9 +78,10 @@ class Entry:
         time, number, first = tags[f"{name}.0"].split(" ")
         packed = first + "".join(tags[f"{name}.{i}"] for i in range(1, int(number)))
         try:
-            fields = json.loads(zlib.decompress(base64.b64decode(packed)))
-        except zlib.error as error:
+            fields = json.loads(zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST))
+        except (zlib.error, RecursionError) as error:
             raise ValueError(f"damaged entry: {error}") from None
+        require_entry({**fields, "time": time})
         cells = {key: (cell, tuple(seeds)) for key, (cell, seeds) in fields.pop("cells").items()}
         return cls(Event(fields.pop("event")), cells=cells, time=int(time), **fields)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,36 +25,6 @@ SURROGATE = re.compile(r"(?<=\\)u[dD][89a-fA-F][0-9a-fA-F]{2}")  # in JSON: of a
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
 
 
-@dataclass
-class _Call:
-    """A call of ``attnlab.tracking.calls``: its text is the digest and the number of parts of a study file."""
-
-    command: str
-    file: str
-    text: tuple[str, int]
-    partial: bool = False
-    time: int = 0
-
-
-@dataclass
-class _Named:
-    name: str
-
-
-@dataclass
-class _Config:
-    """The fields of a run's configuration that its readers take for granted, also in records of other versions."""
-
-    task: _Named
-    train: dict[str, Any]
-    evaluate: dict[str, Any]
-    data: Any
-    seed: int = 0
-    model: dict[str, Any] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    packages: dict[str, str] = field(default_factory=dict)
-
-
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
     """Return the first tag of a run's record that does not fit the schema, and why; None if all do."""
     return _misfit(tags, _run_tags()) or _unreadable_config(tags)
@@ -62,7 +32,7 @@ def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
 
 def misfit_of_study(tags: Mapping[str, str]) -> Checked | None:
     """Return the first tag of a study's experiment that does not fit the schema, and why; None if all do."""
-    return _misfit(tags, _study_tags())
+    return _misfit(tags, _study_tags()) or _unreadable_calls(tags)
 
 
 def require_study(experiment: Experiment) -> Experiment:
@@ -74,6 +44,11 @@ def require_study(experiment: Experiment) -> Experiment:
     if misfit := misfit_of_study(experiment.tags):
         raise UserError(f"cannot use the record of the study {experiment.name!r}: its tag {' '.join(misfit)}", "MLflow")
     return experiment
+
+
+def require_entry(fields: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if the fields are not those of an entry of ``attnlab.tracking.history``."""
+    _history_entry().validate_python(fields)
 
 
 def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdapter[Any]]]) -> Checked | None:
@@ -88,6 +63,17 @@ def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdap
                 adapter.validate_python(_without_surrogates(tags[tag]))
             except ValidationError as error:
                 return tag, f"is damaged: {_first_line(error)}"
+    return None
+
+
+def _unreadable_calls(tags: Mapping[str, str]) -> Checked | None:
+    """Return the prefix of the calls if the text of a study file, which has tags of its own, is missing or damaged."""
+    from attnlab.tracking.calls import CALL_PREFIX, read_calls
+
+    try:
+        read_calls(tags)
+    except (KeyError, ValueError, zlib.error) as error:
+        return CALL_PREFIX, f"has no readable study file: {error}"
     return None
 
 
@@ -132,7 +118,18 @@ def _first_line(error: Exception) -> str:
 def _config() -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(_Config)
+    from attnlab.tracking.record_types import Config
+
+    return TypeAdapter(Config)
+
+
+@cache
+def _history_entry() -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    from attnlab.tracking.record_types import HistoryEntry
+
+    return TypeAdapter(HistoryEntry)
 
 
 @cache
@@ -169,23 +166,21 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
 @cache
 def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
     """Return name, or prefix with a final ".", of an experiment's tag -> False, and the type of its text."""
-    from pydantic import Field, Json, StringConstraints, TypeAdapter
+    from pydantic import Json, StringConstraints, TypeAdapter
 
     from attnlab.config.study import STUDY_NAME
+    from attnlab.tracking.record_types import Announced, Call, Futile, Looks, Question, Setting
 
-    whole = Annotated[int, Field(ge=0, le=2**63)]
-    looks = Json[list[tuple[whole, whole]]]
-    call = Json[_Call]
     optional = {
         "attnlab.study": Annotated[str, StringConstraints(pattern=STUDY_NAME)],
-        "attnlab.questions": Json[list[dict[str, Any]]],
+        "attnlab.questions": Json[list[Question]],
         "attnlab.doubles": Json[dict[str, str]],
         "attnlab.threads": Annotated[str, StringConstraints(pattern=r"^[0-9]{0,6}$")],
-        "attnlab.auto_machine": Json[dict[str, dict[str, dict[str, Any]]]],
-        "attnlab.looks": Json[list[whole]],
-        "attnlab.judged": looks,
-        "attnlab.judged.": Json[tuple[str, list[tuple[whole, whole]]]],
-        "attnlab.futile.": Json[tuple[str, tuple[whole, whole, float, whole]]],
-        "attnlab.call.": call,
+        "attnlab.auto_machine": Json[dict[str, dict[str, Setting]]],
+        "attnlab.looks": Json[Announced],
+        "attnlab.judged": Json[Looks],
+        "attnlab.judged.": Json[tuple[str, Looks]],
+        "attnlab.futile.": Json[tuple[str, Futile]],
+        "attnlab.call.": Json[Call],
     }
     return {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}

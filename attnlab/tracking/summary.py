@@ -40,9 +40,10 @@ def restored(value: float) -> float:
 
 def final_metrics(record: Record) -> dict[str, float]:
     """Return the exact final metrics of a record; those of versions before 0.4.0 have no tag."""
-    rounded = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
-    metrics: dict[str, Any] = rounded | json.loads(record.data.tags.get(SUMMARY_TAG) or "{}")
-    return {name: value if value is None else restored(value) for name, value in metrics.items()}
+    metrics: dict[str, Any] = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
+    metrics |= json.loads(record.data.tags.get(SUMMARY_TAG) or "{}")
+    absent: dict[str, Any] = {name: value for name, value in metrics.items() if value is None}
+    return {name: restored(value) for name, value in metrics.items() if value is not None} | absent
 
 
 def _rounded(value: float) -> float:

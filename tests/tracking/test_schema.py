@@ -1,6 +1,9 @@
 """Tests that the records of a stranger's store are data: checked before anything reads them, confined to the runs folder."""
 
+import base64
 import json
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ from mlflow import MlflowClient
 from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.study.run import run
+from attnlab.tracking.calls import Call, call_tags
+from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
@@ -66,16 +71,47 @@ BAD["attnlab.config"] += [
         *({**OWN, "init": value} for value in ("x", {"from": "a"})),
     )
 ]
+QUESTION = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "margin": None}
+GOOD_OF_STUDY = {
+    "attnlab.questions": [
+        json.dumps([{**QUESTION, **change}])
+        for change in (
+            *(
+                {},
+                {"margin": 0.1},
+                {"margin": "5 % of steps"},
+                {"baseline": None},
+                {"baseline": [{"variant": "dense"}, {"a": 1}]},
+            ),
+            *({"control": {"variant": "none"}, "over": "train.steps", "moderate": False, "estimand": {"name": "median"}},),
+            *({"task_axis": "task", "tasks": {"a": ["loss", "min"]}, "margin": {"a": None}}, {"of_another_version": 1}),
+        )
+    ],
+    "attnlab.auto_machine": ['{"cpu": {"train.precision": {"value": "fp32", "reason": "as fast"}}}'],
+    "attnlab.looks": ["[]", "[3, 12]", "[3, 12, 1795707156763]"],
+    "attnlab.judged": ["[]", "[[3, 1795707156763]]"],
+    "attnlab.futile.0a": ['["a", [3, 3, 0.01, 1795707156763]]'],
+}
 BAD_OF_STUDY = {
     "attnlab.study": ["", "../x", "a b", "$(id)", "a\nid"],
-    "attnlab.questions": ["{}", "x", "[3]"],
+    "attnlab.questions": [
+        *("{}", "x", "[3]", "[{}]"),
+        *(
+            json.dumps([{**QUESTION, **change}])
+            for change in (
+                *({"metric": 5}, {"direction": "up"}, {"baseline": [["a", "b"]]}, {"control": "x"}, {"over": 3}),
+                *({"margin": "x"}, {"margin": -1}, {"margin": float("inf")}, {"margin": {"a": 1.0}}),
+                *({"estimand": "x"}, {"estimand": {"other": 1}}, {"task_axis": "task", "tasks": {"a": ["loss"]}}),
+            )
+        ),
+    ],
     "attnlab.doubles": ["[]", '{"a": 3}'],
     "attnlab.threads": ["x", "-1"],
-    "attnlab.auto_machine": ["[]", '{"cpu": 3}'],
-    "attnlab.looks": ["{}", "[-1, 2]", "3"],
-    "attnlab.judged": ["{}", "[3]"],
+    "attnlab.auto_machine": ["[]", '{"cpu": 3}', '{"cpu": {"train.compile": {"other": 1}}}'],
+    "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[2, 3, 4, 5]", "[2, 100000000]"],
+    "attnlab.judged": ["{}", "[3]", "[[3, 1e15]]"],
     "attnlab.judged.0a": ["{}", '["a", [3]]'],
-    "attnlab.futile.0a": ["[]", '["a", [1]]'],
+    "attnlab.futile.0a": ["[]", '["a", [1]]', '["a", [3, 3, NaN, 1]]'],
     "attnlab.call.0000": ["[]", "x", '{"other": 1}'],
 }
 
@@ -92,7 +128,7 @@ def test_a_record_fits_its_schema(tag: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["étude-\udcff", "\\udcff", "\ud83d\ude00", "\\\udcff"])
 def test_a_name_of_any_bytes_fits(name: str) -> None:
     call = {"command": f"attnlab run {name}.yaml", "file": f"{name}.yaml", "text": ["0a", 1]}
-    assert misfit_of_study({"attnlab.call.0000": json.dumps(call)}) is None
+    assert misfit_of_study({"attnlab.study_file.0a.0": "", "attnlab.call.0000": json.dumps(call)}) is None
     config = {**COMMAND, "files": {f"{name}.py": "0a"}, "env": {"A": name}}
     assert misfit_of_run({**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}) is None
 
@@ -101,6 +137,33 @@ def test_a_name_of_any_bytes_fits(name: str) -> None:
 def test_a_damaged_tag_of_a_run_is_named(tag: str, text: str) -> None:
     misfit = misfit_of_run({**RUN, tag: text})
     assert misfit is not None and misfit[0] == tag and "\n" not in misfit[1]
+
+
+@pytest.mark.parametrize(("tag", "text"), _cases(GOOD_OF_STUDY))
+def test_a_record_of_a_study_fits_its_schema(tag: str, text: str) -> None:
+    assert misfit_of_study({tag: text}) is None
+
+
+def test_a_call_without_its_study_file_is_named() -> None:
+    tags = call_tags(Call("attnlab run a.yaml", "a.yaml", "study: a\n", time=1), number=0)
+    assert misfit_of_study(tags) is None
+    assert misfit_of_study({**tags, **{tag: "AAAA" for tag in tags if "call" not in tag}}) is not None
+    misfit = misfit_of_study({tag: text for tag, text in tags.items() if "call" in tag})
+    assert misfit is not None and misfit[0] == "attnlab.call."
+
+
+def test_damaged_entries_of_the_history_are_left_out() -> None:
+    good = Entry(Event.JUDGED, "s", 1, {"key": ("dense", (0, 1))}, QUESTION)
+    entries = [good] + [replace(good, **{"study": "t", **change}) for change in BAD_ENTRIES]
+    tags = {tag: text for entry in entries for tag, text in entry.pack().items()}
+    bomb = base64.b64encode(zlib.compress(b" " * 2 * LARGEST)).decode()
+    assert unpack_entries({**tags, "judged.0.0": f"1 1 {bomb}", "judged.1.0": "1 2 AAAA"}) == [good]
+
+
+BAD_ENTRIES: list[dict[str, Any]] = [
+    *({"time": 10**40}, {"time": -1}, {"cells": {"key": (5, (0,))}}, {"cells": {"key": ("dense", ("x", 1))}}),
+    *({"question": {}}, {"question": {**QUESTION, "metric": 5}}, {"study": 5}),
+]
 
 
 @pytest.mark.parametrize(("tag", "text"), _cases(BAD_OF_STUDY))
@@ -144,6 +207,9 @@ def test_a_strangers_record_is_read_as_data(
     runs = load_runs("s", root)
     assert set(runs["seed"]) == {0, 1} and "y" not in set(runs["name"])
     client.set_tag(first.info.run_id, "attnlab.axes", '{"how": "a", "task": "evil.py:Task"}')
+    over = [{"metric": "score", "direction": "max", "baseline": {"how": "a"}, "margin": None, "over": "other"}]
+    client.set_experiment_tag(experiment.experiment_id, "attnlab.questions", json.dumps(over))
+    assert main(["report", "s"]) == 2 and "'other'" in capsys.readouterr().err
     client.set_experiment_tag(experiment.experiment_id, "attnlab.questions", "[]")
     assert main(["report", "s"]) == 2 and "has no question" in capsys.readouterr().err
     assert not Path("ran").exists()
