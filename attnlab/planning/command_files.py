@@ -157,6 +157,7 @@ class _Search:
         for prefix in dict.fromkeys(prefixes):
             self.roots += editable_roots(prefix)
         code = {path for path in self.files.values() if path.suffix == ".py"}
+        self.roots += [(folder, None) for folder in dict.fromkeys(path.parent for path in self.files.values() if path in code)]
         own = set[Path]().union(*(code_files(path) for path in code))
         self._add_imported(own | self.code, own | self.code)
 
@@ -182,7 +183,8 @@ class _Search:
         for name in _candidates(word):
             path = self._place(name, Path.is_file)
             folder = self._place(name, Path.is_dir) if path is None and not is_program else None
-            if path is not None and path not in self.files.values() and not self._is_program(path) and not _is_result(path):
+            counts = path is not None and path not in self.files.values() and not self._is_program(path)
+            if path is not None and counts and (is_program or not _is_result(path)):
                 self._add(path)
                 start = _start(path)
                 if path.suffix in (".sh", ".bash") or (start.startswith(b"#!") and b"sh" in start) or path.name == "Makefile":

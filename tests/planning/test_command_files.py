@@ -20,6 +20,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
     return folder
 
 
@@ -56,6 +57,16 @@ FOUND: dict[str, tuple[str, dict[str, str], set[str]]] = {
         "python -m lab.run.train",
         {"lab/run/train.py": "from lab.core import x\n", "lab/core.py": CODE},
         {"lab/core.py", "lab/run/train.py"},
+    ),
+    "a program with the name of a result": (
+        "./run",
+        {"run": "#!/bin/sh\nexec python train.py $1\n", "train.py": "import near\n", "near.py": CODE},
+        {"run", "train.py", "near.py"},
+    ),
+    "a configuration in Python, imported by the script": (
+        "python train.py configs/gated.py",
+        {"train.py": CODE, "configs/gated.py": "from configs.base import *\n", "configs/base.py": CODE},
+        {"train.py", "configs/gated.py", "configs/base.py"},
     ),
     "PYTHONPATH in the command": (
         "env PYTHONPATH=src python train.py",
