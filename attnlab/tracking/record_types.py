@@ -41,6 +41,22 @@ class Setting:
 
 
 @dataclass
+class Reference:
+    """A score of ``attnlab.tracking.artifacts.ReferenceScore``."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: str
+    task: str
+    data: str
+    limit: Whole | None
+    metric: str
+    value: float
+    seconds: float
+    about: str
+
+
+@dataclass
 class Named:
     """A task with its options."""
 

@@ -169,7 +169,7 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
     from pydantic import Json, StringConstraints, TypeAdapter
 
     from attnlab.config.study import STUDY_NAME
-    from attnlab.tracking.record_types import Announced, Call, Futile, Looks, Question, Setting
+    from attnlab.tracking.record_types import Announced, Call, Futile, Looks, Question, Reference, Setting
 
     optional = {
         "attnlab.study": Annotated[str, StringConstraints(pattern=STUDY_NAME)],
@@ -181,6 +181,7 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.judged": Json[Looks],
         "attnlab.judged.": Json[tuple[str, Looks]],
         "attnlab.futile.": Json[tuple[str, Futile]],
+        "attnlab.reference_score.": Json[Reference] | Literal[""],
         "attnlab.call.": Json[Call],
     }
     return {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}

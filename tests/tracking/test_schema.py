@@ -3,7 +3,7 @@
 import base64
 import json
 import zlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.study.run import run
+from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside
@@ -72,6 +73,7 @@ BAD["attnlab.config"] += [
     )
 ]
 QUESTION = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "margin": None}
+REFERENCE = asdict(ReferenceScore("gzip", "pydocs", "pydocs sha256:0a", 100, "bits_per_byte", 2.5, 0.1, "a compressor"))
 GOOD_OF_STUDY = {
     "attnlab.questions": [
         json.dumps([{**QUESTION, **change}])
@@ -88,6 +90,7 @@ GOOD_OF_STUDY = {
         )
     ],
     "attnlab.auto_machine": ['{"cpu": {"train.precision": {"value": "fp32", "reason": "as fast"}}}'],
+    "attnlab.reference_score.0a": ["", json.dumps(REFERENCE), json.dumps({**REFERENCE, "limit": None})],
     "attnlab.looks": ["[]", "[3, 12]", "[3, 12, 1795707156763]"],
     "attnlab.judged": ["[]", "[[3, 1795707156763]]"],
     "attnlab.futile.0a": ['["a", [3, 3, 0.01, 1795707156763]]'],
@@ -108,6 +111,7 @@ BAD_OF_STUDY = {
     "attnlab.doubles": ["[]", '{"a": 3}'],
     "attnlab.threads": ["x", "-1"],
     "attnlab.auto_machine": ["[]", '{"cpu": 3}', '{"cpu": {"train.compile": {"other": 1}}}'],
+    "attnlab.reference_score.0a": ["[5]", "{}", json.dumps({**REFERENCE, "value": "x"}), json.dumps({**REFERENCE, "other": 1})],
     "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[2, 3, 4, 5]", "[2, 100000000]"],
     "attnlab.judged": ["{}", "[3]", "[[3, 1e15]]"],
     "attnlab.judged.0a": ["{}", '["a", [3]]'],
