@@ -179,6 +179,9 @@ def _check_metric(study: StudyConfig) -> None:
     if direction not in ("min", "max"):
         message = f"metric.direction: expected min or max{nearest(direction, ['min', 'max'])}, got {kind(direction)}"
         raise UserError(message, study.where("metric", "direction"))
+    if reason := describe_bad_name(result_name(name)):
+        message = f"metric.name: expected a name that can be recorded, got {name[:40]!r}: {reason}"
+        raise UserError(message, study.where("metric", "name"))
     if name != result_name(name):
         message = f"metric.name: expected letters, digits, '_', '.' and '-', got {kind(name)}: other characters of a name that "
         raise UserError(f"{message}the program prints become '_': write {result_name(name)}", study.where("metric", "name"))

@@ -11,7 +11,7 @@ from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.study.execution.command import parse_metrics
+from attnlab.study.execution.printed_metrics import parse_metrics
 from tests.support.paths import ROOT
 
 STUDY = """\
@@ -164,6 +164,9 @@ MISTAKES = [
     ("name: loss", "name: valid/loss", "8:16", ("write valid_loss",)),
     ("name: loss", "name: lr", "8:16", ("another name",)),
     ("margin: 0.01", "margin: 5 % of steps", "9:9", ("the unit of the metric",)),
+    ("name: loss", 'name: ""', "8:16", ("can be recorded", "empty")),
+    ("name: loss", "name: ..", "8:16", ("can be recorded",)),
+    ("name: loss", f"name: {'x' * 300}", "8:16", ("can be recorded", "250")),
     ("margin: 0.01", "files: [no_such_*.txt]", "9:9", ("none matches 'no_such_*.txt'",)),
     ("margin: 0.01", "files: [/etc/passwd]", "9:9", ("relative to the study",)),
     ("margin: 0.01", "env: {A B: 1}", "9:7", ("the name of a variable",)),
