@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from attnlab.config.axes import text as axis_text
 from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
@@ -130,8 +132,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = known_looks(spec, summarize_cells(exclude_trials(records), spec), root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
-    search_json = record.data.tags.get("attnlab.search")
-    search = SearchConfig.model_validate_json(search_json) if search_json else None
+    search = _search(record.data.tags.get("attnlab.search"), study.study)
     order, skipped = _cells(study)
     every_run = search_runs(client, record.info.experiment_id)
     commands = dict.fromkeys(run.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for run in every_run)
@@ -140,6 +141,15 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
     info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
     return replace(info, question=study.question or "", auto=_auto_settings(study.study, root))
+
+
+def _search(text: str | None, study: str) -> SearchConfig | None:
+    try:
+        return SearchConfig.model_validate_json(text) if text else None
+    except ValidationError as error:  # of another version, or damaged
+        raise UserError(
+            f"cannot read the search of the study {study!r}: {error.errors()[0]['msg']}", "attnlab.search"
+        ) from None
 
 
 def _auto_settings(study: str, root: str | Path | None) -> tuple[tuple[str, str], ...]:

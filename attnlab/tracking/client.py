@@ -26,7 +26,7 @@ from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.relocation import relocate_artifacts, require_inside
-from attnlab.tracking.schema import misfit_of_run
+from attnlab.tracking.schema import misfit_of_run, misfit_of_times
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -328,7 +328,8 @@ def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, d
 def _is_record(run: Record) -> bool:
     if "attnlab.fingerprint" not in run.data.tags:
         return False
-    if (misfit := misfit_of_run(run.data.tags)) is not None:
+    misfit = misfit_of_run(run.data.tags) or misfit_of_times(run.info.start_time, run.info.end_time)
+    if misfit is not None:
         _warn_of_damage(run.info.run_id, *misfit)
     return misfit is None
 

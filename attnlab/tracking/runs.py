@@ -30,7 +30,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.curves import read_curves
-from attnlab.tracking.schema import require_study
+from attnlab.tracking.schema import misfit_of_times, require_study
 from attnlab.tracking.summary import final_metrics
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
@@ -106,7 +106,9 @@ def list_studies(root: str | Path | None = None) -> list[StudyEntry]:
 
 
 def _utc(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1_000, tz=UTC)
+    return (
+        None if milliseconds is None or misfit_of_times(milliseconds) else datetime.fromtimestamp(milliseconds / 1_000, tz=UTC)
+    )
 
 
 def _study_file_hint(path: Path) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment
     from pydantic import TypeAdapter
 
+MAX_TIME = 253_402_300_799_000  # milliseconds since the epoch: the end of the year 9999, the last that Python has
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
 SURROGATE = re.compile(r"(?<=\\)u[dD][89a-fA-F][0-9a-fA-F]{2}")  # in JSON: of a file name that is not UTF-8
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
@@ -28,6 +29,12 @@ Checked = tuple[str, str]  # name of the tag that does not fit, and what was exp
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
     """Return the first tag of a run's record that does not fit the schema, and why; None if all do."""
     return _misfit(tags, _run_tags()) or _unreadable_config(tags)
+
+
+def misfit_of_times(*times: int | None) -> Checked | None:
+    """Return what is wrong with the times of a run, in milliseconds since the epoch, if Python has no date for one of them."""
+    outside = [time for time in times if time is not None and not 0 <= time <= MAX_TIME]
+    return ("of its times", f"is damaged: expected at most that of the year 9999, got {outside[0]}") if outside else None
 
 
 def misfit_of_study(tags: Mapping[str, str]) -> Checked | None:

@@ -18,7 +18,7 @@ from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import load_runs
-from attnlab.tracking.schema import misfit_of_run, misfit_of_study
+from attnlab.tracking.schema import misfit_of_run, misfit_of_study, misfit_of_times
 
 COMMAND = {"command": "a {kind}", "values": {"kind": 1}, "env": {}, "files": {}}
 OWN = {"task": {"name": "pydocs"}, "data": "", "train": {}, "evaluate": {}, "variant": {"name": "dense"}, "seed": 0}
@@ -156,6 +156,11 @@ def test_a_call_without_its_study_file_is_named() -> None:
     assert misfit is not None and misfit[0] == "attnlab.call."
 
 
+def test_times_that_are_no_dates_are_named() -> None:
+    assert misfit_of_times(1795707156763, None) is None
+    assert misfit_of_times(2**62) is not None and misfit_of_times(1, -1) is not None
+
+
 def test_damaged_entries_of_the_history_are_left_out() -> None:
     good = Entry(Event.JUDGED, "s", 1, {"key": ("dense", (0, 1))}, QUESTION)
     entries = [good] + [replace(good, **{"study": "t", **change}) for change in BAD_ENTRIES]
@@ -211,6 +216,11 @@ def test_a_strangers_record_is_read_as_data(
     runs = load_runs("s", root)
     assert set(runs["seed"]) == {0, 1} and "y" not in set(runs["name"])
     client.set_tag(first.info.run_id, "attnlab.axes", '{"how": "a", "task": "evil.py:Task"}')
+    for record in client.search_runs([experiment.experiment_id]):
+        client.set_tag(record.info.run_id, "attnlab.search", '{"space": 5}')
+    assert main(["report", "s"]) == 2 and "search" in capsys.readouterr().err
+    for record in client.search_runs([experiment.experiment_id]):
+        client.delete_tag(record.info.run_id, "attnlab.search")
     over = [{"metric": "score", "direction": "max", "baseline": {"how": "a"}, "margin": None, "over": "other"}]
     client.set_experiment_tag(experiment.experiment_id, "attnlab.questions", json.dumps(over))
     assert main(["report", "s"]) == 2 and "'other'" in capsys.readouterr().err
