@@ -219,8 +219,11 @@ class MaskedText(Task):
         return {"unigram": Reference("the frequencies of tokens in train, whatever stands around them", unigram)}
 
     def encode(self, text: str) -> list[int]:
-        """Return ``[CLS]``, the tokens of the text, and ``[SEP]``."""
-        return [wordpiece.CLS, *self._tokenizer.encode(text, add_special_tokens=False).ids, wordpiece.SEP]
+        """Return ``[CLS]``, the tokens of the text, and ``[SEP]``. ``[MASK]`` is a masked token here, and text in the data."""
+        ids: list[int] = []
+        for number, part in enumerate(text.split("[MASK]")):
+            ids += [wordpiece.MASK] * (number > 0) + self._tokenizer.encode(part, add_special_tokens=False).ids
+        return [wordpiece.CLS, *ids, wordpiece.SEP]
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids))

@@ -25,7 +25,8 @@ def judge(table: list[list[list[float]]], *, margin: float | None) -> list[Trend
 def _cells(table: list[list[list[float]]]) -> Iterable[CellSummary]:
     """Yield summaries whose differences have no test: no trend of these tables is called "changes sign"."""
     for number, cell in enumerate(table):
-        for level, values in zip(trends.LEVELS, cell, strict=True):
+        for level, values, baseline in zip(trends.LEVELS, cell, table[0], strict=True):
+            mean = numpy.mean(values) - numpy.mean(baseline)
             yield CellSummary(
                 name=f"{number} {level}",
                 axes={"variant": str(number), "train.steps": str(level)},
@@ -34,7 +35,7 @@ def _cells(table: list[list[list[float]]]) -> Iterable[CellSummary]:
                 costs={},
                 states={},
                 baseline=f"0 {level}" if number else "",
-                difference=Difference(Interval(len(values), 0.0)) if number else None,
+                difference=Difference(Interval(len(values), float(mean))) if number else None,
             )
 
 

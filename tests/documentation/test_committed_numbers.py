@@ -415,6 +415,7 @@ NOT_DERIVED = {  # figures of papers, and of trials whose runs are not committed
     SYSTEMS: ["predict 36 % of", "end at 0.877 on", "against 0.881 from scratch", "read 3.3 billion words", "With a beam of 5"]
     + ["have 37.24 (length penalty 1) and 37.15 (0.6)", "of 4 + 4 blocks of width 128 has 41.02 BLEU"]
     + ["with images 41.96, after up to 8,000 steps with a beam of 5"],
+    VERDICTS: ['"better, but inconclusive, p 0.210, with the results that are left out"'],  # an example
     MEASURE: ["is 5.4 times (bidirectional: 3.4 times)", "takes 1.1 to 1.4 times the CPU time"],
 }
 
