@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -23,7 +24,7 @@ class UniqueViolation(Exception):
     """As a driver names it."""
 
 
-def failing(errors: list[Exception]) -> Callable[[], str]:
+def failing(errors: list[Any]) -> Callable[[], str]:
     def call() -> str:
         if errors:
             raise errors.pop(0)
