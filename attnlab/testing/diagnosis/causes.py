@@ -21,7 +21,7 @@ from attnlab.training.device import autocast
 OBSERVED = ("mutation", "state", "randomness", "batch", "statistic")
 MODES = "precisions and modes"
 SEGMENTS = ("memory", "masked memory", "decoding", "key-value cache")
-EFFECTS = ("effect", "components take effect", "backends")  # which another function may pass: no operation is blamed
+EFFECTS = ("effect", "components take effect", "backends", "bf16")  # which another function may pass: no operation is blamed
 MASKED = ("padding", "leading padding", "all padding", "batch independence", "training mode")
 
 
