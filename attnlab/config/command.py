@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import posixpath
 import re
 import shlex
@@ -227,6 +228,10 @@ def _check_name(study: StudyConfig, name: str, loc: Loc, *, what: str) -> None:
 def _check_value(study: StudyConfig, value: Any, loc: Loc, *, what: str) -> None:
     if not isinstance(value, Value):
         raise UserError(f"{what}: expected a number, a text, true or false, got {kind(value)}", study.where(*loc))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(
+            f"{what}: expected a finite number, got {value}: quote it if the program reads it as text", study.where(*loc)
+        )
     if isinstance(value, str) and "\0" in value:
         raise UserError(f"{what}: expected no null character, which a command line cannot hold", study.where(*loc))
 

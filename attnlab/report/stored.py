@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._version import __version__
+from attnlab.errors import UserError, one_line
 from attnlab.report.export import PRIVATE
 from attnlab.report.methods import StudyInfo
 from attnlab.report.plots.learning import drawn_curves
@@ -58,7 +59,18 @@ def save(
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Read what `save` wrote; the keys are the arguments of `attnlab.report.write.write`."""
+    """Read what `save` wrote; the keys are the arguments of `attnlab.report.write.write`.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        return _load(folder)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
+        raise UserError(f"expected the stored results of a report: {one_line(str(error))[:300]}", str(folder / FILE)) from error
+
+
+def _load(folder: Path) -> dict[str, Any]:
     import pandas
     from pydantic import TypeAdapter
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
@@ -64,7 +65,11 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
 
 def _local_path(record: Record, root: Path) -> Path | None:
     """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
-    folder = require_inside(record.info.artifact_uri, root if is_local(root) else Path("/"))
+    location = str(record.info.artifact_uri)
+    if not is_local(root):
+        folder = Path(unquote(urlparse(location).path)) if location.startswith("file:") else None
+    else:
+        folder = require_inside(location, root)
     return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
 
 

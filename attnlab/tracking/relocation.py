@@ -60,8 +60,10 @@ def require_inside(location: str | None, root: Path) -> Path | None:
             must not decide which files are read or written.
     """
     address = urlparse(location or "")
-    if address.scheme not in ("", "file"):
+    if address.scheme == "mlflow-artifacts":
         return None
+    if address.scheme not in ("", "file"):
+        raise UserError(f"expected artifacts in the runs folder, got those of {address.scheme}://{address.netloc}", "mlflow.db")
     folder, artifacts = Path(unquote(address.path)), root.resolve() / "artifacts"
     inside = [folder, *(path for path in folder.rglob("*") if path.is_symlink())]
     for path in inside:

@@ -224,3 +224,11 @@ def test_a_study_without_a_grid_is_refused(folder: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_study(write(folder, text.replace("--model {model} ", "")))
     assert "expected the key 'grid'" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [".inf", "-.inf", "1e400"])
+def test_an_infinite_level_is_refused_where_it_stands(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY.replace("lr: 1e-3", f"lr: {value}"))
+    with pytest.raises(UserError, match="expected a finite number"):
+        plan(path)

@@ -100,6 +100,16 @@ def test_a_report_is_rendered_again_in_its_place(tmp_path: Path, monkeypatch: py
     assert refused.value.where == str(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"info": 3}', '{"info": {}, "curves": [], "runs": [], "columns": []}', "[" * 9_000]
+)
+def test_damaged_results_are_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UserError, match="expected the stored results of a report") as damaged:
+        load(tmp_path)
+    assert "\n" not in str(damaged.value)
+
+
 def test_there_are_committed_pages() -> None:
     assert len(COMMITTED) >= 5
 
