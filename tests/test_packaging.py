@@ -31,6 +31,7 @@ PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch.utils._python_dispatch.TorchDispatchMode",
     "torch.utils._pytree.tree_flatten",
     "torch.utils._pytree.tree_leaves",
+    "torch.utils._pytree.tree_map",
     "torch.utils._pytree.tree_map_only",
     "torch.utils._pytree.tree_unflatten",
 }

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import has_result
-from attnlab.tracking.client import MACHINE_TAG, THREADS_TAG, search_runs
+from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import recorded_experiment
+from attnlab.tracking.tag_names import MACHINE_TAG, THREADS_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.machine import AutoMachine

@@ -27,6 +27,7 @@ from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.relocation import relocate_artifacts, require_inside
 from attnlab.tracking.schema import misfit_of_run, misfit_of_times
+from attnlab.tracking.tag_names import STUDY_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -38,11 +39,6 @@ logger = logging.getLogger(__name__)
 MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
 NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
 RUNS_PER_PAGE = 250  # of a search: a busy server prepares a page well within a reader's timeout
-QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
-DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
-THREADS_TAG = "attnlab.threads"  # experiment tag: CPU threads of each run whose configuration leaves their number open
-MACHINE_TAG = "attnlab.auto_machine"  # experiment tag: type of device -> field that is `auto` -> value and reason, as JSON
-STUDY_TAG = "attnlab.study"  # of experiments (since 0.4.0) and runs: the study's name
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
 REPORT_PHASE = "report"  # value of attnlab.phase for the MLflow run that holds a study's report (artifacts.log_report)

@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field
 
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.question import SHARE
-from attnlab.tracking.schema import MAX_TIME
 
+MAX_TIME = 253_402_300_799_000  # milliseconds since the epoch: the end of the year 9999, the last that Python has
 Time = Annotated[int, Field(ge=0, le=MAX_TIME)]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 Seeds = Annotated[int, Field(ge=0, le=1_000_000)]  # a number of seeds

@@ -17,8 +17,6 @@ from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
 from attnlab.tracking.client import (
-    DOUBLES_TAG,
-    QUESTIONS_TAG,
     REPORT_PHASE,
     connect,
     is_local,
@@ -33,6 +31,7 @@ from attnlab.tracking.curves import read_curves
 from attnlab.tracking.schema import misfit_of_times, require_study
 from attnlab.tracking.summary import final_metrics
 from attnlab.tracking.system_metrics import PREFIX
+from attnlab.tracking.tag_names import DOUBLES_TAG, QUESTIONS_TAG
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:

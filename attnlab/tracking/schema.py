@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment
     from pydantic import TypeAdapter
 
-MAX_TIME = 253_402_300_799_000  # milliseconds since the epoch: the end of the year 9999, the last that Python has
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
 SURROGATE = re.compile(r"(?<=\\)u[dD][89a-fA-F][0-9a-fA-F]{2}")  # in JSON: of a file name that is not UTF-8
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
@@ -33,6 +32,8 @@ def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
 
 def misfit_of_times(*times: int | None) -> Checked | None:
     """Return what is wrong with the times of a run, in milliseconds since the epoch, if Python has no date for one of them."""
+    from attnlab.tracking.record_types import MAX_TIME
+
     outside = [time for time in times if time is not None and not 0 <= time <= MAX_TIME]
     return ("of its times", f"is damaged: expected at most that of the year 9999, got {outside[0]}") if outside else None
 

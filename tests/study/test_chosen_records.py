@@ -189,7 +189,7 @@ def test_looks_count_after_all_runs_were_deleted(root: Path) -> None:
     page_of(root)
     with withdraw("small", ["dense", "narrow"], root=root) as runs:
         runs.delete()
-    add_runs(root, "small", {"dense": DENSE, "narrow": NARROW}, start=2_000_000_000_000_000)
+    add_runs(root, "small", {"dense": DENSE, "narrow": NARROW}, start=200_000_000_000_000)
     _, cells, _ = page_of(root)
     assert cells["narrow"].difference is not None and cells["narrow"].difference.looks == Looks(3, 3, (6,))
 

@@ -102,7 +102,9 @@ def test_the_lengths_do_not_tell_whether_the_second_passage_follows():
 def test_special_tokens_in_a_text_are_text(corpus: None):
     ids = task().encode("a [MASK] b [SEP] [PAD]")
     assert ids[0] == wordpiece.CLS and ids[-1] == wordpiece.SEP
-    assert not {wordpiece.MASK, wordpiece.SEP, wordpiece.PAD} & set(ids[1:-1])
+    assert not {wordpiece.SEP, wordpiece.PAD} & set(ids[1:-1])
+    assert ids.count(wordpiece.MASK) == 1  # of a prompt: in the data it is text, too
+    assert wordpiece.MASK not in task()._tokenizer.encode("a [MASK] b").ids
 
 
 def test_without_next_sentences_the_first_passages_are_the_same(corpus: None):
