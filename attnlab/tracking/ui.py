@@ -138,8 +138,8 @@ class Server:
         self.base = f"http://{host}:{port}"
         settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DEFAULT_ARTIFACT_ROOT": (root / "artifacts").as_uri()}
         settings |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        # The runs folder may be a stranger's: neither the server nor its children may import a module from there. uvicorn
-        # puts its working directory first, whatever Python is told.
+        # The runs folder may come from somebody else: neither the server nor its children may import a module from there.
+        # uvicorn always puts its working directory first on the import path, so the server runs in an empty one.
         self._empty = tempfile.TemporaryDirectory(prefix="attnlab-ui-")
         environment = {**os.environ, **settings, "PYTHONSAFEPATH": "1"}
         environment.pop("MLFLOW_TRACKING_URI", None)

@@ -183,7 +183,7 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("mutation", masked(lambda mask: ~mask.logical_not_()), ROWS),
     ("mutation", masked(show_first), PADDING),
     ("mutation", ChangesInput, ROWS),
-    # what is left is told apart by its pattern
+    # causes that the pattern of the outputs distinguishes
     ("mask is not used", ForgetsPadding, PADDING),
     ("inverted mask", masked(torch.logical_not), PADDING),
     ("hidden keys count", ZerosKeys, PADDING),
