@@ -64,17 +64,40 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: the file is damaged.
     """
+    content = _content(folder)
     try:
-        return _load(folder)
+        return _load(content)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
-        raise UserError(f"expected the stored results of a report: {one_line(str(error))[:300]}", str(folder / FILE)) from error
+        version = content.get("version")
+        by = "" if version == __version__ else f" by attnlab {__version__}, got some by attnlab {version}"
+        message = f"expected the stored results of a report{by}: {one_line(str(error))[:300]}"
+        raise UserError(message, str(folder / FILE)) from error
 
 
-def _load(folder: Path) -> dict[str, Any]:
+def stored_version(folder: Path) -> str:
+    """Return the version of attnlab that wrote a report; "" if it has no `report.json`, as before version 0.4.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    return str(_content(folder).get("version")) if (folder / FILE).is_file() else ""
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    path = folder / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"expected the stored results of a report: {one_line(str(error))[:300]}", str(path)) from error
+    if not isinstance(content, dict):
+        raise UserError(f"expected the stored results of a report, a JSON object, got {type(content).__name__}", str(path))
+    return content
+
+
+def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     import pandas
     from pydantic import TypeAdapter
 
-    content = json.loads((folder / FILE).read_text(encoding="utf-8"))
     info = TypeAdapter(StudyInfo).validate_json(json.dumps(content["info"]))
     points = [
         (*key, step, value) for *key, steps, values in content["curves"] for step, value in zip(steps, values, strict=True)
@@ -86,12 +109,6 @@ def _load(folder: Path) -> dict[str, Any]:
         "curves": pandas.DataFrame(points, columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],
     }
-
-
-def stored_version(folder: Path) -> str:
-    """Return the version of attnlab that wrote a report; "" if it has no `report.json`, as before version 0.4."""
-    path = folder / FILE
-    return str(json.loads(path.read_text(encoding="utf-8"))["version"]) if path.is_file() else ""
 
 
 def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:

@@ -246,8 +246,7 @@ def _comparison_fields(cell: Cell) -> dict[str, Any]:
 def _require_fusible(plan: Plan, train: str) -> None:
     """Raise ``UserError`` if a study fuses runs that another function than attnlab's trains."""
     if plan.study.run.fuse is not None and train != TRAIN:
-        message = f"run.fuse: expected attnlab's training function, {TRAIN}, got {train}"
-        raise UserError(message, plan.study.where("run", "fuse"))
+        raise UserError(f"expected attnlab's training function, {TRAIN}, got {train}", plan.study.where("run", "fuse"))
 
 
 def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:

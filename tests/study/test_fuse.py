@@ -183,5 +183,5 @@ def test_trials_train_alone_and_the_runs_that_confirm_them_together(root: Path) 
 
 
 def test_another_function_of_training_cannot_be_fused(root: Path) -> None:
-    with pytest.raises(UserError, match="run.fuse: expected attnlab's own function"):
+    with pytest.raises(UserError, match="expected attnlab's training function"):
         run(study(), root=root, display=QUIET, train="tests.support.study_fakes:good")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from attnlab.report.paper.text import escape, label
 from attnlab.report.plots.learning import learning_panels
 from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.report.render import render
-from attnlab.report.stored import FILE, load, stored_version
+from attnlab.report.stored import FILE, load
 from attnlab.report.trend import noun, trend_lines
 from attnlab.report.wording import count
 from attnlab.stats.compare import runs_at_best
@@ -65,13 +64,9 @@ def write_papers(folder: Path) -> list[Paper]:
     """
     if index := load_index(folder):
         return [paper for name in index[0] for paper in write_papers(folder / name)]
-    version = stored_version(folder)
-    if not version:
+    if not (folder / FILE).is_file():
         raise UserError(f"expected a report with {FILE}, got none", str(folder))
-    try:
-        stored = load(folder)
-    except (KeyError, TypeError, ValueError, json.JSONDecodeError) as error:
-        raise UserError(f"cannot read the results that attnlab {version} stored: {error}", str(folder / FILE)) from error
+    stored = load(folder)
     page = make_page(stored["info"], runs=stored["runs"], curves=stored["curves"])
     return [write_paper(folder / FOLDER, page, curves=stored["curves"])]
 
