@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the report of the study recall-cpu again. Run it in an empty folder or a checkout.
-git checkout 8113dee37061
+git checkout 6c584809e9da
 mkdir -p ablations
 cat > ablations/recall-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
@@ -26,5 +26,5 @@ baseline: {variant: {name: dense, position: rotary}}
 estimand: mean
 margin: 0.05
 END_OF_STUDY_FILE
-attnlab run ablations/recall-cpu.yaml --workers 1 --no-report
+attnlab run ablations/recall-cpu.yaml --workers 2
 attnlab report recall-cpu
