@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from attnlab.report.profile.make import profile
     from attnlab.study.plan import plan
     from attnlab.study.run import run
-    from attnlab.study.trained import TrainedModel, load_model
     from attnlab.tracking.items import load_items
     from attnlab.tracking.runs import load_curves, load_runs
+    from attnlab.trained.model import TrainedModel, load_model
 
 __all__ = [
     "TrainedModel",
@@ -60,8 +60,8 @@ __all__ = [
 ]
 
 _LAZY = {
-    "TrainedModel": "attnlab.study.trained",
-    "load_model": "attnlab.study.trained",
+    "TrainedModel": "attnlab.trained.model",
+    "load_model": "attnlab.trained.model",
     "plan": "attnlab.study.plan",
     "profile": "attnlab.report.profile.make",
     "run": "attnlab.study.run",

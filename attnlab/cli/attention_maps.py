@@ -17,7 +17,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.study.attention_maps import record_attention_maps
+    from attnlab.trained.attention_maps import record_attention_maps
 
     recorded = record_attention_maps(arguments.study, length=arguments.length, trust=arguments.trust)
     for attention_map in recorded:

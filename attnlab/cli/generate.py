@@ -40,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.study.generation import generate
+    from attnlab.trained.generation import generate
 
     sample = generate(
         arguments.run,

@@ -11,7 +11,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.write import report
 from attnlab.study import run
-from attnlab.study.attention_maps import record_attention_maps
+from attnlab.trained.attention_maps import record_attention_maps
 
 HYBRID = ["gru", {"name": "dense", "position": "rotary", "with": ["qk_norm"]}]
 

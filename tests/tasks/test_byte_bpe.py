@@ -19,7 +19,6 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.reference_scores import matching_scores
 from attnlab.stats.compare import summarize_cells
-from attnlab.study.generation import generate
 from attnlab.study.run import run
 from attnlab.tasks import IGNORED, SPLITS, byte_bpe
 from attnlab.tasks.byte_bpe import ByteBPE, chunks
@@ -29,6 +28,7 @@ from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.subwords import learn
 from attnlab.tasks.text import Text
 from attnlab.testing import check_task
+from attnlab.trained.generation import generate
 from tests.support.studies import STUDY, misplanned, write
 
 VOCABULARY = 400

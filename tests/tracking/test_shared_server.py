@@ -14,12 +14,12 @@ from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.report.write import report
-from attnlab.study.attention_maps import record_attention_maps
-from attnlab.study.trained import find_run
 from attnlab.tracking import client as client_module
 from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.client import connect
 from attnlab.tracking.tracker import Tracker
+from attnlab.trained.attention_maps import record_attention_maps
+from attnlab.trained.model import find_run
 from tests.tracking.test_delivery import small
 
 HTTP_VARIABLES = ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT")
@@ -50,7 +50,7 @@ def test_only_marked_runs_count(shared: Path, tmp_path: Path, monkeypatch: pytes
     assert set(load_curves("small", shared)["value"]) == {1.0}
     page = report("small", shared, out=tmp_path / "page")
     assert "foreign" not in (page / "README.md").read_text()
-    monkeypatch.setattr("attnlab.study.attention_maps.compute_maps", lambda *_, **__: [AttentionMap(reason="no model")])
+    monkeypatch.setattr("attnlab.trained.attention_maps.compute_maps", lambda *_, **__: [AttentionMap(reason="no model")])
     assert len(record_attention_maps("small", root=shared)) == 1
     with pytest.raises(UserError, match="no run.*'foreign'"):
         find_run("foreign", root=shared)

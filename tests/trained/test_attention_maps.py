@@ -15,10 +15,10 @@ from attnlab.planning.plan import plan
 from attnlab.report.plots import attention_maps
 from attnlab.report.write import report
 from attnlab.study import run
-from attnlab.study.attention_maps import compute_maps, record_attention_maps
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tracking.artifacts import AttentionMap
+from attnlab.trained.attention_maps import compute_maps, record_attention_maps
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
 from tests.support.studies import STUDY, write
@@ -81,7 +81,7 @@ class Silent(PyDocs):
 
 
 def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
-    silent = {"name": "tests.study.test_attention_maps:Silent", "length": 24}
+    silent = {"name": "tests.trained.test_attention_maps:Silent", "length": 24}
     train(tiny(task=silent, train__steps=1), folder=tmp_path)
     (recorded,) = compute_maps(tmp_path, length=3)
     first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.models.build import build
 from attnlab.models.language_model import LanguageModel
-from attnlab.study.sampling import sample
+from attnlab.trained.sampling import sample
 from attnlab.variants import Variant
 from tests.models.test_models import Bytes
 from tests.support.small_runs import tiny

@@ -19,12 +19,11 @@ from attnlab.models.build import build
 from attnlab.models.decoding import decode
 from attnlab.nn import attention
 from attnlab.registry import TASKS
-from attnlab.study.find_run import find_run
-from attnlab.study.recorded_code import import_recorded_code
-from attnlab.study.sampling import sample
-from attnlab.study.softmax_weights import decoder_inputs, layer_weights, part_weights, pattern_weights, special_tokens
-from attnlab.study.token_ids import token_ids
 from attnlab.tasks import Task
+from attnlab.trained.find_run import find_run
+from attnlab.trained.recorded_code import import_recorded_code
+from attnlab.trained.sampling import sample
+from attnlab.trained.softmax_weights import decoder_inputs, layer_weights, part_weights, pattern_weights, special_tokens
 from attnlab.training import weights
 from attnlab.training.device import resolve_device
 from attnlab.training.lengths import unsupported_length
@@ -191,7 +190,7 @@ class TrainedModel:
         self.require_generation()
         if self.task.kind == "encoder_decoder":
             raise UserError("expected a language model, got an encoder-decoder: use translate()")
-        tokens = self.encode(prompt) if isinstance(prompt, str) else token_ids(prompt, vocabulary=self.task.vocabulary)
+        tokens = self.encode(prompt) if isinstance(prompt, str) else _token_ids(prompt, vocabulary=self.task.vocabulary)
         if len(tokens) != 1:
             raise UserError(f"expected one prompt, got {len(tokens)} rows")
         ids = tokens[0].tolist()
@@ -324,7 +323,7 @@ class TrainedModel:
 
     def _tokens(self, inputs: Input, mask: Tensor | None = None) -> Tensor:
         """Return valid token ids (b, t) on the model's device."""
-        tokens = self.encode(inputs) if isinstance(inputs, str) else token_ids(inputs, vocabulary=self.task.vocabulary)
+        tokens = self.encode(inputs) if isinstance(inputs, str) else _token_ids(inputs, vocabulary=self.task.vocabulary)
         t = tokens.shape[1]
         if mask is not None and (not self._reads_whole_rows or mask.shape != tokens.shape):
             raise UserError(f"expected a mask of shape {tuple(tokens.shape)}, of a classifier, got {tuple(mask.shape)}")
@@ -340,3 +339,20 @@ class TrainedModel:
         if isinstance(target, str):
             target = decoder_inputs(self.task, self.encode(target)[0].tolist())
         return self._tokens(target)
+
+
+def _token_ids(inputs: Sequence[int] | Tensor, *, vocabulary: int) -> Tensor:
+    """Return token ids (b, t) in int64; a single row (t,) becomes (1, t).
+
+    Raises:
+        UserError: they are not whole numbers from 0 to ``vocabulary`` - 1, or have another shape.
+    """
+    tokens = torch.as_tensor(inputs)
+    tokens = tokens[None] if tokens.dim() == 1 else tokens
+    if tokens.dim() != 2 or not tokens.numel() or tokens.is_floating_point() or tokens.dtype == torch.bool:
+        shape = tuple(tokens.shape)
+        raise UserError(f"expected token ids of shape (t,) or (b, t), whole numbers, got {tokens.dtype} of shape {shape}")
+    least, most = int(tokens.min()), int(tokens.max())
+    if least < 0 or most >= vocabulary:
+        raise UserError(f"expected token ids from 0 to {vocabulary - 1}, got {least} to {most}")
+    return tokens.long()

@@ -15,11 +15,11 @@ from attnlab.registry import TASKS
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.stored import _map_from_json, _map_to_json
 from attnlab.report.write import report
-from attnlab.study.attention_maps import compute_maps
 from attnlab.study.run import run
-from attnlab.study.trained import TrainedModel, load_model
 from attnlab.tracking.artifacts import AttentionMap, load_attention_maps, log_attention_maps
 from attnlab.tracking.runs import load_runs
+from attnlab.trained.attention_maps import compute_maps
+from attnlab.trained.model import TrainedModel, load_model
 from attnlab.training import weights
 from tests.study.test_study import QUIET, study
 from tests.support.small_runs import tiny

@@ -12,10 +12,11 @@ from attnlab.cli import main
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
-from attnlab.study import run, trained
-from attnlab.study.attention_maps import record_attention_maps
+from attnlab.study import run
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.tasks.pydocs import PyDocs
+from attnlab.trained import model as trained
+from attnlab.trained.attention_maps import record_attention_maps
 from attnlab.training import weights
 from tests.support.paths import ROOT
 from tests.support.small_runs import tiny

@@ -15,12 +15,14 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.language_model import LanguageModel
-from attnlab.study import generation, run, trained
+from attnlab.study import run
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.sampling import printable, sample, validation_prompt
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.text import Text
+from attnlab.trained import generation
+from attnlab.trained import model as trained
+from attnlab.trained.sampling import printable, sample, validation_prompt
 from attnlab.training import checkpoint, weights
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
@@ -161,7 +163,7 @@ class Wordy(PyDocs):
 )
 def test_a_task_that_cannot_encode_the_prompt_is_an_error(name: str, words: str, tmp_path: Path) -> None:
     folder = save_run(tmp_path)
-    run_config = config().replace({"task.name": f"tests.study.test_trained:{name}"})
+    run_config = config().replace({"task.name": f"tests.trained.test_model:{name}"})
     weights.save(trained.load_model(folder).model, run_config, folder)
     with pytest.raises(UserError, match=f"task {name} .*{words}"):
         generation.generate(str(folder), prompt="x", length=1)

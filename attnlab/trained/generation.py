@@ -7,10 +7,10 @@ from pathlib import Path
 
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError
-from attnlab.study.sampling import printable, validation_prompt
-from attnlab.study.trained import TrainedModel, load_model
 from attnlab.tasks import IGNORED, Task
 from attnlab.tasks.validation import prepare_task
+from attnlab.trained.model import TrainedModel, load_model
+from attnlab.trained.sampling import printable, validation_prompt
 
 TEMPERATURE = 0.5
 LENGTH = 600  # tokens

@@ -11,12 +11,13 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.decoding import decode
-from attnlab.study import generation, trained
 from attnlab.tasks.parallel import Parallel
 from attnlab.tasks.parallel_text import BEGIN, END
+from attnlab.trained import generation
+from attnlab.trained import model as trained
 from attnlab.training import weights
-from tests.study.test_trained import save_run
 from tests.support.small_translations import pairs, write
+from tests.trained.test_model import save_run
 
 SENTENCE = "Ein Hund sieht ein Haus rot."
 

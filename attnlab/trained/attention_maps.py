@@ -17,10 +17,10 @@ from attnlab._util.run_state import NOT_COMPARED, RunState
 from attnlab.config.run import PARTS
 from attnlab.errors import UserError
 from attnlab.stats.sweep import best_values
-from attnlab.study.trained import TrainedModel, load_model
 from attnlab.tasks import Batch
 from attnlab.tasks.validation import prepare_task
 from attnlab.tracking.artifacts import AttentionMap, log_attention_maps
+from attnlab.trained.model import TrainedModel, load_model
 from attnlab.training import weights
 
 
