@@ -21,6 +21,7 @@ from benchmarks import (
     intervals,
     levels,
     looks,
+    lost_seeds,
     moderation,
     predictions,
     predictive_validity,
@@ -39,6 +40,7 @@ OUT = Path("reports/validity")
 # All simulations, in the order of the page.
 SIMULATIONS: tuple[Simulation, ...] = (
     fixed_seeds.FIXED_SEEDS,
+    lost_seeds.LOST_SEEDS,
     moderation.MODERATION,
     levels.MODERATED_LEVELS,
     looks.UNTIL_CONCLUSIVE,

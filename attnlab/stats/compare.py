@@ -34,7 +34,8 @@ LOST_STATES = (RunState.DIVERGED, RunState.OUT_OF_MEMORY, RunState.FAILED, RunSt
 
 
 # Cells that lost different numbers of seeds have no verdict if these differ by more than one seed, or by more than this share
-# of the seeds: what is missing may be the worst (docs/concepts/verdicts.md has the simulated errors).
+# of the seeds: what is missing may be the worst. One run in 20 that is the worst in every study makes 7 % of the verdicts on
+# equal cells false, and 9 % if only one cell scatters (docs/concepts/verdicts.md).
 MAX_LOST_SHARE = 0.05
 SWEPT_NOISE = 4.0  # of a fitted optimum, relative to that of one run
 
