@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from attnlab._util.printable import escape_controls
+from attnlab.field_names import find_ours, stated_as
 
 LONGEST = 4_000  # characters of a line
 SIMILARITY = 0.65  # smallest difflib ratio of a suggested name; unrelated names reach 0.5 ("einsum" for "nosuch")
@@ -38,7 +39,19 @@ def one_line(text: str) -> str:
     return escape_controls(text)
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` with the most similar of `names`, or ``""`` if none is similar enough."""
-    close = get_close_matches(str(name), list(names), n=1, cutoff=SIMILARITY)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+def nearest(name: str, names: Iterable[str], *, anywhere: bool = False) -> str:
+    """Return ``" (did you mean 'x'?)"`` with the one of `names` that was probably meant, or ``""`` if none is similar enough.
+
+    It is the same name in another case, attnlab's name for a name of the field (``rotary`` for ``RoPE``), or the most similar.
+
+    Args:
+        anywhere: a name of the field that has its place elsewhere in a study is answered with that place, as in
+            ``position: rotary``.
+    """
+    name, names = str(name), list(names)
+    meant = find_ours(name, names) or (stated_as(name) if anywhere else None)
+    if meant is None:
+        spellings = {known.casefold(): known for known in reversed(names)}
+        close = get_close_matches(name.casefold(), [*spellings], n=1, cutoff=SIMILARITY)
+        meant = spellings[close[0]] if close else None
+    return f" (did you mean {meant!r}?)" if meant else ""

@@ -23,6 +23,7 @@ from attnlab._util.options import source as source
 from attnlab._util.options import with_defaults as with_defaults
 from attnlab._util.user_code import USER_MODULE, load_file
 from attnlab.errors import UserError, nearest
+from attnlab.field_names import find_ours, fold
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -108,16 +109,18 @@ class Registry:
         points = self._entry_points()
         if ref in points:
             return self._load(points[ref])
-        hint = self._other_kind(ref) or self._unregistered(ref) or nearest(ref, self.names())
+        other = "" if find_ours(ref, self.names()) else self._other_kind(ref)
+        hint = other or self._unregistered(ref) or nearest(ref, self.names(), anywhere=True)
         raise UserError(f"unknown {self.kind} {ref!r}{hint}; known: {', '.join(self.names())}")
 
     def _other_kind(self, name: str) -> str:
-        """Return a hint if a class of another kind has the name."""
+        """Return a hint if a class of another kind has the name, in any case."""
         for other in (VARIANTS, COMPONENTS, POSITIONS, TASKS, MODELS, OPTIMIZERS):
-            if other is not self and (name in other._builtin or name in other._registered):
+            spellings = {fold(known): known for known in (*other._builtin, *other._registered)}
+            if other is not self and (found := spellings.get(fold(name))):
                 article = "an" if other.kind[0] in "aeiou" else "a"
-                use = f": {{name: dense, with: [{name}]}}" if (self, other) == (VARIANTS, COMPONENTS) else ""
-                return f" ({name!r} is {article} {other.kind}{use})"
+                use = f": {{name: dense, with: [{found}]}}" if (self, other) == (VARIANTS, COMPONENTS) else ""
+                return f" ({found!r} is {article} {other.kind}{use})"
         return ""
 
     def _unregistered(self, name: str) -> str:

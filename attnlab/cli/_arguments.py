@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 
 
 class Parser(argparse.ArgumentParser):
@@ -19,6 +19,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise argparse's error for a value that is not among the choices of an argument, with the nearest of them."""
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            raise argparse.ArgumentError(
+                action, f"unknown {value!r}{nearest(value, known)}: expected one of {', '.join(known)}"
+            )
+
     def add_repeatable(self, flag: str, **kwargs: Any) -> None:
         """Add an option that takes one value each time and can be repeated; the parsed argument is a list."""
         self._repeatable.append(flag)
@@ -29,7 +37,10 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else list(args)
         arguments, unknown = super().parse_known_args(words, namespace)
         if unknown:
-            hints = [f"; {flag} takes one value: repeat {flag} for another" for flag in self._repeatable if flag in words]
+            hints = [
+                nearest(word.partition("=")[0], self._option_string_actions) for word in unknown[:1] if word.startswith("--")
+            ]
+            hints += [f"; {flag} takes one value: repeat {flag} for another" for flag in self._repeatable if flag in words]
             self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
         return arguments, unknown
 

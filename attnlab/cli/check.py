@@ -142,9 +142,8 @@ def _resolve(ref: str) -> tuple[str, type]:
     elif ref in names:
         cls = next(registry for registry in registries if ref in registry.names()).get(ref)
     else:
-        raise UserError(
-            f"unknown {', '.join(KINDS[:-1])} or {KINDS[-1]} {ref!r}{nearest(ref, names)}; known: {', '.join(names)}"
-        )
+        near = nearest(ref, names, anywhere=True)
+        raise UserError(f"unknown {', '.join(KINDS[:-1])} or {KINDS[-1]} {ref!r}{near}; known: {', '.join(names)}")
     for kind, base in zip(KINDS, (Variant, Component, Position, Task, Model), strict=True):
         if issubclass(cls, base):
             return kind, cls

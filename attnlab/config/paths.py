@@ -59,7 +59,7 @@ def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
     if end in RENAMED and renamed in paths:
         raise UserError(f"{path} is now called {renamed}", place)
     same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
-    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(path, paths)
+    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(end, paths) or nearest(path, paths)
     expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"
     raise UserError(f"{path!r} is not a field of a run{near}: {expectation}", place)
 

@@ -78,7 +78,7 @@ def _first(
             return _error(here[:-1], message, where(loc))
         return UserError(f"expected the key {loc[-1]!r}{_inside(here[:-1])}, got none", where(loc))
     value = problem["input"]
-    near = nearest(value, _choices(context.get("expected", ""))) if isinstance(value, str) else ""
+    near = nearest(value, _choices(context.get("expected", "")), anywhere=True) if isinstance(value, str) else ""
     return _error(here, f"expected {_expectation(problem)}, got {kind(value)}{near}", where(loc))
 
 
@@ -135,7 +135,7 @@ def unknown_key(name: str, known: list[str], loc: Loc) -> str:
     if RENAMED.get(name) in known:
         return f"{'.'.join(map(str, (*loc, name)))} is now called {RENAMED[name]}"
     expectation = f"expected one of {', '.join(known)}"
-    return f"unknown key {name!r}{_inside(loc)}{nearest(name, known)}: {expectation}"
+    return f"unknown key {name!r}{_inside(loc)}{nearest(name, known, anywhere=True)}: {expectation}"
 
 
 def field_names(model: type[BaseModel], loc: Loc) -> list[str]:

@@ -173,7 +173,7 @@ def test_a_value_that_no_run_has_is_reported(words: list[str], expected: str, ca
         (["--where", "batch_size=3"], "expected one of evaluate.batch_size, train.batch_size, got 'batch_size'"),
         (["--columns", "name,acuracy"], "--columns name,acuracy: unknown column 'acuracy'"),
         (["--sort", "sed"], "--sort sed: unknown column 'sed' (did you mean 'seed'?)"),
-        (["--format", "xml"], "invalid choice: 'xml'"),
+        (["--format", "xml"], "unknown 'xml'"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], expected: str, capsys: Out) -> None:
