@@ -26,7 +26,7 @@ from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.modes import ADVICE as MODES_ADVICE
 from attnlab.testing.checks.modes import LEAK
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
-from attnlab.testing.checks.target import perturb_constant_parameters, seed_generators
+from attnlab.testing.checks.target import perturb_constant_parameters, seed_generators, trained_parameters
 from attnlab.training.device import autocast
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 7, 5  # prime and unequal, so that swapped dimensions do not go unnoticed
@@ -247,7 +247,7 @@ def gradients(target: ModelTarget) -> str:
     generator = torch.Generator().manual_seed(2)
     weighing = [torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs]
     torch.stack([(output * weight).sum() for output, weight in zip(outputs, weighing, strict=True)]).sum().backward()
-    named = dict(model.named_parameters())
+    named = trained_parameters(model)
     idle = [name for name, parameter in named.items() if parameter.grad is None or not parameter.grad.any()]
     if idle:
         raise Failure(f"no gradient reaches {', '.join(idle[:3])}", "Use the parameter without detach(), or remove it.")

@@ -252,6 +252,35 @@ def test_a_gate_at_zero_fails_no_check() -> None:
     assert not [result for result in check(Gated, only=CHEAP) if result.status == "failed"]
 
 
+class Frozen(Dense):
+    """Correct: with a fixed scale for each channel, which is not trained."""
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.scale = torch.nn.Parameter(0.5 + torch.rand(config.dim), requires_grad=False)
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask) * self.scale
+
+
+def test_a_parameter_that_is_not_trained_fails_no_check() -> None:
+    gradients = ["gradient coverage", "gradcheck", "all padding", "backends", "training mode"]
+    assert not [result for result in check(Frozen, only=gradients) if result.status == "failed"]
+
+
+class NanInBatches(Dense):
+    """Returns NaN in training with more than four rows."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
+        return y * float("nan") if self.training and len(x) > 4 else y
+
+
+def test_nan_in_training_is_no_error_of_the_check() -> None:
+    (result,) = check(NanInBatches, only=["causality by value"])
+    assert result.status == "failed" and "nan" in result.detail and "max()" not in result.detail
+
+
 class FewKeys(Variant):
     """Correct: each query attends to the four keys with the largest logits."""
 

@@ -7,7 +7,7 @@ from attnlab.nn import attention
 from attnlab.nn.attention import BACKENDS
 from attnlab.testing.checks.measure import format_number
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
-from attnlab.testing.checks.target import AttentionLayer, CheckTarget, at_drawn_sizes
+from attnlab.testing.checks.target import AttentionLayer, CheckTarget, at_drawn_sizes, trained_parameters
 
 TOLERANCES = {  # of the error relative to the largest value
     torch.float64: 1e-9,
@@ -98,7 +98,7 @@ def _outputs(target: CheckTarget, layer: AttentionLayer, role: str, kind: str, d
     if context is not None:
         leaves["the gradient of context"] = context.to(torch.bfloat16).to(dtype).requires_grad_()
     y = layer(leaves["the gradient of x"], leaves.get("the gradient of context"), mask)
-    leaves |= {f"the gradient of {n}": p for n, p in layer.attention.named_parameters()}
+    leaves |= {f"the gradient of {n}": p for n, p in trained_parameters(layer.attention).items()}
     weights = target.noise(b, t, seed=9).to(dtype)
     gradients = torch.autograd.grad((y * weights).sum(), list(leaves.values()), allow_unused=True)
     gradients_by_name = {name: g for name, g in zip(leaves, gradients, strict=True) if g is not None}

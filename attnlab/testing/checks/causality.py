@@ -43,7 +43,7 @@ def by_value(target: CheckTarget) -> str:
             screen, tolerance = _screen(target, layer, t)
             for borders in _passes(target, t, budget):
                 changed = _changes(screen, x, new, borders)  # (borders, t)
-                before = (changed * _before(borders, t)).amax(1)
+                before = changed.masked_fill(~_before(borders, t), 0).amax(1)  # also of NaN
                 own = changed.gather(1, borders[:, None]).squeeze(1)
                 for row in (~(before <= tolerance)).nonzero().flatten().tolist():
                     _require_causal(target, layer, x, new, int(borders[row]), len(borders))

@@ -8,7 +8,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.func import functional_call
 
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
-from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget, at_drawn_sizes, seed_generators
+from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget, at_drawn_sizes, seed_generators, trained_parameters
 
 STEP, FAR_TOLERANCE = 1e-5, 1e-3  # of finite differences in float64, relative to the size of the gradient
 BF16_TOLERANCE = 0.05  # bf16 has 8 significant bits: a relative error of 1/256 per operation, over a few operations
@@ -35,7 +35,7 @@ def _run_gradcheck(target: CheckTarget, role: str, backend: str, *, dropout: flo
     """
     layer = target.build(role, backend=backend, dropout=dropout).train(dropout > 0)
     x, context = target.inputs(role, 1, 3, s=2)
-    parameters = {f"attention.{name}": p for name, p in layer.attention.named_parameters()}
+    parameters = {f"attention.{name}": p for name, p in trained_parameters(layer.attention).items()}
     inputs = [x.requires_grad_(), *([] if context is None else [context.requires_grad_()]), *parameters.values()]
     n = 1 if context is None else 2
 
@@ -88,7 +88,7 @@ def everywhere(target: CheckTarget) -> str:
     for role in target.roles:
         layer = target.build(role, length=LONG_LENGTH)
         x, context = target.inputs(role, 1, LONG_LENGTH)  # long enough for every part of a strided pattern to occur
-        named = dict(layer.attention.named_parameters())
+        named = trained_parameters(layer.attention)
         if not named:
             raise NotDeclared("the variant has no parameters")
         loss = (layer(x, context) * torch.randn_like(x)).sum()

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.result import Check, Failure
-from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes, trained_parameters
 
 ADVICE = "`mask` (b, s) is True for keys that may be attended to: pass it to self.attend, or mask the logits where it is False."
 
@@ -73,7 +73,7 @@ def all_padding(target: CheckTarget) -> str:
         )
         if not torch.isfinite(y).all():
             raise Failure(f"{case}: the output is not finite", advice)
-        leaves = [x, *layer.attention.parameters()]
+        leaves = [x, *trained_parameters(layer.attention).values()]
         gradients = torch.autograd.grad(y.square().sum(), leaves, allow_unused=True)
         if any(g is not None and not torch.isfinite(g).all() for g in gradients):
             raise Failure(f"{case}: a gradient is not finite", advice)

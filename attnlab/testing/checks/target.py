@@ -319,6 +319,11 @@ def seed_generators(seed: int, device: str | torch.device) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
+def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return name -> parameter of those that are trained: others, such as fixed random features, have no gradient."""
+    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+
+
 def perturb_constant_parameters(module: nn.Module) -> None:
     """Add noise to parameters that are initialised to a constant, in place.
 

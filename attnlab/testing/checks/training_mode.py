@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.result import Check, Failure
-from attnlab.testing.checks.target import AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators
+from attnlab.testing.checks.target import AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators, trained_parameters
 
 ADVICE = (
     "With dropout 0, forward() must compute the same function in both modes and change no buffer: look for self.training, a "
@@ -53,7 +53,10 @@ def _results(
 ) -> dict[str, Tensor]:
     """Return the output and the gradients with respect to x and every parameter, by name."""
     x = x.clone().requires_grad_()
-    leaves = {"the gradient of x": x, **{f"the gradient of {name}": p for name, p in layer.attention.named_parameters()}}
+    leaves = {
+        "the gradient of x": x,
+        **{f"the gradient of {name}": p for name, p in trained_parameters(layer.attention).items()},
+    }
     seed_generators(0, target.device)
     y = layer(x, context, mask)
     weights = target.noise(*y.shape[:2], seed=9)

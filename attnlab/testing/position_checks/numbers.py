@@ -13,7 +13,7 @@ from attnlab.positions import Position
 from attnlab.testing.checks.bias import block_gap
 from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
-from attnlab.testing.checks.target import LENGTH, LONG_LENGTH
+from attnlab.testing.checks.target import LENGTH, LONG_LENGTH, trained_parameters
 from attnlab.testing.position_checks.target import TOLERANCE, SchemeTarget, logits, visible_gap
 from attnlab.variants import ROLES
 
@@ -61,7 +61,7 @@ def gradients(target: SchemeTarget) -> str:
     target.require("embed", "rotate", "bias")
     role = target.roles[0]
     scheme = target.build(role)
-    parameters = dict(scheme.named_parameters())
+    parameters = trained_parameters(scheme)
     q, k = (target.noise(3, b=2, seed=seed).requires_grad_() for seed in (1, 2))
     if target.hook == "embed":
         value = scheme.embed(LENGTH)
