@@ -1,8 +1,9 @@
 """The files that Python code runs, read from its text: modules that it imports, and files that it names. Nothing is imported.
 
 Found are imports anywhere in a file, relative ones, those of folders without ``__init__.py``, ``import_module("name")``,
-modules in the folders of ``PYTHONPATH``, of ``sys.path.append("folder")`` and of editable installs, and code and configuration
-files that a text in the code names. Packages that are installed as usual do not count.
+modules in the folders of ``PYTHONPATH``, of ``sys.path.append("folder")`` and of editable installs, and code (also C++ and
+CUDA sources) and configuration files that a text in the code names, with their bases. Packages that are installed as usual do
+not count, and a module whose name is computed cannot be followed (`computed_imports`).
 """
 
 from __future__ import annotations
@@ -16,21 +17,15 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 
+from attnlab._util.configuration_files import CONFIGURATIONS, SOURCES, base_files, configuration_file
+
 Roots = list[tuple[Path, str | None]]  # a folder that absolute imports start from, and the only package that counts there
 
 NOT_LOCAL = frozenset({*sys.stdlib_module_names, "attnlab"})  # never taken from a user's folder
 # Large packages that developers install as editable: their thousands of files are not the user's own code.
 LARGE = frozenset({"torch", "numpy", "scipy", "pandas", "sklearn", "mlflow", "optuna", "transformers", "triton", "jax"})
-NAMED = {
-    ".py",
-    ".sh",
-    ".yaml",
-    ".yml",
-    ".toml",
-    ".ini",
-    ".cfg",
-    ".json",
-}  # of files that count if a text in the code names them
+# Of files that count if a text in the code names them.
+NAMED = {".py", ".sh", ".ini", ".cfg", *CONFIGURATIONS, *SOURCES}
 # A program writes JSON more often than it reads it.
 OUTPUT = re.compile(r"result|metric|score|log|out|histor|summar|stat|state|checkpoint|ckpt|cache|record|report|tmp|progress")
 WRITES = re.compile(
@@ -51,7 +46,7 @@ def imported_files(start: Iterable[Path], roots: Roots, *, named: Iterable[Path]
     waiting = list(files)
     while waiting:
         file = waiting.pop()
-        tree = _tree(file)
+        tree = code_tree(file)
         if tree is None:
             continue
         if added := [(folder, None) for folder in _added_to_path(tree, file) if (folder, None) not in roots]:
@@ -65,7 +60,8 @@ def imported_files(start: Iterable[Path], roots: Roots, *, named: Iterable[Path]
             found |= {path for path in reads if path.suffix == ".py"}
         waiting += found - files
         files |= found
-    return files | {path for path in reads if path.name not in writes}
+    reads = {path for path in reads if path.name not in writes}
+    return files | reads | {path for path in base_files(reads, named or ()) if path.name not in writes}
 
 
 def module_file(folder: Path, name: str) -> Path | None:
@@ -130,7 +126,7 @@ def _is_of_packages(root: Path) -> bool:
 
 
 def _mapping(path: Path) -> dict[str, str]:
-    tree = _tree(path)
+    tree = code_tree(path)
     for node in tree.body if tree else ():
         target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
         if isinstance(target, ast.Name) and target.id == "MAPPING":
@@ -144,7 +140,8 @@ def _mapping(path: Path) -> dict[str, str]:
 # ---------------------------------------------------------------- imports
 
 
-def _tree(file: Path) -> ast.Module | None:
+def code_tree(file: Path) -> ast.Module | None:
+    """Return the syntax tree of a file; None if it is no Python code that can be read."""
     try:
         return ast.parse(file.read_bytes()) if file.suffix in (".py", "") else None
     except (OSError, SyntaxError, ValueError, RecursionError):  # importing the file fails with a message of its own
@@ -190,8 +187,37 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             text, is_whole = _start_of_text(node.args[0])
             level = len(text) - len(text.lstrip("."))
             name = text if is_whole else f"{text.rpartition('.')[0]}.*"  # any module of that package
-            if name.strip(".*"):
+            if name.strip(".*") or level:
                 yield level, name[level:]
+
+
+def computed_imports(file: Path) -> list[int]:
+    """Return the lines of a file's code that import a module whose name does not begin with a text in the code."""
+    tree = code_tree(file)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args] if tree else []
+    computed = [node for node in calls if _name(node.func) in IMPORTERS and not _start_of_text(node.args[0])[0]]
+    return sorted(node.lineno for node in computed)
+
+
+def hydra_places(tree: ast.AST, folder: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the folders of configurations that calls with ``config_path`` name (False), and their first files (True).
+
+    Args:
+        tree: the code.
+        folder: the one of its file.
+    """
+    keywords = [
+        {keyword.arg: keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    ]
+    names = [words["config_name"] for words in keywords if isinstance(words.get("config_name"), str)]
+    for path in (words.get("config_path", "." if "config_name" in words else None) for words in keywords):
+        place = Path(os.path.normpath(folder / path)) if isinstance(path, str) and "\0" not in path else None
+        if place is None or not place.is_dir():
+            continue
+        yield place, False
+        yield from ((file, True) for name in names if (file := configuration_file(place, str(name))) is not None)
 
 
 def _start_of_text(node: ast.AST) -> tuple[str, bool]:
@@ -235,6 +261,8 @@ def _named(tree: ast.AST, folders: Iterable[Path]) -> Iterator[Path]:
     """Yield the files of code and configuration in the folders that a text names, or the parts of a path together."""
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     names: set[str] = set()
+    folders = tuple(folders)
+    yield from (path for path, names_file in hydra_places(tree, folders[0]) if names_file)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             names.add(node.value)

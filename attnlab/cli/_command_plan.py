@@ -10,7 +10,7 @@ from attnlab.cli._printing import constant_columns, format_duration, print_table
 from attnlab.config.axes import text
 from attnlab.config.command import CommandConfig
 from attnlab.errors import UserError
-from attnlab.planning.command_files import command_files, counted_files
+from attnlab.planning.command_files import command_files, counted_files, unfollowed_imports
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -42,6 +42,11 @@ def print_commands(plan: Plan, *, each: bool = False) -> None:
         code = [name for name in counted_files(folder, found) if name.endswith((".py", ".sh")) and folder / name not in listed]
         if code:
             print_text(f"note: not listed under 'files', so a change repeats no run: {', '.join(code)}")
+    elif computed := unfollowed_imports(plan.folder.resolve(), first.files):
+        print_text(
+            f"note: modules whose names are computed cannot be followed ({', '.join(computed[:SHOWN])}): a change of one that "
+            "is not listed above repeats no run; name them under 'files'"
+        )
 
 
 def print_files(plan: Plan, *, each: bool, named: str = "of your own that count", consequence: str | None = None) -> None:

@@ -15,8 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attnlab._util.code_digest import code_digest, code_files
+from attnlab._util.configuration_files import base_files, configuration_file
 from attnlab._util.files import sha256
-from attnlab._util.imported_files import Roots, editable_roots, imported_files, module_file, path_roots
+from attnlab._util.imported_files import (
+    Roots,
+    code_tree,
+    computed_imports,
+    editable_roots,
+    hydra_places,
+    imported_files,
+    module_file,
+    path_roots,
+)
 
 PYTHON = "python"  # as the first word, the interpreter that runs attnlab
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh"}
@@ -47,6 +57,7 @@ def command_files(folder: Path, arguments: Sequence[str], env: Mapping[str, str]
     search.path(env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
     search.words(list(arguments))
     search.imports(arguments)
+    search.configurations(arguments)
     return search.files
 
 
@@ -57,6 +68,11 @@ def counted_files(folder: Path, names: Iterable[str]) -> list[str]:
         path = folder.absolute() / name
         paths |= code_files(path) if path.suffix == ".py" else {path}
     return sorted({_name(path, folder.absolute()) for path in paths})
+
+
+def unfollowed_imports(folder: Path, names: Iterable[str]) -> list[str]:
+    """Return "file:line" of each import of a module whose name is computed, in the counted files with these names."""
+    return [f"{name}:{line}" for name in counted_files(folder, names) for line in computed_imports(folder.absolute() / name)]
 
 
 def file_digest(path: Path) -> str:
@@ -160,6 +176,31 @@ class _Search:
         self.roots += [(folder, None) for folder in dict.fromkeys(path.parent for path in self.files.values() if path in code)]
         own = set[Path]().union(*(code_files(path) for path in code))
         self._add_imported(own | self.code, own | self.code)
+
+    def configurations(self, words: Sequence[str]) -> None:
+        """Add what the words choose among configurations of Hydra, and the bases of all configurations."""
+        places = dict.fromkeys(place for file in self._all_code() for place in self._hydra_folders(file))
+        for before, word in zip(["", *words], words, strict=False):
+            option, equals, value = word.partition("=")
+            group = option.lstrip("+~-").partition("@")[0]
+            if before in ("--config-name", "-cn") or (equals and group == "config-name"):
+                names = [word if before in ("--config-name", "-cn") else value]
+            else:
+                names = [f"{group}/{choice}" for choice in value.strip("[]").split(",")] if equals and group else []
+            found = [configuration_file(place, name.strip()) for place in places for name in names]
+            for path in filter(None, found):
+                self._add(path)
+        for path in base_files(self.files.values(), self.folders):
+            self._add(path)
+
+    def _all_code(self) -> set[Path]:
+        """Return the Python code among the files, with what it imports from its own folder."""
+        own = (code_files(path) for path in self.files.values() if path.suffix == ".py")
+        return {path for path in self.code.union(*own) if path.suffix in (".py", "")}
+
+    def _hydra_folders(self, file: Path) -> Iterator[Path]:
+        tree = code_tree(file)
+        yield from (place for place, is_file in hydra_places(tree, file.parent) if not is_file) if tree else ()
 
     def _add_imported(self, code: set[Path], known: set[Path]) -> None:
         for path in imported_files(code, self.roots, named=self.folders) - known - code:

@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.cli.main import main
 from attnlab.config.command import CommandConfig
-from attnlab.planning.command_files import command_files, counted_files
+from attnlab.planning.command_files import command_files, counted_files, unfollowed_imports
 from attnlab.planning.plan import plan
 from tests.support.paths import ROOT
 
@@ -139,7 +139,84 @@ FOUND: dict[str, tuple[str, dict[str, str], set[str]]] = {
         {"train.py": "import subprocess\nsubprocess.run(['python', 'inner.py'])\n", "inner.py": IMPORT, "lib/gate.py": CODE},
         {"inner.py", "lib/gate.py"},
     ),
+    "bases of a configuration": (
+        "python train.py conf/a.yaml",
+        {
+            "train.py": CODE,
+            "conf/a.yaml": "extends: b\nx: !special [1]\n",
+            "conf/b.yml": "_base_: ['../c.json']\n",
+            "c.json": '{"base_config": "d.toml"}',
+            "d.toml": 'include = ["e.toml"]\n',
+            "e.toml": "",
+            "conf/f.yaml": "x: 1\n",
+        },
+        {"conf/a.yaml", "conf/b.yml", "c.json", "d.toml", "e.toml"},
+    ),
+    "bases of a configuration that the code names": (
+        "python train.py",
+        {
+            "train.py": "cfg = load('conf/a.yaml')\n",
+            "conf/a.yaml": "parent: base.yaml\n",
+            "conf/base.yaml": "x: 1\n",
+        },
+        {"conf/a.yaml", "conf/base.yaml"},
+    ),
+    "Hydra": (
+        "python train.py model=gated +data@x=[text,more] optim.lr=1",
+        {
+            "train.py": "import hydra\n@hydra.main(version_base=None, config_path='conf', config_name='config')\n"
+            "def main(cfg): ...\n",
+            "conf/config.yaml": "defaults:\n- model: dense\n- optional override /optim@o: adam\n- base\n- _self_\n",
+            "conf/base.yaml": "seed: 1\n",
+            "conf/model/dense.yaml": "x: 1\n",
+            "conf/model/gated.yaml": "defaults: [common, /optim: sgd]\n",
+            "conf/model/common.yaml": "x: 1\n",
+            "conf/model/unused.yaml": "x: 1\n",
+            "conf/optim/adam.yaml": "x: 1\n",
+            "conf/optim/sgd.yaml": "x: 1\n",
+            "conf/data/text.yaml": "x: 1\n",
+            "conf/data/more.yaml": "x: 1\n",
+        },
+        {"train.py", "conf/config.yaml", "conf/base.yaml", "conf/model/dense.yaml", "conf/model/gated.yaml"}
+        | {
+            "conf/model/common.yaml",
+            "conf/optim/adam.yaml",
+            "conf/optim/sgd.yaml",
+            "conf/data/text.yaml",
+            "conf/data/more.yaml",
+        },
+    ),
+    "Hydra by name, in a module": (
+        "python train.py --config-name other",
+        {
+            "train.py": "from lib.app import main\n",
+            "lib/app.py": "hydra.main(config_path='../conf', config_name='config')(main)\n",
+            "conf/config.yaml": "x: 1\n",
+            "conf/other.yaml": "defaults: [more/deep]\n",
+            "conf/more/deep.yaml": "x: 1\n",
+        },
+        {"conf/other.yaml", "conf/more/deep.yaml", "lib/app.py"},
+    ),
+    "C++ and CUDA": (
+        "python train.py",
+        {
+            "train.py": "import os\nfrom torch.utils.cpp_extension import load\nhere = os.path.dirname(__file__)\n"
+            "k = load(name='k', sources=['csrc/k.cpp', os.path.join(here, 'csrc', 'k.cu')])\n",
+            "csrc/k.cpp": '#include <torch/extension.h>\n#include "k.h"\n',
+            "csrc/k.h": "",
+            "csrc/k.cu": '#include "sub/tile.cuh"\n',
+            "csrc/sub/tile.cuh": "",
+            "csrc/unused.cu": "",
+        },
+        {"csrc/k.cpp", "csrc/k.h", "csrc/k.cu", "csrc/sub/tile.cuh"},
+    ),
+    "import_module of a module beside it": (
+        "python -m lib.train",
+        {"lib/train.py": "import importlib\nimportlib.import_module(f'.{name}', __package__)\n", "lib/gate.py": CODE},
+        {"lib/train.py", "lib/gate.py"},
+    ),
 }
+UNUSED = {"conf/f.yaml", "conf/model/unused.yaml", "csrc/unused.cu"}
 
 
 @pytest.mark.parametrize(("command", "files", "expected"), FOUND.values(), ids=FOUND)
@@ -150,7 +227,7 @@ def test_each_file_that_runs_counts(
     command = command if "{how}" in command else f"{command} {{how}}"
     before = keys(tmp_path, f"{command} {{seed}}")
     counted = set(counted_files(tmp_path, plan_files(tmp_path, f"{command} {{seed}}")))
-    assert expected <= counted <= set(files) and "log.txt" not in counted
+    assert expected <= counted <= set(files) - {"log.txt", *UNUSED}
     for name in sorted(files):
         (tmp_path / name).write_text(f"{files[name]}y = 2\n")
         assert (keys(tmp_path, f"{command} {{seed}}") != before) == (name in counted), name
@@ -163,6 +240,35 @@ def plan_files(folder: Path, command: str) -> list[str]:
     cell = plan({**study, "metric": {"name": "score", "direction": "max"}}).cells[0]
     assert isinstance(cell.settings, CommandConfig)
     return list(cell.settings.files)
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("importlib.import_module(sys.argv[1])", ["lib/a.py:2"]),
+        ("import_module(name, package='lib')", ["lib/a.py:2"]),
+        ("__import__(MODELS[how])", ["lib/a.py:2"]),
+        ("import_module('lib.b'); import_module(f'lib.{how}'); __import__('json')", []),
+    ],
+)
+def test_the_plan_notes_imports_that_cannot_be_followed(
+    code: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(write(tmp_path, {"train.py": "import lib.a\n", "lib/a.py": f"import x\n{code}\n", "lib/b.py": CODE}))
+    assert unfollowed_imports(tmp_path, ["train.py"]) == lines
+    text = "study: s\ncommand: python train.py {how} {seed}\ngrid: {how: [a, b]}\nseeds: [0]\n"
+    write(tmp_path, {"study.yaml": f"{text}metric: {{name: score, direction: max}}\n"})
+    main(["plan", "study.yaml"])
+    assert ("note: modules" in capsys.readouterr().out) is bool(lines)
+
+
+@pytest.mark.parametrize(
+    "text", ["extends: a.yaml\n", "defaults: {x: 1, 2: [3]}\n? [a]\n: b\n", "a: [\n", "base: &a [*a]\n", "\tx", "include: '\0'"]
+)
+def test_odd_configurations_name_no_file(text: str, tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": CODE, "a.yaml": text, "a.toml": text, "b.json": text})
+    found = command_files(tmp_path, ["python", "train.py", "a.yaml", "a.toml", "b.json", "=", "=a", "+=,"], {})
+    assert set(found) == {"train.py", "a.yaml", "a.toml", "b.json"}
 
 
 def test_the_case_of_a_package_without_init_is_another_run_after_an_edit(
