@@ -162,6 +162,9 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("statistic", variant(lambda self, y: F.instance_norm(y.mT).mT), PADDING),
     ("statistic", variant(lambda self, y: y / y.abs().max()), PADDING),
     ("statistic", variant(lambda self, y: y.cumsum(1)), PADDING),
+    ("statistic", variant(lambda self, y: y.cummax(1).values), PADDING),
+    ("statistic", variant(lambda self, y: y.cumsum(1) / torch.arange(1, 1 + y.shape[1])[:, None]), PADDING),
+    ("transform", variant(lambda self, y: torch.fft.fft(y, dim=1).real), PADDING),
     # randomness is no mask
     ("randomness", variant(lambda self, y: F.dropout(y, 0.1)), PADDING),
     ("randomness", variant(lambda self, y: y + torch.randn_like(y)), ROWS),
@@ -224,6 +227,10 @@ CAUSALITY: list[tuple[str, type[Variant]]] = [
     ("off by one", ShowsNext),
     ("reads ahead", variant(lambda self, y: y + F.pad(y, (0, 0, 0, 2))[:, 2:] if self.causal else y)),
     ("wraps around", variant(lambda self, y: y + y.roll(1, 1))),
+    ("transform", variant(lambda self, y: torch.fft.fft2(y).real)),
+    ("transform", variant(lambda self, y: torch.fft.irfft(torch.fft.rfft(y, dim=1) ** 2, n=y.shape[1], dim=1))),
+    ("reversed", variant(lambda self, y: y.flip(1).cumsum(1).flip(1))),
+    ("reversed", variant(lambda self, y: y + y.flip(1))),
     ("reshape", SwapsHeads),
 ]
 
@@ -247,6 +254,21 @@ class EveryThird(Plain):
 def test_the_cause_of_a_leak_is_named(cause: str, cls: type[Variant]) -> None:
     [result] = small(cls, "causality by value")
     assert (result.status, result.cause) == ("failed", cause), result.detail
+
+
+class RunningMean(Plain):
+    """The mean of the outputs so far, which starts again in each segment."""
+
+    supports_memory = supports_cache = True
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, context=context, mask=mask).cumsum(1) / torch.arange(1, 1 + x.shape[1])[:, None]
+
+
+@pytest.mark.parametrize("name", ["memory", "decoding"])
+def test_a_scan_that_starts_again_in_each_segment_is_named(name: str) -> None:
+    [result] = small(RunningMean, name)
+    assert (result.status, result.cause) == ("failed", "statistic") and "segment" in result.advice
 
 
 def of_blocks(self: Any, y: Tensor) -> Tensor:

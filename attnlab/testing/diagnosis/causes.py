@@ -12,7 +12,8 @@ from torch import Tensor
 from attnlab.testing.checks.result import Check
 from attnlab.testing.checks.target import AttentionLayer, CheckTarget
 from attnlab.testing.composition import component_classes
-from attnlab.testing.diagnosis.evidence import KEYS, QUERIES, ROWS, Candidate, Cause, Evidence, Subject
+from attnlab.testing.diagnosis.evidence import KEYS, QUERIES, ROWS, Candidate, Cause, Evidence, Subject, running, transformed
+from attnlab.testing.diagnosis.operations import SCANS, TRANSFORMS
 from attnlab.testing.diagnosis.patterns import LENGTH, of_causality, of_padding
 from attnlab.testing.diagnosis.treatments import Treatment, with_copies, with_restored_module
 from attnlab.testing.position_checks.target import SchemeTarget, logits
@@ -65,12 +66,17 @@ class Diagnosis:
             for some in combinations(candidates, count):
                 if self._passes(check, target, [candidate.treatment for candidate in some]):
                     advice = dict.fromkeys(candidate.cause.advice for candidate in some)
-                    return Cause(some[0].cause.name, " Also: ".join(advice))
+                    return self._of_segments(check) or Cause(some[0].cause.name, " Also: ".join(advice))
         if check.name == "compile":  # of a treatment there is no graph
             return next((one.cause for one in self.candidates if one.cause.name in ("state", "randomness")), None)
         if check.name == "key-value cache":  # calls with a cache are not treated
             return next((one for one in self.found if one.name in OBSERVED), None)
         return None
+
+    def _of_segments(self, check: Check[Any]) -> Cause | None:
+        """Return the cause of a failure with memory or a cache if the module scans the positions; else None."""
+        scans = [one for one in self._evidence.of_kind("positions") if one.function in SCANS]
+        return running(scans[0]) if check.name in SEGMENTS and scans else None
 
     def _passes(self, check: Check[Any], target: Any, applied: Sequence[Treatment] = ()) -> bool:
         try:
@@ -120,11 +126,14 @@ class Diagnosis:
         if check.name.startswith("causality"):
             found = self._causality or self._causality_of_sizes(check)
         elif check.name in SEGMENTS:
-            found = self._causality
+            found = self._causality or self._of_segments(check)
         elif check.name in ("padding", "leading padding"):
             found = self._causality or self._padding
         elif check.name == "permutation" and self._causality is not None and self._causality.name == "reshape":
             found = self._causality
+        transforms = [one for one in self._evidence.of_kind("positions") if one.function in TRANSFORMS]
+        if found is not None and found.name == "no mask" and transforms:
+            return transformed(transforms)
         return found and _of_component(self.target, found)
 
     @cached_property

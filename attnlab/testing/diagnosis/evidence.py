@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attnlab.testing.checks.target import seed_generators
 from attnlab.testing.diagnosis import treatments
-from attnlab.testing.diagnosis.operations import SCANS, Operation, Recorder
+from attnlab.testing.diagnosis.operations import SCANS, TRANSFORMS, Operation, Recorder
 from attnlab.testing.diagnosis.treatments import Snapshot, Treatment
 
 ROWS, QUERIES, KEYS = 31, 37, 41  # sizes that no width of a layer equals, so that dimensions can be told apart
@@ -131,6 +131,10 @@ class Evidence:
         norms = [one for one in rows if one.keeps_shape or one not in positions]
         if norms:
             yield Candidate(_batch(norms), treatments.without(norms))
+        if (turned := self.of_kind("reversed")) and not self.outside:
+            yield Candidate(Cause("reversed", _reversed(turned[0])), treatments.without(turned))
+        if transforms := [one for one in positions if one.function in TRANSFORMS]:
+            yield Candidate(transformed(transforms), treatments.without(transforms))
         if positions:
             yield Candidate(Cause("statistic", _statistic(positions[0], roles)), treatments.without(positions))
         for one in self.of_kind("keys"):
@@ -251,11 +255,38 @@ def _random(draw: Operation, modes: Collection[str]) -> str:
     )
 
 
+def transformed(operations: list[Operation]) -> Cause:
+    """Return the cause that a Fourier transform mixes the positions."""
+    advice = (
+        f"Each output depends on all positions, later and padded ones included: {operations[0]} transforms over the positions. "
+        "A filter of the past alone is a convolution padded on the left (transforms of twice the length, with the second half "
+        "zero), after the positions where `mask` is False are set to zero."
+    )
+    return Cause("transform", advice)
+
+
+def _reversed(operation: Operation) -> str:
+    return (
+        f"Outputs depend on later positions: {operation} reverses the order of the positions. Sums and scans of a causal role "
+        "run from the first position on."
+    )
+
+
+def running(operation: Operation) -> Cause:
+    """Return the cause that a scan over the positions starts again in each segment."""
+    advice = (
+        f"A running {SCANS[operation.function]} over the positions starts again in each segment: {operation} computes it. "
+        "Keep its last value, and the number of positions that it counts, in the cache (`new_cache`), or compute it over the "
+        "memory, too."
+    )
+    return Cause("statistic", advice)
+
+
 def _statistic(operation: Operation, roles: Collection[str]) -> str:
     if operation.function in SCANS:
         return (
-            f"Each output depends on a running sum over the positions, padding included: {operation} computes it. Set the "
-            "positions where `mask` is False to zero before it, and count the others alone."
+            f"Each output depends on a running {SCANS[operation.function]} over the positions, padding included: "
+            f"{operation} computes it. Set the positions where `mask` is False to zero before it, and count the others alone."
         )
     what = "all positions of all rows" if "rows" in operation.kinds else "all positions"
     advice = f"Each output depends on a statistic of {what}{', padding included' if roles else ''}: {operation} computes it. "

@@ -17,7 +17,9 @@ TORCH = str(Path(torch.__file__).parent)
 DROPOUT = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "dropout_"}
 DRAWS = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal"}
 DRAWS |= {"bernoulli", "multinomial", "bernoulli_", "normal_", "uniform_", "exponential_", "cauchy_", "random_"}
-SCANS = {"cumsum", "cumprod", "logcumsumexp"}
+SCANS = {"cumsum": "sum", "cumprod": "product", "logcumsumexp": "sum", "cummax": "maximum", "cummin": "minimum"}
+TRANSFORMS = {f"fft_{prefix}fft{suffix}" for prefix in ("", "i", "r", "ir", "h", "ih") for suffix in ("", "2", "n")}
+FLIPS = {"flip", "flipud", "fliplr"}
 SELECTIONS = {"__getitem__", "select", "narrow", "index_select", "gather", "take", "split", "chunk", "unbind", "diagonal"}
 
 
@@ -27,8 +29,9 @@ class Operation(NamedTuple):
     Attributes:
         file, line: the innermost line outside of torch.
         function: the name of the function.
-        kinds: ``positions``, ``rows`` or ``keys`` (of each query), which it reduces, or ``random``.
-        keeps_shape: True for a norm or softmax, whose result has the shape of its input.
+        kinds: ``positions``, ``rows`` or ``keys`` (of each query), which it reduces or transforms, ``reversed`` for positions
+            in the reverse order, or ``random``.
+        keeps_shape: True for a norm, softmax or transform, whose result has the shape of its input.
     """
 
     file: str
@@ -75,6 +78,14 @@ class Recorder(TorchFunctionMode):
             return ({"random"} if kwargs.get("p", p) and kwargs.get("training", training) else set()), True
         if name in DRAWS:
             return {"random"}, False
+        if name in TRANSFORMS:
+            x = args[0]
+            kept = isinstance(result, Tensor) and result.shape == x.shape
+            return self._named({x.shape[d] for d in _transformed(name, x, args, kwargs)}), kept
+        if name in FLIPS:
+            dims = kwargs.get("dims", args[1:] if name == "flip" else [0] if name == "flipud" else [1])
+            sizes = {args[0].shape[d] for d in tree_leaves(dims)}
+            return ({"reversed"} if self.lengths & sizes else set()), True
         operands = [z for z in tree_leaves((args, kwargs)) if isinstance(z, Tensor) and z.is_floating_point()]
         results = [z for z in tree_leaves(result) if isinstance(z, Tensor)]
         if not operands or not results or not results[0].is_floating_point() or name in SELECTIONS:
@@ -110,7 +121,10 @@ class Replacer(TorchFunctionMode):
         operation = self.operations.get((*_caller(), name)) if name in self.names else None
         if operation is not None and operation.keeps_shape:
             x = args[0] if args else (kwargs or {})["input"]
-            return x.softmax(-1) if name == "softmax" else x  # a softmax over the positions: over the keys of each query
+            if name == "softmax":  # over the positions: over the keys of each query
+                return x.softmax(-1)
+            result = func(*args, **(kwargs or {}))
+            return x.to(result.dtype) if isinstance(result, Tensor) else type(result)((x, *result[1:]))
         result = func(*args, **(kwargs or {}))
         if operation is None:
             return result
@@ -138,6 +152,15 @@ def _normed(name: str, x: Tensor, args: Any, kwargs: Any) -> list[int] | None:
         shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())
         return list(range(x.dim() - len(shape), x.dim()))
     return list(first[name]) if name in first else None
+
+
+def _transformed(name: str, x: Tensor, args: Any, kwargs: Any) -> list[int]:
+    """Return the dimensions over which a Fourier transform runs."""
+    default = {"2": (-2, -1), "n": range(x.dim())}.get(name[-1], -1)
+    dim = kwargs.get("dim", args[2] if len(args) > 2 else None)
+    return tree_leaves(
+        list(default) if dim is None and isinstance(default, (tuple, range)) else default if dim is None else dim
+    )
 
 
 def _caller() -> tuple[str, int]:
