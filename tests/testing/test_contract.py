@@ -308,6 +308,19 @@ def test_keys_that_content_selects_are_no_causal_mask() -> None:
     assert result.status == "passed", result.detail
 
 
+class CountsWithFewKeys(FewKeys):
+    """Wrong: every second position counts twice, by numbers that bf16 rounds."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        number = torch.arange(x.shape[1]).to(x.dtype)
+        return super().forward(x, context=context, mask=mask) * (1 + number % 2)[:, None]
+
+
+def test_near_ties_of_a_selection_are_no_error_of_bf16() -> None:
+    [right], [wrong] = (check(cls, only=["bf16"]) for cls in (FewKeys, CountsWithFewKeys))
+    assert (right.status, wrong.status) == ("passed", "failed"), right.detail
+
+
 class Linear(Variant):
     """Attention without logits, in linear time: Shen et al. 2021."""
 

@@ -11,7 +11,11 @@ from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget, at_drawn_sizes, seed_generators, trained_parameters
 
 STEP, FAR_TOLERANCE = 1e-5, 1e-3  # of finite differences in float64, relative to the size of the gradient
-BF16_TOLERANCE = 0.05  # bf16 has 8 significant bits: a relative error of 1/256 per operation, over a few operations
+# bf16 has 8 significant bits: a result is off by at most 1/512 of its size, or 0.2 %. The tolerance is 25 of these errors in
+# the same direction, or 600 independent ones; a position that is off by one changes outputs by tens of percent.
+BF16_TOLERANCE = 0.05
+NUDGE, NUDGES = 2**-7, 16  # largest relative change of an input, of four roundings, and number of draws
+MOST_NEAR_TIES = 0.75  # of the positions
 
 
 def correct(target: CheckTarget) -> str:
@@ -125,7 +129,11 @@ def in_bf16(target: CheckTarget) -> str:
         assert x is not None
         with torch.no_grad():
             y = exact(x.to(target.dtype), None if context is None else context.to(target.dtype))
-            error = (rounded(x, context).to(y.dtype) - y).square().mean().sqrt() / y.square().mean().sqrt()
+            gap, size = ((z.to(y.dtype)).square().mean((0, 2)) for z in (rounded(x, context) - y, y))  # (t,)
+            error = (gap.mean() / size.mean()).sqrt()
+            if not error.item() <= BF16_TOLERANCE:  # outputs may jump where keys are selected
+                kept = ~_near_ties(exact, x, context, y)
+                error = (gap[kept].mean() / size[kept].mean()).sqrt()
         if not error.item() <= BF16_TOLERANCE:
             raise Failure(
                 f"{role}, batch 1, length {LONG_LENGTH}: the root-mean-square error of bf16 is {100 * error.item():.1f} % "
@@ -134,6 +142,26 @@ def in_bf16(target: CheckTarget) -> str:
             )
         worst = max(worst, error.item())
     return f"error {100 * worst:.2f} % at length {LONG_LENGTH} (at most {100 * BF16_TOLERANCE:.0f} %)"
+
+
+def _near_ties(layer: torch.nn.Module, x: Tensor, context: Tensor | None, y: Tensor) -> Tensor:
+    """Return True for the positions (t,) whose output jumps in float64, too, if inputs change by a few roundings.
+
+    Where the largest logits select keys, two nearly equal ones may change places: another output is then as right. False
+    everywhere if more than `MOST_NEAR_TIES` jump, so that enough positions are left to judge.
+    """
+    jumps = torch.zeros(y.shape[1], dtype=torch.bool, device=y.device)
+    for seed in range(NUDGES):
+        nudged = [
+            None if z is None else z.to(y.dtype) * (1 + NUDGE * (2 * _uniform(z, seed).to(y.dtype) - 1)) for z in (x, context)
+        ]
+        change = (layer(*nudged) - y).square().mean((0, 2))
+        jumps |= change > BF16_TOLERANCE**2 * y.square().mean()
+    return jumps if jumps.double().mean() <= MOST_NEAR_TIES else torch.zeros_like(jumps)
+
+
+def _uniform(z: Tensor, seed: int) -> Tensor:
+    return torch.rand(z.shape, generator=torch.Generator().manual_seed(seed)).to(z.device)
 
 
 CHECKS = [Check("gradcheck", correct), Check("gradient coverage", at_drawn_sizes(everywhere, draws=1)), Check("bf16", in_bf16)]
