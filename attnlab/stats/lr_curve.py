@@ -284,6 +284,8 @@ def describe_problem(curve: LearningRateCurve, path: str) -> str:
             return f"its best {name}, {curve.best:.4g}, is the smallest tried"
         case CurveProblem.LARGEST_TRIED:
             return f"its best {name}, {curve.best:.4g}, is the largest tried"
+        case CurveProblem.TOO_FEW_VALUES if curve.runs.diverged:
+            return f"runs diverged at {len(curve.runs.diverged)} of its {len(curve.runs.tried)} {name}s"
         case CurveProblem.TOO_FEW_VALUES:
             return f"too few of its {name}s completed to fit a curve"
         case CurveProblem.INCOMPLETE_SEEDS:

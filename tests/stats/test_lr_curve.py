@@ -7,6 +7,7 @@ import numpy
 import pytest
 from scipy import stats
 
+from attnlab.report.sweep import sweep_warnings
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.lr_curve import CurveProblem, LearningRateCurve
 from attnlab.stats.verdict import Reason, VerdictKind
@@ -142,6 +143,17 @@ def test_a_best_rate_below_diverged_ones_needs_a_minimum_among_those_that_comple
     records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (0.1, 2.1)}, rates=WIDE)
     kept = [r if r["cell"] == "dense" or r[PATH] < 0.02 else sweep_record("no_wo", r[PATH], r["seed"], None) for r in records]
     assert curve_of(summarize(kept)["no_wo"]).problem is CurveProblem.NO_MINIMUM
+
+
+def test_a_cell_that_diverges_at_most_rates_is_said_to_diverge():
+    records = [
+        record | ({"state": "diverged", "bits_per_byte": None} if record["cell"] == "no_wo" and record[PATH] > RATES[0] else {})
+        for record in sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)})
+    ]
+    cells = summarize(records)
+    assert curve_of(cells["no_wo"]).problem is CurveProblem.TOO_FEW_VALUES
+    (warning,) = sweep_warnings([*cells.values()], SPEC)
+    assert "diverged at 2 of its 3" in warning and "closer to its best" not in warning
 
 
 def test_a_failed_run_loses_its_seed():
