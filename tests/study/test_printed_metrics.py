@@ -27,6 +27,8 @@ def printed(*lines: str, metric: str = "score") -> tuple[PrintedMetrics, list[st
 def test_a_last_value_that_is_no_number_leaves_no_earlier_one(last: str) -> None:
     metrics, _ = printed('{"score": 0.7, "loss": 1}', f'{{"score": {last}}}')
     assert metrics.results == {"loss": 1.0} and "instead of a number" in describe_missing(metrics)
+    metrics, _ = printed('{"step": 3, "score": 0.7}', f'{{"score": {last}}}')
+    assert "instead of a number" in describe_missing(metrics), "and not only a point of a curve"
     assert printed('{"score": 0.7}', f'{{"step": 3, "score": {last}}}')[0].results == {"score": 0.7}
     assert printed('{"score": 0.7}', f'{{"best": {{"score": {last}}}}}')[0].results == {"score": 0.7}
     assert printed('{"score": 0.7}', f'{{"score": {last}}}', '{"score": 0.8}')[0].results == {"score": 0.8}

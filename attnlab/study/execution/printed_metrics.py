@@ -157,7 +157,8 @@ def describe_missing(printed: PrintedMetrics) -> str:
     """Return the reason of the failure of a program that has not printed its metric."""
     metric = printed.metric
     got = f"got {', '.join(sorted(printed.results))}" if printed.results else "got no line with metrics"
-    if any(curve_name(metric) in values for _, values in printed.history):
+    in_curve = any(curve_name(metric) in values for _, values in printed.history)
+    if in_curve and not _is_result_without_number(printed.mention, metric):
         got = "got it only with a 'step', which is a point of a curve"
     elif printed.mention:
         got = f"got {_describe_mention(printed.mention, metric)}: {_shorten(printed.mention)}"
