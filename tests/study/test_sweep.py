@@ -10,7 +10,6 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, Run, plan
-from attnlab.study import attention_maps
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
@@ -18,6 +17,7 @@ from attnlab.study.run import StudyResult, run
 from attnlab.study.sweep import extend_sweep, with_recorded_extensions
 from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.runs import load_runs
+from attnlab.trained import attention_maps
 from tests.study.test_study import QUIET, study, trained
 
 LOW, MIDDLE, HIGH = 1e-3, 3e-3, 1e-2

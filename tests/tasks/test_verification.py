@@ -11,11 +11,11 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.planning.plan import Plan, plan
-from attnlab.study import attention_maps, generation
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.text import Text
+from attnlab.trained import attention_maps, generation
 from attnlab.training import lengths, weights
 from attnlab.training.train import train
 from tests.support.studies import COSINE
