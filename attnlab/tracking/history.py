@@ -21,6 +21,7 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.tracking.experiment import find_or_create
 from attnlab.tracking.schema import require_entry
+from attnlab.tracking.tag_names import CHAIN_TAG
 from attnlab.tracking.tags import flatten_config, versions
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run as Record
 
+    from attnlab.planning.cell import Cell
     from attnlab.planning.plan import Plan
 
 EXPERIMENT = "attnlab history"  # no study can have this name, because it has a space
@@ -142,21 +144,28 @@ def _without_folders(value: Any) -> Any:
     return value.rpartition("/")[2] if isinstance(value, str) else value
 
 
-def configuration_key(config: Mapping[str, Any], version: str, *, chosen: Collection[str] = ()) -> str:
+def configuration_key(config: Mapping[str, Any], version: str, *, chosen: Collection[str] = (), chain: str = "") -> str:
     """Return 12 hex digits that are equal for runs of one configuration with any seed.
-
-    Runs that start from another one have a key for each seed.
 
     Args:
         config, version: As for `comparable_fields`. Of a program, attnlab's version does not count.
         chosen: Dotted paths of the fields that a sweep or a search sets, which do not count.
+        chain: Of a run that starts from a stage: the key of the stage (`key_of_stage`). Without it, such runs have a key for
+            each seed.
     """
     if "command" in config:
         return CommandConfig.model_validate({**config, "seed": 0}).fingerprint()[:12]
     fields = {name: value for name, value in comparable_fields(config, version).items() if name not in chosen}
-    if init := config.get("init"):  # the run that it starts from, whose stage is configured elsewhere, has the same seed
-        fields["init.run"] = init["fingerprint"]
+    if init := config.get("init"):
+        fields["init.run"] = chain or init["fingerprint"]
     return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def key_of_stage(cell: Cell) -> str:
+    """Return the key of the stage that the runs of a cell start from, its own stages included; "" without one."""
+    if cell.stage is None:
+        return ""
+    return configuration_key(json.loads(cell.stage.settings.to_json()), present_version(), chain=key_of_stage(cell.stage))
 
 
 def key_of_record(record: Record) -> str:
@@ -164,12 +173,14 @@ def key_of_record(record: Record) -> str:
     tags = record.data.tags
     config = {name: value for name, value in json.loads(tags["attnlab.config"]).items() if name != "seed"}
     chosen = tuple(json.loads(tags.get("attnlab.params", "{}")))
-    return _cached_key(json.dumps(config), version_of(tags), chosen)
+    if tags.get(CHAIN_TAG) and config.get("init"):
+        config["init"] = {**config["init"], "fingerprint": ""}  # which differs between seeds
+    return _cached_key(json.dumps(config), version_of(tags), chosen, tags.get(CHAIN_TAG, ""))
 
 
 @lru_cache(maxsize=4096)
-def _cached_key(config: str, version: str, chosen: tuple[str, ...]) -> str:
-    return configuration_key(json.loads(config), version, chosen=chosen)
+def _cached_key(config: str, version: str, chosen: tuple[str, ...], chain: str) -> str:
+    return configuration_key(json.loads(config), version, chosen=chosen, chain=chain)
 
 
 def version_of(tags: Mapping[str, str]) -> str:
@@ -187,7 +198,10 @@ def planned_entry(plan: Plan, *, time: int) -> Entry:
     chosen = [*(plan.study.search.space if plan.study.search else ()), *([plan.study.swept_path] if plan.study.sweep else ())]
     version, seeds = present_version(), tuple(planned_seeds(plan))
     cells = [cell for cell in (*plan.cells, *plan.unselected) if cell.refusal is None]
-    keys = {cell.name: configuration_key(json.loads(cell.settings.to_json()), version, chosen=chosen) for cell in cells}
+    keys = {
+        cell.name: configuration_key(json.loads(cell.settings.to_json()), version, chosen=chosen, chain=key_of_stage(cell))
+        for cell in cells
+    }
     return Entry(Event.PLANNED, plan.study.study, time, {key: (name, seeds) for name, key in keys.items()})
 
 

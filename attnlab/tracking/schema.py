@@ -166,6 +166,7 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.redone": key,
         "attnlab.commit": Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{7,64}(\+dirty)?)?$")],
         "attnlab.current": Literal["yes", "no"],
+        "attnlab.chain": Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")],
     }
     adapters = {name: (True, TypeAdapter(kind)) for name, kind in required.items()}
     return adapters | {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}

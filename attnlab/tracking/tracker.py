@@ -27,10 +27,10 @@ from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, search_runs, storable, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment
-from attnlab.tracking.history import append_history, planned_entry
+from attnlab.tracking.history import append_history, key_of_stage, planned_entry
 from attnlab.tracking.run_inputs import log_run_inputs
 from attnlab.tracking.summary import SUMMARY_TAG, split_summary
-from attnlab.tracking.tag_names import QUESTIONS_TAG, THREADS_TAG
+from attnlab.tracking.tag_names import CHAIN_TAG, QUESTIONS_TAG, THREADS_TAG
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
 from attnlab.tracking.ui import view_state
 from attnlab.tracking.weights import log_weights
@@ -237,6 +237,7 @@ class Tracker:
         tags = {**run_tags(run, plan=self._plan), **(extra or {})}
         tags |= {"attnlab.fingerprint": key, "attnlab.state": str(state), "attnlab.current": "yes"}
         tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
+        tags |= {CHAIN_TAG: chain} if (chain := key_of_stage(run.cell)) else {}
         earlier = self._active.get(key)
         if earlier is not None:
             earlier_tags = earlier.data.tags
